@@ -1,0 +1,28 @@
+"""What a person sees while nmt works: log lines and progress bars, all on stderr; stdout is for results."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+
+def log(message: str) -> None:
+    """Print one line on stderr without tearing a progress bar."""
+    tqdm.write(f"nmt: {message}", file=sys.stderr)
+
+
+def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[Any]:
+    """Open a progress bar with the time left; where stderr is a file it writes a line a minute, not ten a second."""
+    terminal = sys.stderr.isatty()
+    return tqdm(
+        total=total,
+        desc=what,
+        unit=unit,
+        file=sys.stderr,
+        dynamic_ncols=terminal,
+        mininterval=0.1 if terminal else 60.0,
+        leave=False,
+        **options,
+    )

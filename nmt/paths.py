@@ -1,0 +1,66 @@
+"""Where things lie, and how a folder comes into being whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def data_dir() -> Path:
+    """Return the folder of corpora and prepared stores: `$NMT_DATA`, else `data` here."""
+    return Path(os.environ.get("NMT_DATA") or "data")
+
+
+def runs_dir() -> Path:
+    """Return the folder of training runs: `$NMT_RUNS`, else `runs` here."""
+    return Path(os.environ.get("NMT_RUNS") or "runs")
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path` that is renamed to it at the end, or removed if anything fails.
+
+    An interrupted writer therefore never leaves a half-made folder under the final name. A folder that
+    already stands at `path` is replaced.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield work
+        work.chmod(0o755)  # mkdtemp makes it private
+        for file in work.rglob("*"):
+            sync(file)
+        if path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            os.replace(path, old)  # rename(2) replaces an empty folder
+            os.replace(work, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(work, path)
+        sync(path.parent)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: beside it first, then renamed into place."""
+    work = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        work.write_text(text, encoding="utf-8")
+        sync(work)
+        os.replace(work, path)
+    finally:
+        work.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to the disk, so that a power cut after the rename cannot empty it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,127 @@
+"""Every option of nmt, as frozen dataclasses. The defaults train the quickstart; `configs/` holds the others.
+
+The text under a field is its documentation: `nmt config --help-options` prints it. Spec strings such as
+`beam(size=4)` name a function of a family and its options (see `nmt.registry`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which text is learned from and measured on."""
+
+    src: str = "en"
+    """Language code of the source side."""
+    tgt: str = "de"
+    """Language code of the target side."""
+    train: tuple[str, ...] = ("phrasebook",)
+    """Training corpora by name (see `nmt data list`), or files(train='PREFIX or TSV') for your own text."""
+    valid: str = ""
+    """Corpus whose validation split is used; empty: that of the first training corpus."""
+    test: str = ""
+    """Corpus whose test split is used; empty: that of the first training corpus."""
+    clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
+    """Cleaning steps for training text, in order."""
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """One SentencePiece model for both languages."""
+
+    kind: str = "unigram"
+    """Segmentation model: unigram or bpe."""
+    size: int = 4000
+    """Number of pieces, the special ones and 256 bytes included; a small corpus may allow fewer."""
+    sample: int = 2_000_000
+    """Most sentences that the tokenizer is trained on; a larger corpus is sampled."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network. Sizes as in Vaswani et al. 2017, table 3."""
+
+    arch: str = "transformer"
+    """Architecture."""
+    dim: int = 256
+    """Width of embeddings and layers (d_model)."""
+    heads: int = 4
+    """Attention heads; must divide dim."""
+    ff: int = 1024
+    """Width of the feed-forward layer (d_ff)."""
+    encoder_layers: int = 3
+    """Layers of the encoder."""
+    decoder_layers: int = 3
+    """Layers of the decoder."""
+    norm: str = "post"
+    """Where layer normalisation stands: post (the paper) or pre (more stable when deep)."""
+    positions: str = "sinusoidal"
+    """Positional encoding."""
+    dropout: float = 0.1
+    """Dropout on embeddings and on every sub-layer's output."""
+    attention_dropout: float = 0.0
+    """Dropout on attention weights."""
+    ff_dropout: float = 0.0
+    """Dropout inside the feed-forward layer, after the activation."""
+    tied: bool = True
+    """Share one matrix between source embedding, target embedding and output layer."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How the network is trained."""
+
+    steps: int = 2000
+    """Updates."""
+    batch_tokens: int = 4096
+    """Most tokens of a batch, padding counted, on its longer side."""
+    accumulate: int = 1
+    """Batches whose gradients make one update."""
+    max_length: int = 256
+    """Training pairs with more tokens than this on one side are left out (and counted)."""
+    schedule: str = "noam(warmup=4000)"
+    """Learning rate over the updates: noam, inverse_sqrt or linear, with their options."""
+    beta1: float = 0.9
+    """Adam's decay of the first moment."""
+    beta2: float = 0.98
+    """Adam's decay of the second moment."""
+    eps: float = 1e-9
+    """Adam's epsilon."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay (AdamW)."""
+    clip_norm: float = 1.0
+    """Largest norm of the whole gradient; 0 leaves it as it is."""
+    label_smoothing: float = 0.1
+    """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
+    ema: float = 0.0
+    """Decay of an exponential moving average of the weights, which is then what translates; 0 is off."""
+    noise: tuple[str, ...] = ()
+    """Source noise, drawn anew for every pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
+    valid_every: int = 500
+    """Updates between validations; each writes a checkpoint."""
+    valid_pairs: int = 0
+    """Validation pairs that are translated for BLEU; 0 takes all of them."""
+    valid_search: str = "greedy"
+    """Search that validation uses."""
+    best: str = "bleu"
+    """What the best checkpoint is chosen by: bleu or loss."""
+    patience: int = 0
+    """Stop after this many validations without a better one; 0 never stops early."""
+    log_every: int = 50
+    """Updates between two lines of metrics.jsonl."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A complete experiment."""
+
+    seed: int = 1
+    """Seed of everything random: initial weights, data order, dropout, noise."""
+    search: str = "beam(size=4)"
+    """Search that `nmt translate` and `nmt evaluate` use unless told otherwise."""
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)

@@ -121,6 +121,7 @@ class _Part:
 
     def __init__(self, path: Path, place: Path, file: IO[bytes]) -> None:
         self.path, self.place, self.file = path, place, file
+        self.answered = False  # whether the server was ever reached
         self.tag = place.with_name(f"{place.name}.tag")  # says which version of the file the bytes belong to
 
     @property
@@ -155,9 +156,10 @@ class _Part:
                     self.file.flush()
                     failures = 1 if self.held > before else failures + 1
                     reason = str(error) or type(error).__name__
-                    if failures == ATTEMPTS:
+                    if failures >= (ATTEMPTS if self.answered else 2):  # no network at all: say so soon, in one line
                         raise DownloadError(f"cannot download {url}: {reason}", hint) from None
-                    log(f"{self.path.name}: {reason}; trying again")
+                    if self.answered:
+                        log(f"{self.path.name}: {reason}; trying again")
                     time.sleep(max(PAUSE * 2 ** (failures - 1), getattr(error, "wait", 0.0)))
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
                     raise DownloadError(f"cannot download {url}: {error}", hint) from None
@@ -168,6 +170,7 @@ class _Part:
         if offset and self.tag.exists():
             headers["If-Range"] = self.tag.read_text(encoding="ascii")
         with client.stream("GET", url, headers=headers) as response:
+            self.answered = True
             if response.status_code == 416:
                 if response.headers.get("Content-Range") == f"bytes */{offset}":
                     return  # everything had arrived

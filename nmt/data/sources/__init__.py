@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmt.data.sources import files, multi30k, shipped, tatoeba
+from nmt.data.sources import files, multi30k, opus, shipped, tatoeba, wmt
 from nmt.data.sources.corpus import SPLITS, Corpus, Split
 from nmt.errors import DataError
 from nmt.registry import resolve
@@ -15,6 +15,14 @@ SOURCES: dict[str, Callable[..., Corpus]] = {
     "phrasebook": shipped.phrasebook,
     "tatoeba": tatoeba.tatoeba,
     "multi30k": multi30k.multi30k,
+    "wmt14": wmt.wmt14,
+    "wmt16": wmt.wmt16,
+    "wmt17": wmt.wmt17,
+    "wmt19": wmt.wmt19,
+    "europarl": opus.europarl,
+    "news-commentary": opus.news_commentary,
+    "opus100": opus.opus100,
+    "opus": opus.opus,
     "files": files.files,
 }
 

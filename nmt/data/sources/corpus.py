@@ -54,6 +54,10 @@ class Corpus(Protocol):
     def about(self) -> About:
         """What the list says."""
 
+    @property
+    def installed(self) -> bool:
+        """Whether it can be read without a download."""
+
     def check(self) -> None:
         """Raise a ConfigError if the options make no sense."""
 

@@ -48,6 +48,7 @@ class Files:
     errors: str
     name = "files"
     about = About(None, 0, "yours", "files(train='my/corpus', valid='my/dev', test='my/test')")
+    installed = True
 
     def check(self) -> None:
         """Raise a ConfigError where no text is named or `errors` is misspelt."""

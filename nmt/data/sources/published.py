@@ -61,6 +61,8 @@ class Published:
     stems: Mapping[str, str] | None = None
     """The published names of splits, where a folder may hold several."""
     languages: tuple[str, str] = ("en", "de")
+    spec: str = ""
+    """How to ask for it on the command line, where that is not the name."""
 
     @property
     def folder(self) -> Path:
@@ -89,7 +91,7 @@ class Published:
             files = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))["files"]
             return {name: entry["sha256"] for name, entry in files.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            again = f"nmt data download {self.name} --force"
+            again = f"nmt data download {self.spec or self.name} --force"
             raise DataError(f"{self.folder / 'corpus.json'} is damaged", again) from None
 
     @property
@@ -123,35 +125,40 @@ class Published:
         return folder
 
     def _fetch(self, remote: Remote, path: Path) -> str:
-        return download.fetch(remote.url, path, sha256=remote.sha256, size=remote.size, corpus=self.name)
+        return download.fetch(remote.url, path, sha256=remote.sha256, size=remote.size, corpus=self.spec or self.name)
 
     def _build(self, sources: Sequence[Path], origin: str, sums: Mapping[str, str], errors: str) -> Path:
-        with new_directory(self.folder) as work, download.unpacked(sources, near=self.folder.parent) as files:
-            texts = self._texts(files, errors, origin)
-            counts = {split: self._write(work, split, text) for split, text in texts.items()}
-            entries = {
-                f"{split}.{language}": {"sha256": _sha256(work / f"{split}.{language}"), "lines": count}
-                for split, count in counts.items()
-                for language in self.languages
-            }
-            meta = {
-                "name": self.name,
-                "origin": origin,
-                "archives": sums or {path.name: _sha256(path) for path in sources if path.is_file()},
-                "files": entries,
-                "licence": self.about.licence,
-                "nmt": __version__,
-                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            }
-            write_text(work / "corpus.json", json.dumps(meta, indent=2) + "\n")
+        try:
+            with new_directory(self.folder) as work, download.unpacked(sources, near=self.folder.parent) as files:
+                texts = self._texts(files, errors, origin)
+                counts = {split: self._write(work, split, text) for split, text in texts.items()}
+                archives = sums or {path.name: _sha256(path) for path in sources if path.is_file()}
+                write_text(work / "corpus.json", self._meta(work, origin, archives, counts))
+        except OSError as error:
+            raise DataError(
+                f"cannot write {self.folder}: {error.strerror}", "free some space, or set NMT_DATA"
+            ) from None
         return self.folder
 
+    def _meta(self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int]) -> str:
+        names = [(f"{split}.{language}", count) for split, count in counts.items() for language in self.languages]
+        meta = {
+            "name": self.name,
+            "origin": origin,
+            "archives": dict(archives),
+            "files": {name: {"sha256": _sha256(work / name), "lines": count} for name, count in names},
+            "licence": self.about.licence,
+            "nmt": __version__,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        return json.dumps(meta, indent=2, ensure_ascii=False) + "\n"
+
     def _texts(self, files: Sequence[Path], errors: str, origin: str) -> Texts:
-        texts = self.read(files, errors) or standard(files, self.languages, self.stems or {}, errors)
+        texts = standard(files, self.languages, self.stems or {}, errors) or self.read(files, errors)
         if not texts:
             raise DataError(
                 f"nothing of corpus '{self.name}' in {origin}",
-                f"it must be {self.expects}, or hold train.en and train.de (valid, test likewise), plain or compressed",
+                f"it must be {self.expects}; or hold train.en and train.de (valid, test likewise), plain or compressed",
             )
         return holdout.hold_out(texts["train"]) if self.hold_out and set(texts) == {"train"} else texts
 

@@ -22,6 +22,7 @@ class Phrasebook:
 
     name = "phrasebook"
     about = About(None, 0, "Apache-2.0", "comes with nmt")
+    installed = True
 
     def check(self) -> None:
         """Nothing can be wrong: there are no options."""

@@ -1,0 +1,98 @@
+"""`nmt data`: which corpora there are, and getting them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.console import log
+from nmt.errors import UsageError
+
+app = typer.Typer(no_args_is_help=True, help="Get and prepare parallel text.")
+
+
+@app.command("list")
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")] = False,
+) -> None:
+    """Show the corpora that can be had: pairs, download size, licence, source, and which are ready to use.
+
+    Figures are approximate. Example: nmt data list
+    """
+    from nmt.data.sources import SOURCES, find
+
+    corpora = {name: find(name) for name in SOURCES}
+    if as_json:
+        rows = [
+            {
+                "name": name,
+                "pairs": corpus.about.pairs,
+                "bytes": corpus.about.size,
+                "ready": corpus.installed,
+                "licence": corpus.about.licence,
+                "source": corpus.about.source,
+            }
+            for name, corpus in corpora.items()
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = [("NAME", "PAIRS", "DOWNLOAD", "READY", "LICENCE", "SOURCE")]
+    for name, corpus in corpora.items():
+        about = corpus.about
+        pairs = "-" if about.pairs is None else f"{about.pairs:,}"
+        table.append((name, pairs, _size(about.size), "yes" if corpus.installed else "no", about.licence, about.source))
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        cells = [
+            cell.rjust(w) if i in (1, 2) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo("  ".join(cells).rstrip())
+
+
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(help="A corpus from `nmt data list`, with options if it has any.")],
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take it from this archive or folder instead of the network."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Get it anew even if it is there.")] = False,
+    errors: Annotated[
+        str,
+        typer.Option("--errors", help="What to do with text that is not UTF-8: strict refuses it, replace goes on."),
+    ] = "strict",
+) -> None:
+    """Download a corpus, verify it and keep it as plain aligned text; prints the folder.
+
+    A broken download goes on where it stopped when the command is run again.
+
+    Examples:
+      nmt data download tatoeba
+      nmt data download multi30k --from ~/multi30k
+      nmt data download "opus(corpus='Books', version='v1')"
+    """
+    from nmt.data.sources import find
+    from nmt.data.sources.published import Published
+
+    if errors not in ("strict", "replace"):
+        raise UsageError(f"--errors must be strict or replace, got '{errors}'")
+    corpus = find(name)
+    if not isinstance(corpus, Published):
+        log(f"corpus '{corpus.name}' needs no download: use it by name")
+        return
+    if corpus.installed and not force:
+        log(f"{corpus.name} is there already; --force gets it anew")
+    typer.echo(corpus.install(source, errors=errors, force=force))
+
+
+def _size(count: int | None) -> str:
+    if not count:
+        return "-"
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count} {unit}"
+        count = round(count / 1000)
+    return f"{count} GB"

@@ -37,6 +37,8 @@ class TokenizerConfig:
     """Number of pieces, the special ones and 256 bytes included; a small corpus may allow fewer."""
     sample: int = 2_000_000
     """Most sentences that the tokenizer is trained on; a larger corpus is sampled."""
+    model: str = ""
+    """SentencePiece model to use as it is, from `nmt tokenizer train`; empty: one is trained on the corpus."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
 import types
 import typing
 from collections.abc import Sequence
@@ -128,6 +131,30 @@ def keys() -> list[str]:
         else:
             names.append(name)
     return names
+
+
+def options() -> list[tuple[str, str, str]]:
+    """List every option's full name, default and explanation, read from the dataclasses' source."""
+    found = []
+    for holder, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in SECTIONS.items())]:
+        if not dataclasses.is_dataclass(holder):
+            continue
+        texts = _field_texts(typing.cast(type, holder))
+        defaults = _plain(dataclasses.asdict(typing.cast(type, holder)()))
+        for name, text in texts.items():
+            found.append((f"{prefix}{name}", yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0], text))
+    return found
+
+
+def _field_texts(kind: type) -> dict[str, str]:
+    """Map each field to the string literal that stands under it."""
+    body = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for field, text in itertools.pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            texts[field.target.id] = inspect.cleandoc(str(ast.literal_eval(text.value)))
+    return texts
 
 
 def dump(config: Config) -> str:

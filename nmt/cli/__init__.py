@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from nmt import __version__
-from nmt.cli import data
+from nmt.cli import config, data, evaluate, tokenizer, train, translate
 from nmt.errors import NMTError
 
 
@@ -42,7 +42,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Neural machine translation from nothing to BLEU: get data, train a Transformer, translate, evaluate.",
 )
+for command in (train.train, translate.translate, evaluate.evaluate, config.config):
+    app.command()(command)
 app.add_typer(data.app, name="data")
+app.add_typer(tokenizer.app, name="tokenizer")
 
 
 def version(value: bool) -> None:

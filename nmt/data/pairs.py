@@ -98,13 +98,20 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
     Raises:
         DataError: no such file, a damaged one, or a line that is not UTF-8 (named with its byte, counted from 1).
     """
-    for number, raw in enumerate(_raw_lines(path), 1):
+    return decode_lines(_raw_lines(path), str(path), errors)
+
+
+def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
+    """Yield the text of raw lines, as `read_lines` does; `name` is what messages call their origin."""
+    for number, raw in enumerate(raw_lines, 1):
+        if number == 1:
+            raw = raw.removeprefix(_BOM)
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
             yield line.decode("utf-8", errors)
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{path}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
+                f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
                 "save the file as UTF-8, or go on with --errors replace (a bad byte becomes U+FFFD)",
             ) from None
 
@@ -112,9 +119,6 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
 def _raw_lines(path: Path) -> Iterator[bytes]:
     with open_text(path) as file:
         try:
-            first = file.readline().removeprefix(_BOM)
-            if first:
-                yield first
             yield from file
         except _DAMAGE as error:
             raise DataError(f"{path} is damaged or cut short: {error}", "get the file again") from None

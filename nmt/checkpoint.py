@@ -1,0 +1,236 @@
+"""A run's folder: what is saved, how it is found again, and why a broken save can never be loaded.
+
+    runs/NAME/config.yaml           the resolved configuration
+    runs/NAME/spm.model             the tokenizer; every checkpoint names its checksum
+    runs/NAME/metrics.jsonl         the training log
+    runs/NAME/step-000500/          one checkpoint
+        model.safetensors           the weights that translate
+        training.safetensors        optimiser moments, random state, raw weights where an average translates
+        meta.json                   progress, scores, sizes, checksums of the two files
+
+A checkpoint is written beside and renamed into place, so an incomplete one never has the final name; the
+checksums find what a disk or a copy damaged later. "Latest" and "best" are computed from the `meta.json`s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmt import __version__, settings
+from nmt.config import Config
+from nmt.console import log
+from nmt.errors import CheckpointError, ConfigError
+from nmt.model import Transformer, build
+from nmt.paths import new_directory, runs_dir
+from nmt.tokenizer import Tokenizer
+
+FORMAT = 1
+"""Version of the folder's layout; a model from a newer nmt is refused by name."""
+WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
+
+
+@dataclass
+class Progress:
+    """Where training stands: with the tensors of a checkpoint, everything that resuming needs."""
+
+    step: int = 0
+    epoch: int = 0
+    updates_in_epoch: int = 0
+    seconds: float = 0.0
+    """Time spent in training, over all sessions."""
+    tokens: int = 0
+    """Target tokens learned from."""
+    bad_validations: int = 0
+    """Validations since the best one."""
+    best: float | None = None
+    """Best value of `train.best` so far; higher is better (a loss is negated)."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """Results of the validation at this step; empty where none was due."""
+
+
+def save(
+    run: Path, progress: Progress, weights: Mapping[str, Tensor], training: Mapping[str, Tensor], tokenizer: str
+) -> Path:
+    """Write a checkpoint whole or not at all and return its folder.
+
+    Raises:
+        CheckpointError: the disk is full or not writable; older checkpoints stand as they were.
+    """
+    folder = run / f"step-{progress.step:06d}"
+    try:
+        with new_directory(folder) as work:
+            save_file({name: t.detach().cpu().contiguous() for name, t in weights.items()}, work / WEIGHTS)
+            save_file({name: t.detach().cpu().contiguous() for name, t in training.items()}, work / TRAINING)
+            meta = {
+                "format": FORMAT,
+                "nmt": __version__,
+                "tokenizer": tokenizer,
+                "progress": asdict(progress),
+                "sha256": {name: _sha256(work / name) for name in (WEIGHTS, TRAINING)},
+            }
+            (work / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"cannot save {folder}: {getattr(error, 'strerror', None) or error}",
+            "free some space, then go on with --resume; the previous checkpoint is intact",
+        ) from None
+    return folder
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """List a run's complete checkpoints, oldest first."""
+    found = (path for path in run.glob("step-*") if re.fullmatch(r"step-\d+", path.name) and (path / META).is_file())
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def best(run: Path) -> Path | None:
+    """Return the checkpoint with the best validation, else the latest, else None."""
+    found = checkpoints(run)
+    judged = [path for path in found if (score := _quality(path)) is not None and score == read_progress(path).best]
+    return (judged or found or [None])[-1]
+
+
+def _quality(path: Path) -> float | None:
+    return read_progress(path).scores.get("quality")
+
+
+def prune(run: Path, keep: int = 2) -> None:
+    """Delete all checkpoints but the best and the `keep` latest: two, so that one may turn out damaged."""
+    wanted = {best(run), *checkpoints(run)[-keep:]}
+    for path in checkpoints(run):
+        if path not in wanted:
+            shutil.rmtree(path)
+
+
+def read_meta(checkpoint: Path) -> dict[str, Any]:
+    """Read a checkpoint's `meta.json`.
+
+    Raises:
+        CheckpointError: missing, not JSON, or from a newer nmt.
+    """
+    try:
+        meta: dict[str, Any] = json.loads((checkpoint / META).read_text(encoding="utf-8"))
+        newer = meta["format"] > FORMAT
+        Progress(**meta["progress"])
+    except OSError as error:
+        raise CheckpointError(f"cannot read {checkpoint / META}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{checkpoint / META} is damaged") from None
+    if newer:
+        raise CheckpointError(f"{checkpoint} was written by nmt {meta['nmt']}", "upgrade nmt to use it")
+    return meta
+
+
+def read_progress(checkpoint: Path) -> Progress:
+    """Read where training stood at a checkpoint."""
+    return Progress(**read_meta(checkpoint)["progress"])
+
+
+def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
+    """Load one of a checkpoint's two tensor files after comparing its checksum.
+
+    Raises:
+        CheckpointError: missing, cut or changed.
+    """
+    path = checkpoint / name
+    try:
+        if _sha256(path) != read_meta(checkpoint)["sha256"][name]:
+            raise CheckpointError(f"{path} is damaged: its checksum differs", "use another checkpoint of the run")
+        return load_file(path)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+    except (SafetensorError, KeyError):
+        raise CheckpointError(f"{path} is damaged", "use another checkpoint of the run") from None
+
+
+def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
+    """Load the newest checkpoint that is whole, naming each damaged one that is skipped.
+
+    Raises:
+        CheckpointError: there are checkpoints, and all are damaged.
+    """
+    found = checkpoints(run)
+    for path in reversed(found):
+        try:
+            return path, read_tensors(path, WEIGHTS), read_tensors(path, TRAINING)
+        except CheckpointError as error:
+            log(f"skipping {path.name}: {error.message}")
+    if found:
+        raise CheckpointError(f"every checkpoint of {run} is damaged", "train again under another --run")
+    return None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to use, with all that belongs to it."""
+
+    checkpoint: Path
+    run: Path
+    config: Config
+    tokenizer: Tokenizer
+    model: Transformer
+
+
+def load(path: Path) -> Loaded:
+    """Load a run (its best checkpoint) or one checkpoint folder, for translating.
+
+    Raises:
+        CheckpointError: nothing there, something missing or damaged, or another tokenizer than it was trained with.
+    """
+    run, checkpoint = _locate(path)
+    meta = read_meta(checkpoint)
+    try:
+        config = settings.load(run / "config.yaml")
+    except ConfigError as error:
+        raise CheckpointError(f"the run's own configuration does not load: {error.message}", error.hint) from None
+    tokenizer = Tokenizer.load(run / "spm.model")
+    if tokenizer.checksum != meta["tokenizer"]:
+        raise CheckpointError(
+            f"{run / 'spm.model'} is not the tokenizer that {checkpoint.name} was trained with",
+            "put the run's own spm.model back",
+        )
+    model = build(config.model, len(tokenizer))
+    try:
+        model.load_state_dict(read_tensors(checkpoint, WEIGHTS))
+    except RuntimeError:
+        raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}") from None
+    return Loaded(checkpoint, run, config, tokenizer, model.eval())
+
+
+def _locate(path: Path) -> tuple[Path, Path]:
+    if not path.exists():
+        raise CheckpointError(f"there is no model at {path}", "nmt train makes one; see the folders under runs/")
+    if (path / META).is_file():
+        return path.resolve().parent, path
+    checkpoint = best(path) if path.is_dir() else None
+    if checkpoint is None:
+        raise CheckpointError(f"{path} holds no checkpoint", "name a run (runs/NAME) or one of its step-N folders")
+    return path, checkpoint
+
+
+def newest_run() -> Path:
+    """Return the run under `runs/` whose latest checkpoint is the newest.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    ages = {run: (latest[-1] / META).stat().st_mtime for run in runs_dir().glob("*") if (latest := checkpoints(run))}
+    if not ages:
+        raise CheckpointError(f"there is no trained model under {runs_dir()}/", "run nmt train first, or name --model")
+    return max(ages, key=lambda run: ages[run])
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

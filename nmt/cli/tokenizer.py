@@ -1,0 +1,59 @@
+"""`nmt tokenizer`: train one by itself, and look at what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Train a SentencePiece tokenizer, or see how one cuts text.", no_args_is_help=True)
+
+
+@app.command()
+def train(
+    files: Annotated[list[Path], typer.Argument(help="Text files of both languages, plain or compressed.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("spm.model"),
+    kind: Annotated[str, typer.Option(help="unigram or bpe.")] = "unigram",
+    size: Annotated[int, typer.Option(help="Number of pieces.")] = 8000,
+) -> None:
+    """Train a joint tokenizer on text files and print where it is.
+
+    \b
+    nmt tokenizer train my/corpus.en my/corpus.de --size 16000 --output my/spm.model
+    nmt train --set tokenizer.model=my/spm.model ...
+    """
+    from itertools import chain
+
+    from nmt import tokenizer
+    from nmt.config import TokenizerConfig
+    from nmt.data.pairs import read_lines
+    from nmt.errors import UsageError, suggest
+
+    if kind not in ("unigram", "bpe"):
+        raise UsageError(f"unknown kind '{kind}'", suggest(kind, ("unigram", "bpe")))
+    if size < 1:
+        raise UsageError(f"--size must be at least 1, got {size}")
+    trained = tokenizer.train(chain.from_iterable(map(read_lines, files)), TokenizerConfig(kind=kind, size=size))
+    try:
+        output.write_bytes(trained.model)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    typer.echo(output)
+
+
+@app.command()
+def encode(
+    model: Annotated[Path, typer.Argument(help="A model file: spm.model of a run or of your own.")],
+    text: Annotated[list[str], typer.Argument(help="Sentences.")],
+) -> None:
+    """Print the pieces of each sentence, separated by spaces.
+
+    \b
+    nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
+    """
+    from nmt.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(model)
+    for line in text:
+        typer.echo(" ".join(tokenizer.pieces(tokenizer.encode(line))))

@@ -1,0 +1,85 @@
+"""`nmt train`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.errors import UsageError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def train(
+    config: Annotated[
+        str, typer.Option("--config", "-c", help="A YAML file, or the name of a shipped one: quickstart, multi30k, ...")
+    ] = "",
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of this run.", show_default="runs/ and the config's name")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder, exactly.")] = False,
+    time_limit: Annotated[
+        str, typer.Option(help="Stop in time, the last validation included: 90s, 30m, 2h, 1h30m.")
+    ] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda (cuda:1 for the second GPU).")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an option: --set train.steps=1000.")
+    ] = None,
+) -> None:
+    """Train a translator: get the data, prepare it, learn, validate, save.
+
+    Without arguments the quickstart config is trained on the built-in phrasebook, a few minutes on two cores.
+    Ctrl-C stops and saves; --resume goes on from there.
+
+    \b
+    nmt train
+    nmt train --config multi30k --time-limit 30m
+    nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
+    nmt train --run runs/small --resume
+    nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
+    """
+    from nmt import settings
+
+    limit = seconds(time_limit) if time_limit else None
+    if resume and run is not None and not config and (run / "config.yaml").is_file():
+        source = run / "config.yaml"
+    else:
+        source = settings.find(config or "quickstart")
+    folder = run if run is not None else _default_run(source)
+    resolved = settings.load(source, set_ or [])
+
+    from nmt.train import train as run_training
+
+    best = run_training(
+        resolved, folder, resume=resume, device=device, precision=precision, time_limit=limit
+    )
+    typer.echo(best)
+
+
+def _default_run(config: Path) -> Path:
+    from nmt.paths import runs_dir
+
+    return runs_dir() / config.stem
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as 90s, 30m or 1h30m; a bare number is seconds.
+
+    Raises:
+        UsageError: it is not one, or it is zero.
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if text and "".join(number + unit for number, unit in parts) == text:
+        total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    else:
+        try:
+            total = float(text)
+        except ValueError:
+            total = 0.0
+    if not 0 < total < float("inf"):
+        raise UsageError(f"cannot read --time-limit {text}", "write 90s, 30m, 2h or 1h30m")
+    return total

@@ -1,0 +1,82 @@
+"""`nmt translate`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nmt.cli.options import DeviceOption, ErrorsOption, ModelOption, SearchOption, check_errors, search_spec
+from nmt.errors import UsageError
+
+
+def translate(
+    text: Annotated[list[str] | None, typer.Argument(help="Sentences, each in quotes.", show_default=False)] = None,
+    model: ModelOption = None,
+    input: Annotated[Path | None, typer.Option("--input", "-i", help="File to translate, a sentence a line.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write to.")] = None,
+    beam_size: Annotated[
+        int | None, typer.Option(help="Beams of the search; 1 is greedy.", show_default="the model's")
+    ] = None,
+    top_beams: Annotated[int, typer.Option(help="Translations per sentence, best first.")] = 1,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="0 favours short translations.", show_default="the model's")
+    ] = None,
+    search: SearchOption = "",
+    device: DeviceOption = "auto",
+    errors: ErrorsOption = "strict",
+) -> None:
+    """Translate sentences, a file, or standard input, line by line.
+
+    As many lines come out as go in, in the same order; with --top-beams N, N lines for each.
+
+    \b
+    nmt translate "im thirsty"
+    nmt translate "Are we done?" "I'm tired." --model runs/multi30k --beam-size 8 --top-beams 3
+    nmt translate --input news.en --output news.de
+    cat news.en | nmt translate > news.de
+    """
+    check_errors(errors)
+    if text and input:
+        raise UsageError("give sentences or --input, not both")
+    if not text and not input and sys.stdin.isatty():
+        raise UsageError("there is nothing to translate", 'nmt translate "im thirsty", or --input FILE, or a pipe')
+
+    from nmt import checkpoint
+    from nmt.console import log
+    from nmt.data.pairs import decode_lines, read_lines
+    from nmt.translate import Translator
+
+    lines: Iterator[str]
+    if text:
+        lines = (line for argument in text for line in argument.split("\n"))
+    elif input:
+        lines = read_lines(input, errors=errors)
+    else:
+        lines = decode_lines(sys.stdin.buffer, "standard input", errors)
+    path = model or checkpoint.newest_run()
+    translator = Translator.load(path, device)
+    if model is None:
+        log(f"using {translator.origin}")
+    spec = search_spec(search or translator.config.search, beam_size, top_beams, length_penalty)
+    with _open_output(output) as write:
+        for translations in translator.translate(lines, spec):
+            for translation in translations:
+                write(translation.text)
+
+
+@contextlib.contextmanager
+def _open_output(path: Path | None) -> Iterator[Any]:
+    if path is None:
+        yield typer.echo
+        return
+    try:
+        file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    with file:
+        yield lambda line: file.write(line + "\n")

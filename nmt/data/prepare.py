@@ -1,0 +1,128 @@
+"""From corpora to a prepared folder: cleaned text, tokenizer, ids. Made once per fingerprint, used by every run.
+
+The fingerprint is a hash over everything that decides the result: the corpora's checksums, cleaning steps,
+tokenizer options and the store's version. A stale cache can therefore not be used by accident.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from nmt import tokenizer as tokenizers
+from nmt.config import Config
+from nmt.console import log, progress
+from nmt.data.clean import clean
+from nmt.data.pairs import Pair, read_lines, write_pairs
+from nmt.data.sources import Split, open_split
+from nmt.data.store import VERSION, Store, encode_side
+from nmt.errors import DataError
+from nmt.paths import data_dir, new_directory
+from nmt.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared folder, ready to train on."""
+
+    folder: Path
+    src: str
+    tgt: str
+    meta: dict[str, Any]
+    """What `meta.json` says: fingerprint, corpora with checksums, pairs per split, what cleaning dropped."""
+
+    def store(self, split: str) -> Store:
+        """Open the ids of a split."""
+        return Store(self.folder, split, self.src, self.tgt)
+
+    def lines(self, split: str) -> tuple[list[str], list[str]]:
+        """Read both sides of a split as text."""
+        return tuple(list(read_lines(self.folder / f"{split}.{code}")) for code in (self.src, self.tgt))  # type: ignore[return-value]
+
+    def tokenizer(self) -> Tokenizer:
+        """Load the tokenizer."""
+        return Tokenizer.load(self.folder / "spm.model")
+
+
+def prepare(config: Config) -> Prepared:
+    """Return the prepared folder of `config`, made now unless it stands already.
+
+    Raises:
+        DataError: a corpus is missing, damaged, or empty after cleaning.
+        DownloadError: a corpus had to be fetched and could not be.
+    """
+    data = config.data
+    train = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
+    valid = open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
+    recipe = _recipe(config, train, valid)
+    fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+    folder = data_dir() / "prepared" / fingerprint
+    if not (folder / "meta.json").is_file():
+        with new_directory(folder) as work:
+            meta = {"fingerprint": fingerprint, "recipe": recipe} | _make(config, train, valid, work)
+            (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    return Prepared(folder, data.src, data.tgt, meta)
+
+
+def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:
+    options = asdict(config.tokenizer)
+    if config.tokenizer.model:
+        options["model"] = Tokenizer.load(Path(config.tokenizer.model)).checksum
+    return {
+        "version": VERSION,
+        "src": config.data.src,
+        "tgt": config.data.tgt,
+        "train": [(split.name, split.checksum) for split in train],
+        "valid": (valid.name, valid.checksum),
+        "clean": config.data.clean,
+        "tokenizer": options,
+    }
+
+
+def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+    src, tgt = config.data.src, config.data.tgt
+    cleaned = clean(chain.from_iterable(split.pairs() for split in train), config.data.clean)
+    with progress(None, "cleaning", " pairs") as bar:
+        pairs = write_pairs(work / f"train.{src}", work / f"train.{tgt}", _ticking(cleaned, bar))
+    for step in cleaned.report:
+        if step.dropped:
+            log(f"cleaning step {step.step} dropped {step.dropped:,} pairs")
+    if not pairs:
+        raise DataError("no training pair is left after cleaning", "look at data.clean, and at which side is which")
+    valid_pairs = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
+    if not valid_pairs:
+        raise DataError(f"the validation split of {valid.name} is empty")
+    tokenizer = _tokenizer(config, work)
+    (work / "spm.model").write_bytes(tokenizer.model)
+    with progress(2 * (pairs + valid_pairs), "tokenising", " sentences") as bar:
+        for split in ("train", "valid"):
+            for code in (src, tgt):
+                for done in encode_side(work / f"{split}.{code}", tokenizer):
+                    bar.update(done)
+    log(f"prepared {pairs:,} training and {valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
+    return {
+        "pairs": {"train": pairs, "valid": valid_pairs},
+        "pieces": len(tokenizer),
+        "tokenizer": tokenizer.checksum,
+        "dropped": {step.step: step.dropped for step in cleaned.report},
+    }
+
+
+def _ticking(pairs: Any, bar: Any) -> Iterator[Pair]:
+    for pair in pairs:
+        bar.update()
+        yield pair
+
+
+def _tokenizer(config: Config, work: Path) -> Tokenizer:
+    if config.tokenizer.model:
+        return Tokenizer.load(Path(config.tokenizer.model))
+    log(f"training a {config.tokenizer.kind} tokenizer")
+    sides = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
+    return tokenizers.train(chain.from_iterable(read_lines(side) for side in sides), config.tokenizer)

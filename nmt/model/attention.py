@@ -1,0 +1,74 @@
+"""Scaled dot-product attention in several heads (Vaswani et al. 2017, section 3.2).
+
+Shape letters: B sentences, Q queries, S source tokens or keys, D width, H heads, K head width. Masks are boolean,
+True = attend, broadcastable to [B, H, Q, S].
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from nmt.model.layers import Dropout, Linear
+
+
+def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last axis in which masked places weigh exactly zero; a fully masked row is all zero.
+
+    The fill is finite, not -inf, because a row of -inf becomes NaN and its gradient stays NaN however it is
+    covered up afterwards.
+    """
+    if mask is None:
+        return scores_BHQS.softmax(-1)
+    filled = scores_BHQS.masked_fill(~mask, torch.finfo(scores_BHQS.dtype).min)
+    return filled.softmax(-1).masked_fill(~mask, 0.0)
+
+
+class Attention(nn.Module):
+    """softmax(QKᵀ/√K)V in H heads, and the projections around it.
+
+    Self-attention uses `project_qkv` (one product for all three), attention to the encoder `project_q` and
+    `project_kv`; both then `attend`. The pieces are apart because a decoder keeps keys and values between steps.
+    """
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = Linear(dim, 3 * dim, parts=3)
+        self.out = Linear(dim, dim)
+        self.dropout = Dropout(dropout)
+
+    def project_qkv(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, each [B, H, T, K]."""
+        q, k, v = self.qkv(x_BTD).chunk(3, dim=-1)
+        return self._split(q), self._split(k), self._split(v)
+
+    def project_q(self, x_BQD: Tensor) -> Tensor:
+        """Return queries [B, H, Q, K]."""
+        dim = x_BQD.shape[-1]
+        weight, bias = self.qkv.weight[:dim], self.qkv.bias[:dim]
+        return self._split(F.linear(x_BQD, weight.to(x_BQD.dtype), bias.to(x_BQD.dtype)))
+
+    def project_kv(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values, each [B, H, S, K]."""
+        dim = memory_BSD.shape[-1]
+        weight, bias = self.qkv.weight[dim:], self.qkv.bias[dim:]
+        k, v = F.linear(memory_BSD, weight.to(memory_BSD.dtype), bias.to(memory_BSD.dtype)).chunk(2, dim=-1)
+        return self._split(k), self._split(v)
+
+    def attend(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> Tensor:
+        """Return what each query gathers, projected: [B, Q, D]."""
+        if q_BHQK.is_cuda:
+            rate = self.dropout.rate if self.training else 0.0
+            gathered = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate)
+        else:  # two products and a softmax: the CPU's fused kernel is slow backwards on short sentences
+            scores = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
+            gathered = self.dropout(masked_softmax(scores, mask)) @ v_BHSK
+        joined: Tensor = self.out(gathered.transpose(1, 2).flatten(2))
+        return joined
+
+    def _split(self, x_BTD: Tensor) -> Tensor:
+        return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -1,0 +1,58 @@
+"""Adam and the learning-rate schedules. A schedule maps the number of an update, from 1, to a learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from nmt.config import TrainConfig
+from nmt.errors import ConfigError
+from nmt.model import Transformer
+from nmt.registry import resolve
+
+Schedule = Callable[..., float]
+
+
+def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float = 1.0) -> float:
+    """Linear warm-up, then decay with the root: factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5).
+
+    Vaswani et al. 2017, equation 3; D is the model's width.
+    """
+    return float(factor * dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
+
+
+def inverse_sqrt(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+    """Linear warm-up to `peak`, then peak · (warmup / step)^0.5: noam with its height given directly."""
+    return float(peak * min(step / warmup, (warmup / step) ** 0.5))
+
+
+def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+    """Linear warm-up to `peak`, then a straight line to zero at the last update.
+
+    `total` is train.steps, or what a time limit leaves room for.
+    """
+    return float(peak * max(0.0, min(step / warmup, (total - step + 1) / max(1, total - warmup))))
+
+
+SCHEDULES: dict[str, Schedule] = {"noam": noam, "inverse_sqrt": inverse_sqrt, "linear": linear}
+
+
+def schedule(spec: str) -> Schedule:
+    """Resolve a schedule's spec string.
+
+    Raises:
+        ConfigError: unknown name or option, or a warm-up below 1.
+    """
+    function = resolve("schedule", SCHEDULES, spec)
+    if getattr(function, "keywords", {}).get("warmup", 1) < 1:
+        raise ConfigError(f"train.schedule {spec}: warmup must be at least 1")
+    return function
+
+
+def adam(model: Transformer, config: TrainConfig) -> torch.optim.AdamW:
+    """Make the optimiser (Kingma and Ba 2015; decoupled decay: Loshchilov and Hutter 2019), one fused kernel."""
+    betas = (config.beta1, config.beta2)
+    return torch.optim.AdamW(
+        model.parameters(), lr=0.0, betas=betas, eps=config.eps, weight_decay=config.weight_decay, fused=True
+    )

@@ -1,0 +1,70 @@
+"""Where and how a model runs: device, precision, threads, seeds."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import torch
+
+from nmt.errors import UsageError, suggest
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def device(name: str) -> torch.device:
+    """Return the device that `auto`, `cpu` or `cuda[:N]` means.
+
+    Raises:
+        UsageError: no such device in this machine.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            raise UsageError("there is no usable CUDA GPU here", "--device auto picks what is there")
+        if number and int(number) >= torch.cuda.device_count():
+            raise UsageError(f"there is no GPU {number}: this machine has {torch.cuda.device_count()}")
+    return torch.device(name)
+
+
+def precision(name: str, where: torch.device) -> torch.dtype:
+    """Return the type of the activations that `auto`, `fp32`, `bf16` or `fp16` means on a device.
+
+    `auto` is bf16 where the hardware multiplies it natively and fp32 elsewhere: emulated bf16 is slower than fp32.
+
+    Raises:
+        UsageError: unknown name, or fp16 on a CPU.
+    """
+    if name == "auto":
+        return torch.bfloat16 if _has_bf16(where) else torch.float32
+    if name not in PRECISIONS:
+        raise UsageError(f"unknown precision '{name}'", suggest(name, ("auto", *PRECISIONS)))
+    if name == "fp16" and where.type == "cpu":
+        raise UsageError("fp16 needs a GPU", "--precision auto picks what is fast here")
+    return PRECISIONS[name]
+
+
+def _has_bf16(where: torch.device) -> bool:
+    if where.type == "cuda":
+        return torch.cuda.get_device_capability(where) >= (8, 0)
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and _cpu_flag("avx512_bf16", "amx_bf16", "bf16")
+
+
+def _cpu_flag(*names: str) -> bool:
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="ignore") as file:
+            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:  # not Linux
+        return False
+    return not set(names).isdisjoint(flags.split())
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that training draws from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

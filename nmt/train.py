@@ -1,0 +1,448 @@
+"""Training: updates, validation, checkpoints, and stopping at any moment without losing work."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt import checkpoint, metrics, runtime, settings
+from nmt import model as models
+from nmt.checkpoint import Progress
+from nmt.config import Config
+from nmt.console import log, progress
+from nmt.data import noise
+from nmt.data.batching import Batch, collate
+from nmt.data.clean import clean
+from nmt.data.loader import Loader
+from nmt.data.prepare import Prepared, prepare
+from nmt.data.sources import validate as validate_corpus
+from nmt.errors import TrainingError, UsageError
+from nmt.loss import cross_entropy
+from nmt.model import Transformer
+from nmt.optim import Schedule, adam, schedule
+from nmt.paths import write_text
+from nmt.search import search
+from nmt.translate import Translator
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """What one update did."""
+
+    loss: float
+    """Label-smoothed cross-entropy per target token, in nats."""
+    tokens: int
+    grad_norm: float
+
+
+def check_specs(config: Config) -> None:
+    """Resolve every spec string of a config, so that a mistake shows before any work is done.
+
+    Raises:
+        ConfigError: the first one that does not resolve.
+    """
+    search(config.search)
+    search(config.train.valid_search)
+    schedule(config.train.schedule)
+    noise.compose(config.train.noise)
+    models.check(config.model)
+    clean((), config.data.clean)
+    for corpus in (*config.data.train, config.data.valid, config.data.test):
+        if corpus:
+            validate_corpus(corpus)
+
+
+def train_step(
+    model: Transformer, micro: Sequence[Batch], optimizer: torch.optim.Optimizer, config: Config
+) -> StepStats:
+    """Make one update from one or more batches.
+
+    The loss is summed over all of them and divided once by all their target tokens, so that cutting an update
+    into batches changes nothing.
+
+    Raises:
+        TrainingError: the loss or the gradient is not finite; the weights are as they were.
+    """
+    tokens = sum(batch.tokens for batch in micro)
+    optimizer.zero_grad(set_to_none=True)
+    total = 0.0
+    for batch in micro:
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
+        target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
+        loss = cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=config.train.label_smoothing) / tokens
+        value = loss.item()
+        if not math.isfinite(value):
+            raise _not_finite("loss", value, [batch])
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += value
+    limit = config.train.clip_norm or math.inf
+    grad_norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    if not math.isfinite(grad_norm):
+        raise _not_finite("gradient", grad_norm, micro)
+    optimizer.step()
+    return StepStats(total, tokens, grad_norm)
+
+
+def _not_finite(what: str, value: float, micro: Sequence[Batch]) -> TrainingError:
+    pairs = [i for batch in micro for i in batch.pairs]
+    lines = ", ".join(str(i + 1) for i in pairs[:5]) + (", ..." if len(pairs) > 5 else "")
+    return TrainingError(
+        f"the {what} is {value} in a batch of {len(pairs)} pairs (lines {lines} of the prepared text)",
+        "nothing of this update was kept; try a lower learning rate or --precision fp32, then --resume",
+    )
+
+
+class Trainer:
+    """One run: model, optimiser, data position, and the folder they are saved in."""
+
+    def __init__(self, config: Config, run: Path, prepared: Prepared, device: torch.device, dtype: torch.dtype) -> None:
+        self.config, self.run, self.prepared, self.device = config, run, prepared, device
+        self.tokenizer = prepared.tokenizer()
+        runtime.seed_everything(config.seed)
+        self.model = models.build(config.model, len(self.tokenizer)).to(device)
+        self.model.compute_dtype = None if dtype == torch.float32 else dtype
+        self.average = copy.deepcopy(self.model).eval() if config.train.ema else None
+        self.optimizer = adam(self.model, config.train)
+        self.schedule: Schedule = schedule(config.train.schedule)
+        self.loader = Loader(prepared.store("train"), self.tokenizer, config.train, config.seed)
+        self.progress = Progress()
+        self.valid_src, self.valid_tgt = prepared.lines("valid")
+
+    # ---- saving and restoring
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment and delete the ones that are no longer needed."""
+        training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.average else {}
+        for (name, _), moments in zip(self.model.named_parameters(), self._moments(), strict=True):
+            training |= {f"adam.{name}.{key}": moment for key, moment in moments.items()}
+        training["rng.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            training["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        weights = (self.average or self.model).state_dict()
+        checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
+        checkpoint.prune(self.run)
+
+    def _moments(self) -> list[dict[str, Tensor]]:
+        return [self.optimizer.state[p] for p in self.model.parameters()]
+
+    def restore(self) -> bool:
+        """Continue from the newest intact checkpoint of the run; False if there is none yet."""
+        found = checkpoint.latest_intact(self.run)
+        if found is None:
+            return False
+        path, weights, training = found
+        meta = checkpoint.read_meta(path)
+        if meta["tokenizer"] != self.tokenizer.checksum:
+            raise TrainingError(
+                f"{path} was trained with another tokenizer than the data is now prepared with",
+                "the corpus or its options have changed since; train a new run",
+            )
+        self.progress = Progress(**meta["progress"])
+        raw = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
+        self.model.load_state_dict(raw or weights)
+        if self.average:
+            self.average.load_state_dict(weights)
+        for name, parameter in self.model.named_parameters():
+            prefix = f"adam.{name}."
+            moments = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
+            self.optimizer.state[parameter] = {
+                key: t if key == "step" else t.to(self.device) for key, t in moments.items()
+            }
+        torch.set_rng_state(training["rng.cpu"])
+        if self.device.type == "cuda" and "rng.cuda" in training:
+            torch.cuda.set_rng_state(training["rng.cuda"], self.device)
+        return True
+
+    # ---- training
+
+    def updates(self) -> Iterator[list[Batch]]:
+        """Yield updates from the present position on, epoch after epoch."""
+        while True:
+            yield from self.loader.updates(self.progress.epoch, self.progress.updates_in_epoch)
+            self.progress.epoch += 1
+            self.progress.updates_in_epoch = 0
+
+    def update(self, micro: list[Batch], total: int) -> StepStats:
+        """Make one update and move the position on; `total` is the update at which training is to end."""
+        step = self.progress.step + 1
+        rate = self.schedule(step, total, self.config.model.dim)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        stats = train_step(self.model, [batch.to(self.device) for batch in micro], self.optimizer, self.config)
+        if self.average:
+            self._average(step)
+        self.progress.step = step
+        self.progress.updates_in_epoch += 1
+        self.progress.tokens += stats.tokens
+        return stats
+
+    @torch.no_grad()
+    def _average(self, step: int) -> None:
+        """Move the averaged weights towards the present ones; early on faster, so that the start is forgotten."""
+        assert self.average is not None
+        decay = min(self.config.train.ema, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - decay)
+
+    # ---- validation
+
+    def validate(self) -> dict[str, float]:
+        """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, and the `quality` to maximise."""
+        model = (self.average or self.model).eval()
+        loss = self._validation_loss(model)
+        count = self.config.train.valid_pairs or len(self.valid_src)
+        translator = Translator(inference_copy(model), self.tokenizer, self.config, self.device)
+        found = translator.translate(self.valid_src[:count], self.config.train.valid_search)
+        score = metrics.bleu([best[0].text for best in found], self.valid_tgt[:count]).value
+        self.model.train()
+        quality = score if self.config.train.best == "bleu" else -loss
+        return {"valid_loss": loss, "valid_bleu": score, "quality": quality}
+
+    @torch.inference_mode()
+    def _validation_loss(self, model: Transformer) -> float:
+        store = self.prepared.store("valid")
+        order = store.lengths_N2[:, 1].argsort()
+        total, tokens = 0.0, 0
+        for start in range(0, len(order), 128):
+            batch = collate([store[int(i)] for i in order[start : start + 128]]).to(self.device)
+            hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
+            target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
+            total += cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=0.0).item()
+            tokens += batch.tokens
+        return total / tokens
+
+    def judge(self, scores: dict[str, float]) -> bool:
+        """Note a validation's results; False when patience has run out."""
+        self.progress.scores = scores
+        if self.progress.best is None or scores["quality"] > self.progress.best:
+            self.progress.best, self.progress.bad_validations = scores["quality"], 0
+        else:
+            self.progress.bad_validations += 1
+        patience = self.config.train.patience
+        return not patience or self.progress.bad_validations < patience
+
+
+def inference_copy(model: Transformer) -> Transformer:
+    """Return the model as it is after loading: float32 throughout on a CPU, the training type on a GPU."""
+    frozen = copy.copy(model)
+    if next(model.parameters()).device.type == "cpu":
+        frozen.compute_dtype = None
+    return frozen
+
+
+class _Stop:
+    """Counts requests to stop: the first lets the update finish, the second ends at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+@contextmanager
+def _stopping() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Clock:
+    """How long training has run, and how many updates still fit into a time limit."""
+
+    def __init__(self, limit: float | None, progress: Progress) -> None:
+        self.limit, self.progress = limit, progress
+        self.started = time.monotonic()
+        self.first_step = progress.step
+        self.seconds_before = progress.seconds
+        self.validating = 0.0
+        self.longest_validation = 0.0
+
+    def elapsed(self) -> float:
+        """Seconds since this session began."""
+        return time.monotonic() - self.started
+
+    @contextmanager
+    def validation(self) -> Iterator[None]:
+        """Measure a validation, since the last one must fit into the limit too."""
+        before = self.elapsed()
+        yield
+        self.longest_validation = max(self.longest_validation, self.elapsed() - before)
+        self.validating += self.elapsed() - before
+
+    def left(self) -> float:
+        """Seconds until the last validation must begin."""
+        assert self.limit is not None
+        return self.limit - self.elapsed() - (1.2 * self.longest_validation or 0.03 * self.limit)
+
+    def last_step(self, steps: int, valid_every: int) -> int:
+        """Return the update at which training will end: `steps`, or what the time limit leaves room for."""
+        if self.limit is None:
+            return steps
+        done = self.progress.step - self.first_step
+        if not done:
+            return steps
+        per_step = (self.elapsed() - self.validating) / done + self.longest_validation / valid_every
+        return min(steps, self.progress.step + max(0, int(self.left() / per_step)))
+
+
+def train(
+    config: Config, run: Path, *, resume: bool, device: str, precision: str, time_limit: float | None = None
+) -> Path:
+    """Train `config` into the folder `run` and return its best checkpoint.
+
+    Args:
+        config: the experiment.
+        run: folder of the run; it must not hold one yet unless `resume`.
+        resume: go on from the newest intact checkpoint.
+        device: `auto`, `cpu` or `cuda`.
+        precision: `auto`, `fp32`, `bf16` or `fp16`.
+        time_limit: seconds for this session, the last validation included; a decaying schedule is fitted to it.
+
+    Raises:
+        UsageError: the folder holds a run and `resume` is false, or the options of the run were other ones.
+        TrainingError, CheckpointError, DataError: see there.
+    """
+    check_specs(config)
+    where = runtime.device(device)
+    dtype = runtime.precision(precision, where)
+    run = _claim(config, run, resume)
+    prepared = prepare(config)
+    write_text(run / "config.yaml", settings.dump(config))
+    trainer = Trainer(config, run, prepared, where, dtype)
+    (run / "spm.model").write_bytes(trainer.tokenizer.model)
+    if resume and trainer.restore():
+        log(f"resuming {run} at update {trainer.progress.step:,}")
+    if trainer.loader.too_long:
+        log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
+    log(
+        f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
+        f"{where.type} {str(dtype).removeprefix('torch.')}, into {run}"
+    )
+    with _stopping() as stop:
+        finished = _run(trainer, stop, time_limit)
+    chosen = checkpoint.best(run)
+    if chosen is None:
+        raise TrainingError("training ended before its first checkpoint", "give it more time")
+    if not finished:
+        log(f"stopped and saved at update {trainer.progress.step:,}; go on with: nmt train --run {run} --resume")
+    return chosen
+
+
+def _claim(config: Config, run: Path, resume: bool) -> Path:
+    """Make the run's folder, or check that the one standing there is to be continued and was made alike."""
+    holds_run = (run / "config.yaml").exists() or bool(checkpoint.checkpoints(run))
+    if holds_run and not resume:
+        raise UsageError(f"{run} already holds a run", "go on with --resume, or name another with --run")
+    if run.exists() and not run.is_dir():
+        raise UsageError(f"{run} is a file", "name a folder with --run")
+    if holds_run:
+        before = settings.load(run / "config.yaml")
+        same = ("data", "tokenizer", "model", "seed")
+        changed = [name for name in same if getattr(before, name) != getattr(config, name)]
+        if changed:
+            raise UsageError(
+                f"{run} was trained with another '{changed[0]}' section", "resume with its own config, or name a new --run"
+            )
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {run}: {error.strerror}", "name another folder with --run") from None
+    return run
+
+
+def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
+    """Train to the end; False if it was stopped before."""
+    config, state = trainer.config.train, trainer.progress
+    if state.step >= config.steps or (config.patience and state.bad_validations >= config.patience):
+        log("this run is finished; set train.steps higher to go on")
+        return True
+    clock = _Clock(time_limit, state)
+    trainer.model.train()
+    window = _Window()
+    with progress(config.steps, "training", " updates", initial=state.step) as bar:
+        for micro in trainer.updates():
+            total = clock.last_step(config.steps, config.valid_every)
+            bar.total = max(total, state.step + 1)
+            stats = trainer.update(micro, total)
+            window.add(stats)
+            state.seconds = clock.seconds_before + clock.elapsed()
+            state.scores = {}
+            rate = trainer.optimizer.param_groups[0]["lr"]
+            bar.set_postfix_str(f"loss {stats.loss:.3f}, lr {rate:.1e}, {window.speed():,.0f} tok/s", refresh=False)
+            bar.update()
+            if state.step % config.log_every == 0:
+                _record(trainer.run, {"step": state.step, "epoch": state.epoch, "lr": rate, **window.means()})
+                window = _Window()
+            last = state.step >= config.steps or (time_limit is not None and clock.left() <= 0)
+            if stop.requested:
+                trainer.save()
+                return False
+            if last or state.step % config.valid_every == 0:
+                with clock.validation():
+                    scores = trainer.validate()
+                going_on = trainer.judge(scores)
+                trainer.save()
+                _record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
+                log(
+                    f"update {state.step:,}: validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}"
+                    + (" (best)" if state.bad_validations == 0 else "")
+                )
+                window = _Window()
+                if last:
+                    if state.step < config.steps:
+                        log("the time limit is reached")
+                    return True
+                if not going_on:
+                    log(f"no better validation {config.patience} times: stopping early")
+                    return True
+    raise AssertionError("updates never end by themselves")
+
+
+class _Window:
+    """Means over the updates since the last line of the log."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.loss = self.tokens = self.grad_norm = 0.0
+        self.updates = 0
+
+    def add(self, stats: StepStats) -> None:
+        """Count an update."""
+        self.loss += stats.loss * stats.tokens
+        self.tokens += stats.tokens
+        self.grad_norm += stats.grad_norm
+        self.updates += 1
+
+    def speed(self) -> float:
+        """Target tokens per second."""
+        return self.tokens / (time.monotonic() - self.started)
+
+    def means(self) -> dict[str, float]:
+        """Loss per token, gradient norm and speed."""
+        return {
+            "loss": self.loss / self.tokens,
+            "grad_norm": self.grad_norm / self.updates,
+            "tokens_per_second": self.speed(),
+        }
+
+
+def _record(run: Path, values: dict[str, Any]) -> None:
+    with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(values) + "\n")

@@ -1,0 +1,128 @@
+"""Lines in, lines out: batches, search and everything that keeps order, count and content.
+
+What validation, evaluation and a user's translation have in common is this path; there is no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from nmt import checkpoint, runtime
+from nmt.config import Config
+from nmt.data.batching import collate_source
+from nmt.data.segment import segments
+from nmt.model import Transformer
+from nmt.search import Hypothesis, Search, search
+from nmt.tokenizer import BOS, EOS, Tokenizer, normalize
+
+WINDOW = 4096
+"""Lines that are sorted by length together: bounds memory, whatever the input's length."""
+BATCH_TOKENS = 4096
+"""Source tokens of one batch, padding counted."""
+BATCH_SENTENCES = 128
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one line."""
+
+    text: str
+    score: float
+    """Normalised log-probability; over the pieces of a long line, their sum."""
+
+
+class Translator:
+    """A model, its tokenizer and a device, ready to translate."""
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config, device: torch.device) -> None:
+        self.model, self.tokenizer, self.config, self.device = model, tokenizer, config, device
+        self.max_source = config.train.max_length - 1  # the end token is the last
+        self.origin = Path()
+
+    @classmethod
+    def load(cls, path: Path | str, device: str = "auto") -> Translator:
+        """Load a run or a checkpoint.
+
+        Raises:
+            CheckpointError: see `nmt.checkpoint.load`.
+            UsageError: no such device.
+        """
+        where = runtime.device(device)
+        loaded = checkpoint.load(Path(path))
+        translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where)
+        translator.origin = loaded.checkpoint
+        return translator
+
+    def translate(self, lines: Iterable[str], spec: str | None = None) -> Iterator[list[Translation]]:
+        """Yield each line's translations, best first, in the order of the lines.
+
+        As many come out as go in: a blank line gives an empty translation, and a line longer than the model was
+        trained for is cut at sentence or clause boundaries, translated in pieces and joined.
+
+        Args:
+            lines: source text, one sentence (or more) a line.
+            spec: search, such as `beam(size=4)`; None takes the one in the model's config.
+
+        Raises:
+            ConfigError: unknown search or option.
+        """
+        return self._windows(iter(lines), search(self.config.search if spec is None else spec))
+
+    def _windows(self, lines: Iterator[str], find: Search) -> Iterator[list[Translation]]:
+        while window := list(islice(lines, WINDOW)):
+            yield from self.translate_window(window, find)
+
+    def translate_window(self, lines: Sequence[str], find: Search) -> list[list[Translation]]:
+        """Translate lines that are at hand all at once."""
+        pieces_of = [self._pieces(line) for line in lines]
+        flat = [ids for pieces in pieces_of for ids in pieces]
+        found = iter(self._search(flat, find))
+        return [self._join([next(found) for _ in pieces]) for pieces in pieces_of]
+
+    def _pieces(self, line: str) -> list[list[int]]:
+        text = normalize(line)
+        if not text:
+            return []
+        ids = self.tokenizer.encode(text)
+        if len(ids) <= self.max_source:
+            return [ids]
+        parts = segments(text, self.config.data.src, lambda t: len(self.tokenizer.encode(t)) <= self.max_source)
+        return [self.tokenizer.encode(part) for part in parts]
+
+    def _join(self, pieces: list[list[Hypothesis]]) -> list[Translation]:
+        if not pieces:
+            return [Translation("", 0.0)]
+        best = []
+        for rank in range(max(map(len, pieces))):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in pieces]
+            text = " ".join(self.tokenizer.decode(hypothesis.ids) for hypothesis in chosen)
+            best.append(Translation(text, sum(hypothesis.score for hypothesis in chosen)))
+        return best
+
+    @torch.inference_mode()
+    def _search(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[]] * len(sources)
+        for numbers in _batches([len(ids) for ids in sources]):
+            src_BS, src_mask_BS = collate_source([sources[i] for i in numbers])
+            limit_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
+            tensors = (t.to(self.device) for t in (src_BS, src_mask_BS, limit_B))
+            for i, hypotheses in zip(numbers, find(self.model, *tensors, BOS, EOS), strict=True):
+                found[i] = hypotheses
+        return found
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Group sentence numbers of similar length, longest first, so that running out of memory happens at once."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) == BATCH_SENTENCES or (len(batch) + 1) * (lengths[batch[0]] + 1) > BATCH_TOKENS):
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

@@ -69,7 +69,7 @@ def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """
     seen: set[int] = set()
     for source, target in pairs:
-        digest = hashlib.blake2b(f"{source}\n{target}".encode("utf-8", "replace"), digest_size=8).digest()
+        digest = hashlib.blake2b(f"{len(source)} {source}{target}".encode("utf-8", "replace"), digest_size=8).digest()
         mark = int.from_bytes(digest)
         if mark not in seen:
             seen.add(mark)

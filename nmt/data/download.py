@@ -192,7 +192,7 @@ class _Part:
         offset, length = self.held, response.headers.get("Content-Length", "")
         total = offset + int(length) if length.isdecimal() else None
         with progress(total, self.path.name, "B", initial=offset, unit_scale=True, unit_divisor=1024) as bar:
-            for chunk in response.iter_raw(1 << 16):
+            for chunk in response.iter_raw():  # as it comes: a chunk size would lose the last bytes before a break
                 self.file.write(chunk)
                 bar.update(len(chunk))
         self.file.flush()

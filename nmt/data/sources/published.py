@@ -7,6 +7,7 @@ data/downloads/NAME/                           archives on their way; gone once 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -115,7 +116,12 @@ class Published:
         if force:
             shutil.rmtree(store, ignore_errors=True)
         log(f"downloading {self.name} ({self.about.licence}) to {self.folder}")
-        sums = {remote.name: self._fetch(remote, store / remote.name) for remote in self.remotes()}
+        try:
+            sums = {remote.name: self._fetch(remote, store / remote.name) for remote in self.remotes()}
+        except NMTError:
+            with contextlib.suppress(OSError):
+                store.rmdir()  # only if nothing came at all
+            raise
         try:
             folder = self._build([store / name for name in sums], self.about.source, sums, errors)
         except NMTError:  # complete, and bad: it would be as bad next time

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data.clean import CLEANERS, Dropped, clean, is_blank, tidy
+from nmt.data.pairs import Pair
+from nmt.errors import ConfigError
+
+
+def cleaned(pairs: list[Pair], *specs: str) -> list[Pair]:
+    return list(clean(pairs, specs))
+
+
+def test_a_blank_side_is_always_dropped_and_counted() -> None:
+    result = clean([("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], [])
+    assert list(result) == [("a", "b")]
+    assert result.report == [Dropped("blank", kept=1, dropped=3)]
+
+
+def test_the_report_counts_every_step_in_order() -> None:
+    pairs = [("a b", "c d"), ("a b", "c d"), ("same", "same"), ("", "x"), ("a", "b " * 40)]
+    result = clean(iter(pairs), ["dedup", "identical", "ratio(max=2.0)"])
+    assert list(result) == [("a b", "c d")]
+    assert result.report == [
+        Dropped("blank", 4, 1),
+        Dropped("dedup", 3, 1),
+        Dropped("identical", 2, 1),
+        Dropped("ratio(max=2.0)", 1, 1),
+    ]
+
+
+def test_a_second_pass_counts_afresh() -> None:
+    result = clean([("a", "b"), ("", "b")], ["normalize"])
+    assert list(result) == list(result) == [("a", "b")]
+    assert result.report == [Dropped("blank", 1, 1), Dropped("normalize", 1, 0)]
+
+
+def test_normalize_composes_collapses_and_removes_what_cannot_be_seen() -> None:
+    assert tidy("  a\tb  c\u00a0\u2028d\x85e ") == "a b c d e"
+    assert tidy("u\u0308ber") == "über"
+    assert tidy("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
+    assert tidy("a \u200b b") == "a b"
+    assert tidy("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is spelling in Persian
+
+
+@given(st.lists(st.tuples(st.text(), st.text())))
+def test_normalize_never_changes_the_number_of_pairs(pairs: list[Pair]) -> None:
+    out = list(CLEANERS["normalize"](iter(pairs)))
+    assert len(out) == len(pairs)
+    assert all(tidy(side) == side for pair in out for side in pair)
+
+
+@given(st.text())
+def test_what_normalize_empties_is_blank(text: str) -> None:
+    if not tidy(text):
+        assert is_blank(text)
+
+
+def test_length_bounds_words_and_characters() -> None:
+    assert cleaned([("a " * 5, "b")], "length(max=5)") == [("a " * 5, "b")]
+    assert cleaned([("a " * 6, "b")], "length(max=5)") == []
+    assert cleaned([("a", "b " * 6)], "length(max=5)") == []
+    assert cleaned([("a", "b c")], "length(min=2)") == []
+    assert cleaned([("x" * 2001, "b")], "length") == []
+    assert cleaned([("x" * 2001, "b")], "length(max_chars=3000)") != []
+
+
+def test_ratio_spares_short_sentences() -> None:
+    greeting = ("hi", "one two three four five")
+    assert cleaned([greeting], "ratio") == [greeting]
+    assert cleaned([greeting], "ratio(smoothing=0.0)") == []
+    assert cleaned([("a " * 10, "b " * 60), ("a " * 60, "b " * 10)], "ratio") == []
+    assert len(cleaned([("a " * 10, "b " * 30)], "ratio")) == 1
+
+
+def test_identical_drops_untranslated_text() -> None:
+    assert cleaned([("ok", "ok "), ("ok", "OK")], "identical") == [("ok", "OK")]
+
+
+def test_dedup_keeps_the_first_of_each_pair_and_other_translations() -> None:
+    pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a\nb", "c"), ("a", "b\nc")]
+    assert cleaned(pairs, "dedup") == [("a", "b"), ("a", "c"), ("a\nb", "c"), ("a", "b\nc")]
+
+
+def test_charset_drops_text_in_another_script() -> None:
+    good, greek, mixed, numbers = ("word", "Übergröße"), ("word", "λόγος"), ("word λ", "Wort"), ("12 %", "12 %")
+    assert cleaned([good, greek, mixed, numbers], "charset") == [good, mixed, numbers]
+    assert cleaned([good, greek], "charset(tgt='greek')") == [greek]
+    assert cleaned([mixed], "charset(min=0.9)") == []
+    assert cleaned([("слово", "word")], "charset(src='cyrillic')") == [("слово", "word")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        ("dedupe", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
+        ("length(maxx=3)", "has no option 'maxx'", "max"),
+        ("length(max='x')", "max must be int", ""),
+        ("length(max=1, min=2)", "min", ""),
+        ("ratio(max=0.5)", "at least 1", ""),
+        ("charset(src='latn')", "unknown script 'latn'", "did you mean 'latin'?"),
+    ],
+)
+def test_mistakes_in_a_spec_are_found_before_any_pair_is_read(spec: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        clean(iter(()), [spec])
+    assert hint in caught.value.hint
+
+
+def test_steps_stream() -> None:
+    def endless():  # type: ignore[no-untyped-def]
+        n = 0
+        while True:
+            n += 1
+            yield f"a {n}", f"b {n}"
+
+    result = iter(clean(endless(), list(CLEANERS)))
+    assert next(result) == ("a 1", "b 1")

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from loopback import loopback
+
+from nmt.data.sources import SOURCES
+
+
+def nmt(folder: Path, *arguments: str, mirror: str = "http://127.0.0.1:1") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"NMT_DATA": str(folder / "data"), "NMT_MIRROR": mirror, "COLUMNS": "200"}
+    command = [sys.executable, "-m", "nmt", "data", *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+def mine(folder: Path) -> Path:
+    path = folder / "mine"
+    path.mkdir()
+    (path / "train.en").write_text("one\ntwo\n")
+    (path / "train.de").write_text("eins\nzwei\n")
+    return path
+
+
+def test_list_shows_every_corpus_with_licence_and_source(tmp_path: Path) -> None:
+    done = nmt(tmp_path, "list")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    rows = done.stdout.splitlines()
+    assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "READY", "LICENCE", "SOURCE"]
+    assert [row.split()[0] for row in rows[1:]] == list(SOURCES)
+    columns = [rows[0].index(title) for title in ("READY", "LICENCE", "SOURCE")]
+    assert all(row[column - 1] == " " and row[column] != " " for row in rows for column in columns)
+    assert not (tmp_path / "data").exists()
+
+
+def test_list_json_follows_what_is_on_disk(tmp_path: Path) -> None:
+    def ready() -> dict[str, bool]:
+        return {row["name"]: row["ready"] for row in json.loads(nmt(tmp_path, "list", "--json").stdout)}
+
+    assert list(ready()) == list(SOURCES)
+    assert not ready()["multi30k"]
+    assert nmt(tmp_path, "download", "multi30k", "--from", str(mine(tmp_path))).returncode == 0
+    assert ready()["multi30k"]
+    assert not ready()["tatoeba"]
+
+
+def test_download_from_a_folder_prints_where_it_lies_and_a_second_time_says_so(tmp_path: Path) -> None:
+    source = str(mine(tmp_path))
+    first = nmt(tmp_path, "download", "multi30k", "--from", source)
+    assert first.stdout == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
+    assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "eins\nzwei\n"
+    second = nmt(tmp_path, "download", "multi30k", "--from", source)
+    assert second.returncode == 0
+    assert second.stdout == first.stdout
+    assert "there already" in second.stderr
+    (tmp_path / "mine" / "train.de").write_text("1\n2\n")
+    assert nmt(tmp_path, "download", "multi30k", "--from", source, "--force").returncode == 0
+    assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
+
+
+def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("deu.txt", "".join(f"word {n}\tWort {n}\tme\n" for n in range(100)))
+    with loopback() as server:
+        server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue(), faults=[503])
+        done = nmt(tmp_path, "download", "tatoeba", mirror=server.url)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{tmp_path / 'data' / 'corpora' / 'tatoeba'}\n"
+        assert "CC BY" in done.stderr
+        assert "503" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message", "hint"),
+    [
+        (["download", "tatoeb"], 2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"),
+        (["download", "tatoeba", "--errors", "ignore"], 2, "--errors must be strict or replace", ""),
+        (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
+        (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", ""),
+        (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
+    ],
+)
+def test_mistakes_are_one_line_and_a_hint(
+    arguments: list[str], code: int, message: str, hint: str, tmp_path: Path
+) -> None:
+    done = nmt(tmp_path, *arguments)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert hint in done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("nmt: error:")]
+    assert len(errors) == 1
+
+
+def test_text_that_is_not_utf8_can_be_let_in(tmp_path: Path) -> None:
+    source = mine(tmp_path)
+    (source / "train.de").write_bytes(b"sch\xf6n\nzwei\n")
+    strict = nmt(tmp_path, "download", "multi30k", "--from", str(source))
+    assert strict.returncode == 1
+    assert "line 1, byte 4" in strict.stderr
+    assert "--errors replace" in strict.stderr
+    assert nmt(tmp_path, "download", "multi30k", "--from", str(source), "--errors", "replace").returncode == 0
+    assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
+
+
+@pytest.mark.parametrize("name", ["phrasebook", "files"])
+def test_what_needs_no_download_says_so(name: str, tmp_path: Path) -> None:
+    done = nmt(tmp_path, "download", name)
+    assert done.returncode == 0
+    assert "needs no download" in done.stderr
+
+
+def test_help_shows_examples(tmp_path: Path) -> None:
+    help_text = nmt(tmp_path, "download", "--help").stdout
+    assert "nmt data download multi30k --from" in help_text

@@ -1,0 +1,617 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from loopback import Loopback, loopback
+
+from nmt.data import download
+from nmt.data.pairs import Pair
+from nmt.data.sources import SOURCES, find, open_split, validate
+from nmt.data.sources.holdout import MOST, SHARE, hold_out, key
+from nmt.data.sources.published import Published
+from nmt.errors import ConfigError, DataError, DownloadError, NMTError
+
+REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+real = pytest.mark.skipif(not REAL.is_dir(), reason="no real corpora beside the repository")
+
+TEXT = [(f"sentence number {n}.", f"Satz Nummer {n}.") for n in range(200)]
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("NMT_MIRROR", "http://127.0.0.1:1")  # no test reaches the network
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    monkeypatch.setattr(download, "PAUSE", 0.01)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    with loopback() as state:
+        monkeypatch.setenv("NMT_MIRROR", state.url)
+        yield state
+
+
+def lines(pairs: list[Pair], side: int) -> bytes:
+    return "".join(pair[side] + "\n" for pair in pairs).encode()
+
+
+def write(prefix: Path, pairs: list[Pair], suffix: str = "") -> Path:
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix]
+    for side, language in enumerate(("en", "de")):
+        prefix.with_name(f"{prefix.name}.{language}{suffix}").write_bytes(pack(lines(pairs, side)))
+    return prefix
+
+
+def tatoeba_zip(pairs: list[Pair]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("_about.txt", "about")
+        file.writestr("deu.txt", "".join(f"{en}\t{de}\tby someone\n" for en, de in pairs))
+    return buffer.getvalue()
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+# --- specs ---
+
+
+def test_validate_accepts_every_corpus_by_name_but_files_without_text() -> None:
+    for name in SOURCES:
+        if name != "files":
+            validate(name)
+    validate("files(train='a/b', valid=('x.en', 'x.de'), errors='replace')")
+    validate("opus(corpus='Books', version='v1')")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        ("tatoebs", "unknown corpus 'tatoebs'", "did you mean 'tatoeba'?"),
+        ("files(trian='x')", "has no option 'trian'", "train"),
+        ("files(train=3)", "train must be", ""),
+        ("files", "names no text", "files(train="),
+        ("files(train='x', errors='ignore')", "'strict' or 'replace'", ""),
+        ("opus(corpus='../x')", "cannot read '../x'", "opus(corpus="),
+        ("tatoeba(x=1)", "has no option 'x'", ""),
+    ],
+)
+def test_mistakes_in_a_spec_answer_before_anything_is_read(spec: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        validate(spec)
+    assert hint in caught.value.hint
+
+
+def test_reading_a_config_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from nmt.data.sources import validate; import nmt.cli.data; validate('wmt14'); "
+        "print([m for m in ('torch', 'datasets', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_unknown_split_and_a_language_onto_itself_are_errors() -> None:
+    with pytest.raises(DataError, match="unknown split 'dev'"):
+        open_split("phrasebook", "dev", "en", "de")
+    with pytest.raises(DataError, match="both 'en'"):
+        open_split("phrasebook", "train", "en", "en")
+
+
+# --- held-out sets ---
+
+
+def test_sentences_that_differ_in_case_and_punctuation_only_are_one() -> None:
+    assert key("I'm here!") == key("i’m HERE") == key(" Im  here …") == "im here"
+    assert key("Straße") == key("STRASSE")
+    assert key("well-known") == key("well known")
+    assert key("one") != key("two")
+    assert key("?!") == "?!"
+    assert key(" \t") == ""
+
+
+def held(pairs: list[Pair]) -> dict[str, list[Pair]]:
+    return {split: list(text()) for split, text in hold_out(lambda: iter(pairs)).items()}
+
+
+def test_no_sentence_is_in_two_splits_and_each_held_out_one_is_there_once() -> None:
+    pairs = [(en.upper() if n % 3 else en, f"{de} {n}") for n, (en, de) in enumerate(TEXT * 4)]
+    parts = held(pairs)
+    keys = {split: [key(en) for en, _ in part] for split, part in parts.items()}
+    assert len(keys["valid"]) == len(keys["test"]) == len(TEXT) // SHARE
+    assert len(set(keys["valid"])) == len(keys["valid"])
+    assert not set(keys["train"]) & set(keys["valid"])
+    assert not set(keys["train"]) & set(keys["test"])
+    assert not set(keys["valid"]) & set(keys["test"])
+    assert len(parts["train"]) == 4 * (len(TEXT) - 2 * len(TEXT) // SHARE)
+
+
+def test_the_order_of_the_corpus_does_not_matter_and_more_text_moves_little() -> None:
+    shuffled = random.Random(1).sample(TEXT, len(TEXT))
+    assert {s: sorted(p) for s, p in held(TEXT).items()} == {s: sorted(p) for s, p in held(shuffled).items()}
+    grown = held([*TEXT, ("one more", "noch einer")])
+    assert len(set(held(TEXT)["test"]) - set(grown["test"])) <= 1
+
+
+def test_a_large_corpus_gives_two_thousand_each() -> None:
+    pairs = [(f"s {n}", "t") for n in range(MOST * SHARE + 5000)]
+    parts = held(pairs)
+    assert len(parts["valid"]) == len(parts["test"]) == MOST
+    assert len(parts["train"]) == len(pairs) - 2 * MOST
+
+
+def test_which_sentences_are_held_out_is_fixed_for_ever() -> None:
+    names = sorted(en for en, _ in held(TEXT)["test"])
+    assert hashlib.sha256("\n".join(names).encode()).hexdigest()[:12] == "5eed28bf9fd9"
+
+
+def test_blank_lines_are_never_held_out() -> None:
+    parts = held([*TEXT, ("", "x"), *[(en, "") for en, _ in TEXT]])
+    assert all(en and de for split in ("valid", "test") for en, de in parts[split])
+    assert ("", "x") in parts["train"]
+
+
+def test_too_small_a_corpus_says_so() -> None:
+    with pytest.raises(DataError, match="19 different source sentences are too few"):
+        held(TEXT[:19])
+
+
+# --- files ---
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_files_named_by_prefix_in_both_directions(suffix: str, tmp_path: Path) -> None:
+    prefix = write(tmp_path / "my.corpus", TEXT, suffix)
+    spec = f"files(test='{prefix}')"
+    assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
+    assert list(open_split(spec, "test", "de", "en").pairs()) == [(de, en) for en, de in TEXT]
+    assert open_split(spec, "test", "en", "de").name == "my.corpus/test"
+
+
+def test_a_split_can_be_read_again(tmp_path: Path) -> None:
+    split = open_split(f"files(train='{write(tmp_path / 'a', TEXT)}')", "valid", "en", "de")
+    assert list(split.pairs()) == list(split.pairs()) != []
+
+
+def test_files_as_a_pair_are_ordered_by_their_suffixes_or_as_given(tmp_path: Path) -> None:
+    write(tmp_path / "a", TEXT)
+    for order in (("a.en", "a.de"), ("a.de", "a.en")):
+        spec = f"files(train={tuple(str(tmp_path / name) for name in order)}, hold_out=False)"
+        assert list(open_split(spec, "train", "en", "de").pairs()) == TEXT
+        assert next(open_split(spec, "train", "de", "en").pairs()) == TEXT[0][::-1]
+    shutil.copy(tmp_path / "a.en", tmp_path / "x.txt")
+    shutil.copy(tmp_path / "a.de", tmp_path / "y.txt")
+    spec = f"files(test=('{tmp_path / 'x.txt'}', '{tmp_path / 'y.txt'}'))"
+    assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
+    spec = spec[:-1] + ", columns=('en', 'de'))"
+    assert next(open_split(spec, "test", "de", "en").pairs()) == TEXT[0][::-1]
+    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+        open_split(spec, "test", "en", "fr")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_files_as_a_tsv(name: str, tmp_path: Path) -> None:
+    content = "".join(f"{en}\t{de}\n" for en, de in TEXT).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    spec = f"files(test='{tmp_path / name}'"
+    assert list(open_split(f"{spec})", "test", "en", "de").pairs()) == TEXT
+    assert next(open_split(f"{spec}, columns=('de', 'en'))", "test", "en", "de").pairs()) == TEXT[0][::-1]
+
+
+def test_what_is_not_named_is_held_out_of_train_and_what_is_named_is_not(tmp_path: Path) -> None:
+    train, dev = write(tmp_path / "train", TEXT), write(tmp_path / "dev", [("dev", "dev")] * 3)
+    spec = f"files(train='{train}', valid='{dev}')"
+    parts = {split: list(open_split(spec, split, "en", "de").pairs()) for split in ("train", "valid", "test")}
+    assert parts["valid"] == [("dev", "dev")] * 3
+    assert sorted(parts["train"] + parts["test"]) == sorted(TEXT)
+    assert len(parts["test"]) == 10
+    spec = f"files(train='{train}', hold_out=False)"
+    assert list(open_split(spec, "train", "en", "de").pairs()) == TEXT
+    with pytest.raises(DataError, match="names no test text"):
+        open_split(spec, "test", "en", "de")
+    with pytest.raises(DataError, match="names no train text"):
+        open_split(f"files(test='{dev}')", "train", "en", "de")
+
+
+def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a", TEXT)
+    specs = [f"files(train='{prefix}')", f"files(train='{prefix}', errors='replace')", f"files(test='{prefix}')"]
+
+    def sums() -> list[str]:
+        return [
+            open_split(spec, split, src, tgt).checksum
+            for spec in specs
+            for split in ("train", "test")
+            for src, tgt in (("en", "de"), ("de", "en"))
+            if not (spec == specs[2] and split == "train")
+        ]
+
+    first = sums()
+    assert len(set(first)) == len(first) == 10
+    assert sums() == first
+    with (tmp_path / "a.de").open("ab") as file:
+        file.write(b" ")
+    assert not set(sums()) & set(first)
+
+
+def test_text_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.en").touch()
+    with pytest.raises(DataError, match=r"no such text: .*a\.de"):
+        open_split(f"files(train='{tmp_path / 'a'}')", "train", "en", "de")
+    with pytest.raises(DataError, match="no such file"):
+        open_split(f"files(train=('{tmp_path / 'x'}', '{tmp_path / 'y'}'))", "train", "en", "de")
+
+
+def test_errors_replace_goes_on_where_strict_stops(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_bytes(b"caf\xe9\n")
+    (tmp_path / "a.de").write_bytes(b"Cafe\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        list(open_split(f"files(test='{tmp_path / 'a'}')", "test", "en", "de").pairs())
+    spec = f"files(test='{tmp_path / 'a'}', errors='replace')"
+    assert list(open_split(spec, "test", "en", "de").pairs()) == [("caf\ufffd", "Cafe")]
+
+
+# --- published corpora, from the user's disk ---
+
+
+def install(name: str, source: Path | None = None, **options: bool) -> Path:
+    corpus = find(name)
+    assert isinstance(corpus, Published)
+    return corpus.install(source, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["tatoeba", "multi30k", "wmt14", "europarl", "opus100"])
+@pytest.mark.parametrize(("suffix", "valid"), [("", "valid"), (".gz", "val"), (".xz", "dev")])
+def test_every_corpus_takes_a_folder_of_plain_text(
+    name: str, suffix: str, valid: str, tmp_path: Path, data: Path
+) -> None:
+    parts = {"train": TEXT[:100], valid: TEXT[100:150], "test": TEXT[150:]}
+    for stem, pairs in parts.items():
+        write(tmp_path / "mine" / stem, pairs, suffix)
+    folder = install(name, tmp_path / "mine")
+    assert folder == data / "corpora" / name
+    assert contents(folder) == ["corpus.json", *(f"{s}.{c}" for s in ("test", "train", "valid") for c in ("de", "en"))]
+    for split, pairs in zip(("train", "valid", "test"), parts.values(), strict=True):
+        assert list(open_split(name, split, "en", "de").pairs()) == pairs
+        assert list(open_split(name, split, "de", "en").pairs()) == [(de, en) for en, de in pairs]
+
+
+def test_an_archive_of_plain_text_is_taken_too(tmp_path: Path) -> None:
+    write(tmp_path / "mine" / "train", TEXT, ".gz")
+    shutil.make_archive(str(tmp_path / "mine"), "zip", tmp_path / "mine")
+    install("multi30k", tmp_path / "mine.zip")
+    assert list(open_split("multi30k", "train", "en", "de").pairs()) == TEXT
+
+
+def test_the_record_says_what_was_installed(tmp_path: Path) -> None:
+    archive = tmp_path / "deu-eng.zip"
+    archive.write_bytes(tatoeba_zip(TEXT))
+    folder = install("tatoeba", archive)
+    meta = json.loads((folder / "corpus.json").read_text())
+    assert meta["name"] == "tatoeba"
+    assert meta["archives"] == {"deu-eng.zip": hashlib.sha256(archive.read_bytes()).hexdigest()}
+    assert meta["files"]["train.en"] == {
+        "sha256": hashlib.sha256((folder / "train.en").read_bytes()).hexdigest(),
+        "lines": 180,
+    }
+    assert "CC BY" in meta["licence"]
+    assert meta["nmt"]
+    assert meta["date"]
+    assert meta["origin"] == str(archive)
+
+
+@pytest.mark.parametrize("form", ["deu-eng.zip", "folder/deu-eng.zip", "folder/deu.txt", "deu.txt"])
+def test_tatoeba_in_every_form_people_have_it(form: str, tmp_path: Path) -> None:
+    packed = tatoeba_zip(TEXT)
+    path = tmp_path / form
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(packed if form.endswith(".zip") else zipfile.ZipFile(io.BytesIO(packed)).read("deu.txt"))
+    install("tatoeba", path.parent if form.startswith("folder") else path)
+    parts = {split: list(open_split("tatoeba", split, "en", "de").pairs()) for split in ("train", "valid", "test")}
+    assert sorted(chain(*parts.values())) == sorted(TEXT)
+    assert [len(part) for part in parts.values()] == [180, 10, 10]
+
+
+def test_a_checksum_is_of_the_text_and_survives_installing_again(tmp_path: Path) -> None:
+    source = write(tmp_path / "mine" / "train", TEXT).parent
+    install("multi30k", source)
+    first = open_split("multi30k", "train", "en", "de").checksum
+    assert open_split("multi30k", "train", "de", "en").checksum != first
+    install("multi30k", source, force=True)
+    assert open_split("multi30k", "train", "en", "de").checksum == first
+    write(tmp_path / "mine" / "train", TEXT[1:])
+    install("multi30k", source)
+    assert open_split("multi30k", "train", "en", "de").checksum == first  # it is there: left alone
+    install("multi30k", source, force=True)
+    assert open_split("multi30k", "train", "en", "de").checksum != first
+
+
+def test_multi30k_knows_its_test_set_among_several(tmp_path: Path) -> None:
+    for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        write(tmp_path / "mine" / stem, [(stem, stem)], ".gz")
+    install("multi30k", tmp_path / "mine")
+    assert list(open_split("multi30k", "test", "en", "de").pairs()) == [("test_2016_flickr", "test_2016_flickr")]
+    with pytest.raises(DataError, match="several texts could be the test split: test_2016_flickr, test_2017_flickr"):
+        install("wmt14", tmp_path / "mine")
+
+
+def test_a_missing_split_or_language_names_what_there_is(tmp_path: Path) -> None:
+    install("multi30k", write(tmp_path / "mine" / "train", TEXT).parent)
+    with pytest.raises(DataError, match="has no test split") as caught:
+        open_split("multi30k", "test", "en", "de")
+    assert caught.value.hint == "it has train"
+    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+        open_split("multi30k", "train", "en", "fr")
+
+
+def broken_side(folder: Path) -> Path:
+    write(folder / "train", TEXT)
+    (folder / "train.de").unlink()
+    return folder
+
+
+def unequal(folder: Path) -> Path:
+    write(folder / "train", TEXT)
+    (folder / "train.de").write_bytes(b"only one\n")
+    return folder
+
+
+def cut_gzip(folder: Path) -> Path:
+    write(folder / "train", TEXT, ".gz")
+    path = folder / "train.de.gz"
+    path.write_bytes(path.read_bytes()[:-20])
+    return folder
+
+
+def empty(folder: Path) -> Path:
+    return write(folder / "train", []).parent
+
+
+def something_else(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "readme.md").touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (broken_side, r"train\.en has no train\.de beside it"),
+        (unequal, r"train\.en has 200 lines and .*train\.de has 1"),
+        (cut_gzip, "damaged or cut short"),
+        (empty, "train split of corpus 'wmt14' is empty"),
+        (something_else, "nothing of corpus 'wmt14' in"),
+        (lambda folder: folder, "no such file or folder"),
+    ],
+)
+def test_bad_text_leaves_nothing_behind(make, message: str, tmp_path: Path, data: Path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(DataError, match=message):
+        install("wmt14", make(tmp_path / "mine"))
+    assert contents(data) == []
+    assert [path.name for path in (data / "corpora").iterdir()] == []
+
+
+def test_a_failed_renewal_leaves_the_old_corpus(tmp_path: Path) -> None:
+    install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
+    with pytest.raises(DataError):
+        install("wmt14", unequal(tmp_path / "bad"), force=True)
+    assert list(open_split("wmt14", "train", "en", "de").pairs()) == TEXT
+
+
+def test_a_damaged_record_says_how_to_mend_it(tmp_path: Path) -> None:
+    folder = install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
+    (folder / "corpus.json").write_text("{")
+    with pytest.raises(DataError, match="is damaged") as caught:
+        open_split("wmt14", "train", "en", "de")
+    assert "nmt data download wmt14 --force" in caught.value.hint
+
+
+# --- published corpora, over the network ---
+
+
+def test_opening_a_corpus_downloads_it_once(server: Loopback, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server.serve("/www.manythings.org/anki/deu-eng.zip", tatoeba_zip(TEXT), faults=[("drop", 1000), 503])
+    assert len(list(open_split("tatoeba", "train", "en", "de").pairs())) == 180
+    assert "downloading tatoeba" in capsys.readouterr().err
+    asked = len(server.requests)
+    open_split("tatoeba", "test", "de", "en")
+    assert len(server.requests) == asked == 3
+    assert contents(data / "downloads") == []
+
+
+def test_a_bad_archive_is_removed_so_that_the_next_try_is_fresh(server: Loopback, data: Path) -> None:
+    resource = server.serve("/www.manythings.org/anki/deu-eng.zip", b"<html>log in</html>")
+    with pytest.raises(DownloadError, match="damaged or cut short"):
+        install("tatoeba")
+    assert contents(data) == []
+    resource.content = tatoeba_zip(TEXT)
+    install("tatoeba")
+
+
+def test_a_break_keeps_the_part_and_the_next_run_goes_on(server: Loopback, data: Path) -> None:
+    content = tatoeba_zip(TEXT)
+    resource = server.serve("/www.manythings.org/anki/deu-eng.zip", content, faults=[("drop", 1000), *[503] * 100])
+    with pytest.raises(DownloadError, match="503") as caught:
+        install("tatoeba")
+    assert "nmt data download tatoeba --from PATH" in caught.value.hint
+    assert (data / "downloads" / "tatoeba" / "deu-eng.zip.part").stat().st_size == 1000
+    resource.faults.clear()
+    install("tatoeba")
+    assert server.ranges()[-1] == "bytes=1000-"
+    assert contents(data / "downloads") == []
+
+
+def test_no_network_names_from(data: Path) -> None:
+    with pytest.raises(DownloadError, match="cannot download") as caught:
+        open_split("multi30k", "train", "en", "de")
+    assert "nmt data download multi30k --from PATH" in caught.value.hint
+    assert contents(data) == []
+
+
+def test_multi30k_is_fetched_file_by_file(server: Loopback) -> None:
+    base = "/raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+    for stem, pairs in {"train": TEXT, "val": TEXT[:5], "test_2016_flickr": TEXT[5:9]}.items():
+        for side, language in enumerate(("en", "de")):
+            server.serve(f"{base}/{stem}.{language}.gz", gzip.compress(lines(pairs, side)))
+    assert list(open_split("multi30k", "train", "en", "de").pairs()) == TEXT
+    assert list(open_split("multi30k", "valid", "en", "de").pairs()) == TEXT[:5]
+    assert list(open_split("multi30k", "test", "en", "de").pairs()) == TEXT[5:9]
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "languages"),
+    [
+        ("europarl", "OPUS-Europarl/v8/moses/de-en.txt.zip", ("en", "de")),
+        ("news-commentary", "OPUS-News-Commentary/v16/moses/de-en.txt.zip", ("en", "de")),
+        ("opus", "OPUS-Tatoeba/v2023-04-12/moses/de-en.txt.zip", ("en", "de")),
+        (
+            "opus(corpus='Books', version='v1', languages=('fi', 'en'))",
+            "OPUS-Books/v1/moses/en-fi.txt.zip",
+            ("fi", "en"),
+        ),
+    ],
+)
+def test_opus_in_the_moses_format(server: Loopback, spec: str, path: str, languages: tuple[str, str]) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("README", "about")
+        for side, language in enumerate(languages):
+            file.writestr(f"Some.{'-'.join(sorted(languages))}.{language}", lines(TEXT, side))
+        file.writestr("Some.de-en.xml", "<xml/>")
+    server.serve(f"/object.pouta.csc.fi/{path}", buffer.getvalue())
+    parts = {split: list(open_split(spec, split, *languages).pairs()) for split in ("train", "valid", "test")}
+    assert sorted(chain(*parts.values())) == sorted(TEXT)
+    assert [len(part) for part in parts.values()] == [180, 10, 10]
+
+
+def test_two_opus_corpora_lie_apart() -> None:
+    folders = {
+        find(spec).folder  # type: ignore[attr-defined]
+        for spec in ("opus", "opus(corpus='Books')", "opus(version='v1')", "opus(languages=('en', 'fr'))")
+    }
+    assert len(folders) == 4
+
+
+def parquet(pairs: list[Pair]) -> bytes:
+    from datasets import Dataset, Features, Translation
+
+    rows = {"translation": [{"en": en, "de": de} for en, de in pairs]}
+    buffer = io.BytesIO()
+    Dataset.from_dict(rows, features=Features({"translation": Translation(["de", "en"])})).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+def serve_hub(server: Loopback, host: str = "/huggingface.co") -> dict[str, bytes]:
+    files = {
+        "train-00000-of-00002.parquet": parquet(TEXT[:90]),
+        "train-00001-of-00002.parquet": parquet([*TEXT[90:], ("two\nlines", "zwei\u2028Zeilen")]),
+        "validation-00000-of-00001.parquet": parquet(TEXT[:7]),
+        "test-00000-of-00001.parquet": parquet(TEXT[:9]),
+    }
+    listing: list[dict[str, object]] = [{"type": "file", "path": "de-en/README.md", "size": 3, "oid": "x"}]
+    for name, content in files.items():
+        large = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        listing.append({"type": "file", "path": f"de-en/{name}", "size": len(content), "oid": "x", "lfs": large})
+        server.serve(f"{host}/datasets/wmt/wmt14/resolve/main/de-en/{name}", b"", redirect=f"/cdn/{name}")
+        server.serve(f"/cdn/{name}", content)
+    server.serve(f"{host}/api/datasets/wmt/wmt14/tree/main/de-en", json.dumps(listing).encode())
+    return files
+
+
+def test_wmt_comes_from_the_hub_file_by_file_and_in_order(server: Loopback) -> None:
+    serve_hub(server)
+    server.resources["/cdn/train-00001-of-00002.parquet"].faults.append(("drop", 500))
+    assert list(open_split("wmt14", "train", "en", "de").pairs()) == [*TEXT, ("two lines", "zwei\u2028Zeilen")]
+    assert list(open_split("wmt14", "valid", "de", "en").pairs()) == [(de, en) for en, de in TEXT[:7]]
+    assert list(open_split("wmt14", "test", "en", "de").pairs()) == TEXT[:9]
+    assert "bytes=500-" in server.ranges()
+
+
+def test_another_hub_can_be_named(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_hub(server, host="")
+    monkeypatch.delenv("NMT_MIRROR")
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    assert len(list(open_split("wmt14", "test", "en", "de").pairs())) == 9
+
+
+def test_a_file_that_is_not_what_the_hub_lists_is_refused(server: Loopback, data: Path) -> None:
+    serve_hub(server)
+    server.resources["/cdn/test-00000-of-00001.parquet"].content = parquet(TEXT[:10])
+    with pytest.raises(DownloadError, match="not the expected file"):
+        install("wmt14")
+    assert contents(data / "corpora") == []
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b'{"error": "gone"}', b'["x"]'])
+def test_a_listing_that_is_none_is_refused(answer: bytes, server: Loopback, data: Path) -> None:
+    server.serve("/huggingface.co/api/datasets/wmt/wmt14/tree/main/de-en", answer)
+    with pytest.raises(DownloadError, match="is not a listing") as caught:
+        install("wmt14")
+    assert "--from" in caught.value.hint
+    assert contents(data) == []
+
+
+def test_wmt_takes_a_folder_of_parquet_files(server: Loopback, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for name, content in serve_hub(server).items():
+        (tmp_path / "mine" / name).write_bytes(content)
+    install("wmt14", tmp_path / "mine")
+    assert len(list(open_split("wmt14", "train", "en", "de").pairs())) == 201
+    assert not server.requests
+
+
+@pytest.mark.parametrize("content", [b"PAR1 nonsense PAR1", b""])
+def test_a_damaged_parquet_file_is_an_error(content: bytes, tmp_path: Path, data: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train-00000-of-00001.parquet").write_bytes(content)
+    with pytest.raises(NMTError, match="parquet"):
+        install("wmt14", tmp_path / "mine")
+    assert contents(data) == []
+
+
+# --- real text ---
+
+
+@real
+def test_real_multi30k() -> None:
+    install("multi30k", REAL / "multi30k")
+    splits = {split: list(open_split("multi30k", split, "en", "de").pairs()) for split in ("train", "valid", "test")}
+    assert [len(pairs) for pairs in splits.values()] == [29_000, 1_014, 1_000]
+    assert all(en and de for pairs in splits.values() for en, de in pairs)
+
+
+@real
+def test_real_tatoeba_has_no_english_sentence_in_two_splits() -> None:
+    install("tatoeba", REAL / "tatoeba" / "deu-eng.zip")
+    keys = {
+        split: [key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()]
+        for split in ("train", "valid", "test")
+    }
+    assert len(keys["valid"]) == len(set(keys["valid"])) == len(keys["test"]) == len(set(keys["test"])) == 2000
+    assert len(keys["train"]) > 150_000
+    assert not set(keys["train"]) & set(keys["valid"])
+    assert not set(keys["train"]) & set(keys["test"])
+    assert not set(keys["valid"]) & set(keys["test"])
+
+
+@real
+def test_real_messy_text_stays_aligned() -> None:
+    spec = f"files(test='{REAL / 'software' / 'lo-help'}')"
+    assert sum(1 for _ in open_split(spec, "test", "en", "de").pairs()) == 44_386

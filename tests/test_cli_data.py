@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from loopback import loopback
 
+from nmt.data.clean import CLEANERS
 from nmt.data.sources import SOURCES
+from nmt.registry import options_of
 
 
 def nmt(folder: Path, *arguments: str, mirror: str = "http://127.0.0.1:1") -> subprocess.CompletedProcess[str]:
@@ -122,3 +124,11 @@ def test_what_needs_no_download_says_so(name: str, tmp_path: Path) -> None:
 def test_help_shows_examples(tmp_path: Path) -> None:
     help_text = nmt(tmp_path, "download", "--help").stdout
     assert "nmt data download multi30k --from" in help_text
+
+
+@pytest.mark.parametrize("family", [SOURCES, CLEANERS])
+def test_the_page_names_every_corpus_and_every_cleaning_step_with_its_options(family: dict[str, object]) -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    for name, function in family.items():
+        assert f"`{name}" in page, name
+        assert all(f"{option}=" in page for option in options_of(function)), name  # type: ignore[arg-type]

@@ -114,6 +114,26 @@ def test_text_that_is_not_utf8_can_be_let_in(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
 
 
+def test_a_full_disk_is_an_error_that_keeps_the_download_and_nothing_else(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("deu.txt", "".join(f"word {n}\tWort {n}\tme\n" for n in range(20_000)))
+    room = len(buffer.getvalue()) + 1000  # for the archive, not for what is in it
+    code = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
+        "import sys; sys.argv = ['nmt', 'data', 'download', 'tatoeba']; from nmt.cli import main; main()"
+    )
+    with loopback() as server:
+        server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue())
+        environment = os.environ | {"NMT_DATA": str(tmp_path), "NMT_MIRROR": server.url, "PYTHONDONTWRITEBYTECODE": "1"}
+        full = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+        assert full.returncode == 1
+        assert "nmt: error: cannot write" in full.stderr
+        assert "Traceback" not in full.stderr
+        assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["deu-eng.zip"]
+        assert not list((tmp_path / "corpora").iterdir())
+
+
 @pytest.mark.parametrize("name", ["phrasebook", "files"])
 def test_what_needs_no_download_says_so(name: str, tmp_path: Path) -> None:
     done = nmt(tmp_path, "download", name)

@@ -264,7 +264,12 @@ def unpacked(sources: Sequence[Path], near: Path) -> Iterator[list[Path]]:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip or tar archive into a new folder, or raise a DownloadError with nothing left of it."""
+    """Unpack a zip or tar archive into a new folder; a failure leaves nothing of it.
+
+    Raises:
+        DownloadError: the archive is damaged or refused.
+        OSError: the disk is full.
+    """
     try:
         if archive.name.lower().endswith(".zip"):
             _unzip(archive, folder)
@@ -275,6 +280,8 @@ def unpack(archive: Path, folder: Path) -> None:
         raise
     except _DAMAGE as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's fault, not the archive's
         raise DownloadError(f"{archive.name} is damaged or cut short: {error}", "get the archive again") from None
 
 

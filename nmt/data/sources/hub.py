@@ -83,7 +83,7 @@ def _rows(files: Sequence[Path], languages: tuple[str, str]) -> Iterator[Pair]:
         rows = load_dataset("parquet", data_files=[str(path) for path in files], split="train", streaming=True)
         for batch in rows.iter(batch_size=1000):
             for row in batch["translation"]:
-                yield row[languages[0]], row[languages[1]]
+                yield row[languages[0]] or "", row[languages[1]] or ""
     except (KeyError, TypeError):
         raise DataError(f"{files[0].name} has no column 'translation' with {' and '.join(languages)}") from None
     except Exception as error:  # pyarrow, fsspec and datasets each raise their own

@@ -109,9 +109,18 @@ class Published:
         """
         if self.installed and not force:
             return self.folder
-        if source:
-            inside = source / self.archive
-            return self._build([inside if self.archive and inside.is_file() else source], str(source), {}, errors)
+        try:
+            return self._take(source, errors) if source else self._download(errors, force)
+        except OSError as error:
+            raise DataError(
+                f"cannot write {self.folder}: {error.strerror}", "free some space, or set NMT_DATA"
+            ) from None
+
+    def _take(self, source: Path, errors: str) -> Path:
+        inside = source / self.archive
+        return self._build([inside if self.archive and inside.is_file() else source], str(source), {}, errors)
+
+    def _download(self, errors: str, force: bool) -> Path:
         store = data_dir() / "downloads" / self.name
         if force:
             shutil.rmtree(store, ignore_errors=True)
@@ -124,7 +133,7 @@ class Published:
             raise
         try:
             folder = self._build([store / name for name in sums], self.about.source, sums, errors)
-        except NMTError:  # complete, and bad: it would be as bad next time
+        except NMTError:  # complete, and bad: it would be as bad next time; after a full disk (OSError) it stays
             shutil.rmtree(store)
             raise
         shutil.rmtree(store)
@@ -134,16 +143,11 @@ class Published:
         return download.fetch(remote.url, path, sha256=remote.sha256, size=remote.size, corpus=self.spec or self.name)
 
     def _build(self, sources: Sequence[Path], origin: str, sums: Mapping[str, str], errors: str) -> Path:
-        try:
-            with new_directory(self.folder) as work, download.unpacked(sources, near=self.folder.parent) as files:
-                texts = self._texts(files, errors, origin)
-                counts = {split: self._write(work, split, text) for split, text in texts.items()}
-                archives = sums or {path.name: _sha256(path) for path in sources if path.is_file()}
-                write_text(work / "corpus.json", self._meta(work, origin, archives, counts))
-        except OSError as error:
-            raise DataError(
-                f"cannot write {self.folder}: {error.strerror}", "free some space, or set NMT_DATA"
-            ) from None
+        with new_directory(self.folder) as work, download.unpacked(sources, near=self.folder.parent) as files:
+            texts = self._texts(files, errors, origin)
+            counts = {split: self._write(work, split, text) for split, text in texts.items()}
+            archives = sums or {path.name: _sha256(path) for path in sources if path.is_file()}
+            write_text(work / "corpus.json", self._meta(work, origin, archives, counts))
         return self.folder
 
     def _meta(self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int]) -> str:

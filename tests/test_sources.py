@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,20 @@ def test_an_unknown_split_and_a_language_onto_itself_are_errors() -> None:
         open_split("phrasebook", "dev", "en", "de")
     with pytest.raises(DataError, match="both 'en'"):
         open_split("phrasebook", "train", "en", "en")
+
+
+def test_the_phrasebook_needs_no_download_and_serves_both_directions(data: Path) -> None:
+    sums = set()
+    for split in ("train", "valid", "test"):
+        forth, back = open_split("phrasebook", split, "en", "de"), open_split("phrasebook", split, "de", "en")
+        pairs = list(islice(forth.pairs(), 100))
+        assert pairs == list(islice(forth.pairs(), 100)) != []
+        assert [(en, de) for de, en in islice(back.pairs(), 100)] == pairs
+        sums.add(forth.checksum)
+    assert len(sums) == 3
+    assert not data.exists()
+    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+        open_split("phrasebook", "train", "en", "fr")
 
 
 # --- held-out sets ---

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Resolve pyproject.toml anew and write requirements.lock and requirements-dev.lock.
+# Arguments are further requirements: scripts/lock.sh 'torch==2.13.0'
+set -euo pipefail
+CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+scripts/venv.sh dev
+exec .venv/bin/python scripts/lock.py "$@"

@@ -1,0 +1,317 @@
+"""What a fresh clone promises: the scripts, the lock files, the wheel, and a tree that names no one's machine."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def requirements(texts: list[str]) -> dict[str, Requirement]:
+    return {canonicalize_name(r.name): r for r in map(Requirement, texts)}
+
+
+def runtime_requirements() -> dict[str, Requirement]:
+    """Return the dependencies and those of every extra a user may choose."""
+    table = project()["project"]
+    extras = [text for name, texts in table["optional-dependencies"].items() if name != "dev" for text in texts]
+    return requirements([*table["dependencies"], *extras])
+
+
+def locked(name: str) -> dict[str, Requirement]:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    return requirements([line for line in lines if not line.startswith(("#", "-r "))])
+
+
+def tree() -> list[Path]:
+    """Return the files git tracks or would track, relative to the root."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    return [Path(name) for name in names if name and (ROOT / name).is_file()]
+
+
+def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    options.setdefault("env", os.environ)
+    options["env"] = {key: value for key, value in options["env"].items() if not key.startswith("PYTEST_")}
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, **options)
+
+
+# --- scripts
+
+
+@pytest.mark.parametrize("script", SHELL, ids=lambda path: path.name)
+def test_a_script_parses_and_can_be_called(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    assert run(["bash", "-n", script]).returncode == 0
+    assert "set -euo pipefail" in script.read_text(encoding="utf-8")
+
+
+BACKEND = """
+import zipfile
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    name = "nmt-0-py3-none-any.whl"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        wheel.writestr("nmt-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nmt\\nVersion: 0\\n")
+        wheel.writestr("nmt-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("nmt-0.dist-info/RECORD", "")
+    return name
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Make a project without dependencies around the real scripts, in a folder with a space in its name."""
+    root = tmp_path / "a project"
+    shutil.copytree(ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / ".ci", root / ".ci")
+    (root / "backend.py").write_text(BACKEND, encoding="utf-8")
+    (root / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n", encoding="utf-8"
+    )
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        (root / name).write_text("# nothing\n", encoding="utf-8")
+    return root
+
+
+def venv(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run its venv.sh from a folder elsewhere."""
+    env = {**os.environ, "PYTHON": sys.executable, **environment}
+    return run([shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments], cwd=root.parent, env=env)
+
+
+def test_the_environment_is_made_once_and_renewed_when_it_must_be(small: Path) -> None:
+    first = venv(small)
+    assert first.returncode == 0, first.stderr
+    assert "making .venv" in first.stderr
+    assert "installing requirements.lock" in first.stderr
+    assert first.stdout == ""
+
+    second = venv(small)
+    assert (second.returncode, second.stderr) == (0, "venv: .venv is up to date\n")
+
+    assert "installing requirements-dev.lock" in venv(small, "dev").stderr
+    assert venv(small).stderr == "venv: .venv is up to date\n"
+
+    with (small / "requirements.lock").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    changed = venv(small)
+    assert "installing requirements.lock" in changed.stderr
+    assert "making" not in changed.stderr
+
+    (small / "requirements.lock").write_text("./nowhere\n", encoding="utf-8")
+    for _ in range(2):  # a failure is no reason to believe it done
+        failed = venv(small)
+        assert failed.returncode == 1
+        assert "venv: error: pip could not install" in failed.stderr
+    (small / "requirements.lock").write_text("", encoding="utf-8")
+
+    moved = small.rename(small.with_name("moved here"))
+    assert "making .venv" in venv(moved).stderr
+    assert venv(moved).stderr == "venv: .venv is up to date\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ('case "$2" in "") ;; *) exit 1 ;; esac', "no Python 3.11 or newer among python3 "),
+        ('case "$2" in *ensurepip*) exit 1 ;; esac', "python3 cannot make virtual environments"),
+    ],
+    ids=["old", "without-venv"],
+)
+def test_an_unfit_python_is_named(small: Path, tmp_path: Path, code: str, message: str) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "dirname").symlink_to(shutil.which("dirname") or "")
+    (folder / "python3").write_text(f"#!{shutil.which('bash')}\n{code}\n", encoding="utf-8")
+    (folder / "python3").chmod(0o755)
+    done = venv(small, PATH=str(folder), PYTHON="")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "hint: install" in done.stderr
+    assert not (small / ".venv").exists()
+
+
+@pytest.fixture
+def stubbed(small: Path) -> Path:
+    """Give the small project a pytest and linters that are content, so that only test.sh itself is tried."""
+    (small / "scripts" / "venv.sh").write_text("#!/usr/bin/env bash\n", encoding="utf-8")
+    tools = small / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    for name in ("ruff", "mypy", "lint-imports"):
+        (tools / name).symlink_to(shutil.which("true") or "")
+    (tools / "pytest").write_text(f"#!/usr/bin/env bash\nexec '{sys.executable}' -m pytest \"$@\"\n", encoding="utf-8")
+    (tools / "pytest").chmod(0o755)
+    (small / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert False\n", encoding="utf-8")
+    return small
+
+
+def test_the_test_command_ends_with_pytests_line_and_code(stubbed: Path) -> None:
+    done = run(["bash", stubbed / ".ci" / "run"], cwd=stubbed.parent)
+    assert done.returncode == 1
+    assert re.search(r"^1 failed, 1 passed in [\d.]+s$", done.stdout.splitlines()[-1].strip("= "))
+
+    chosen = run([stubbed / "scripts" / "test.sh", "-k", "good", "-n", "0"], cwd=stubbed.parent)
+    assert chosen.returncode == 0
+    assert re.search(r"^1 passed, 1 deselected in [\d.]+s$", chosen.stdout.splitlines()[-1].strip("= "))
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "lint-imports"])
+def test_a_linters_complaint_fails_the_test_command(stubbed: Path, tool: str) -> None:
+    binary = stubbed / ".venv" / "bin" / tool
+    binary.unlink()
+    binary.symlink_to(shutil.which("false") or "")
+    assert run([stubbed / "scripts" / "test.sh"]).returncode == 1
+
+
+# --- dependencies
+
+
+def test_the_lock_pins_exact_public_versions() -> None:
+    for requirement in [*locked("requirements.lock").values(), *locked("requirements-dev.lock").values()]:
+        assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
+        assert requirement.url is None
+    assert str(locked("requirements.lock")["torch"].specifier) == "==2.13.0"
+
+
+def test_the_lock_leaves_cuda_to_the_torch_wheel() -> None:
+    names = {*locked("requirements.lock"), *locked("requirements-dev.lock")}
+    assert not [name for name in names if name.startswith(("nvidia", "cuda", "triton"))]
+
+
+def test_the_lock_holds_every_dependency_within_its_range() -> None:
+    table = project()
+    runtime = locked("requirements.lock")
+    everything = runtime | locked("requirements-dev.lock")
+    needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
+    for pins, wanted in [
+        (runtime, needed),
+        (everything, requirements(table["project"]["optional-dependencies"]["dev"])),
+    ]:
+        assert wanted.keys() <= pins.keys()
+        for name, requirement in wanted.items():
+            (pin,) = pins[name].specifier
+            assert requirement.specifier.contains(pin.version), f"{requirement} but {pins[name]} is locked"
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield the top-level name of each absolute import in a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def test_what_is_imported_is_declared() -> None:
+    known = importlib.metadata.packages_distributions()
+    declared = runtime_requirements().keys()
+    for path in sorted((ROOT / "nmt").rglob("*.py")):
+        for module in set(imported_modules(path)) - sys.stdlib_module_names - {"nmt"}:
+            names = {canonicalize_name(name) for name in known.get(module, [module])}
+            assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
+
+
+def test_only_the_command_line_imports_typer() -> None:
+    for path in sorted((ROOT / "nmt").rglob("*.py")):
+        if "cli" not in path.relative_to(ROOT).parts:
+            assert "typer" not in imported_modules(path), path
+
+
+@pytest.fixture
+def lock() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lock", ROOT / "scripts" / "lock.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_locking_keeps_what_holds_on_every_machine(lock: ModuleType) -> None:
+    resolved = [("torch", "2.13.0+cpu"), ("nmt", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
+    resolved += [("nvidia-cublas-cu12", "12.8"), ("cuda-bindings", "13.0")]
+    assert lock.pins(resolved) == {"torch": "2.13.0", "typing-extensions": "4.16"}
+
+
+# --- the wheel
+
+
+def test_the_wheel_holds_the_package_its_configs_and_nothing_else(tmp_path: Path) -> None:
+    parts = {"nmt", "configs", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
+    files = [path for path in tree() if path.parts[0] in parts]
+    source = tmp_path / "the source"
+    for path in [*files, Path("tests/test_packaging.py"), Path("scripts/test.sh")]:
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / path)
+    built = run(
+        [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path],
+        cwd=source,
+    )
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("nmt-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (entry,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        assert "nmt = nmt.cli:main" in archive.read(entry).decode()
+        assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
+    package = {str(path) for path in files if path.parts[0] == "nmt"}
+    assert names == package | {f"nmt/{path}" for path in files if path.parts[0] == "configs"}
+
+
+# --- the tree
+
+
+def test_the_license_is_there_in_full() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License\n                           Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+MACHINE = re.compile(rb"(?<![\w./{}\-])/(work|root|opt|tmp|home/\w+|Users/\w+)/[\w.]")
+INDEX = re.compile(rb"^\s*(--(extra-)?index-url|--find-links|-i |-f )|[a-z]+://[^\s]*/simple\b", re.MULTILINE)
+
+
+def test_no_file_names_a_machine() -> None:
+    found = [
+        f"{path}: {hit.group().decode()}" for path in tree() for hit in MACHINE.finditer((ROOT / path).read_bytes())
+    ]
+    assert found == []
+
+
+def test_no_file_names_a_package_index() -> None:
+    here = Path(__file__).relative_to(ROOT)
+    assert [str(path) for path in tree() if path != here and INDEX.search((ROOT / path).read_bytes())] == []
+
+
+def test_contributing_names_tables_that_are_there() -> None:
+    rows = re.findall(r"\| `(nmt/[\w/.]+)` \| `([A-Z]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(rows) >= 6
+    for path, table in rows:
+        file = ROOT / path
+        texts = [p.read_text(encoding="utf-8") for p in ([file] if file.is_file() else [file.parent / "__init__.py"])]
+        assert any(re.search(rf"^{table}\b.* = \{{", text, re.MULTILINE) for text in texts), f"{table} in {path}"

@@ -37,7 +37,7 @@ class Phrasebook:
         sums = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
         text: Text = partial(made.pairs, split)
         return Split(
-            f"phrasebook/{split}", digest(str(made.VERSION), split, *sums), text if src == "en" else swapped(text)
+            f"phrasebook/{split}", digest(str(made.VERSION), split, src, *sums), text if src == "en" else swapped(text)
         )
 
 

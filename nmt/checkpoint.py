@@ -31,7 +31,8 @@ from nmt import __version__, settings
 from nmt.config import Config
 from nmt.console import log
 from nmt.errors import CheckpointError, ConfigError
-from nmt.model import Transformer, build
+from nmt.model import build
+from nmt.model.transformer import Transformer
 from nmt.paths import new_directory, runs_dir
 from nmt.tokenizer import Tokenizer
 
@@ -98,7 +99,7 @@ def best(run: Path) -> Path | None:
     """Return the checkpoint with the best validation, else the latest, else None."""
     found = checkpoints(run)
     judged = [path for path in found if (score := _quality(path)) is not None and score == read_progress(path).best]
-    return (judged or found or [None])[-1]
+    return judged[-1] if judged else found[-1] if found else None
 
 
 def _quality(path: Path) -> float | None:

@@ -1,12 +1,12 @@
 """Errors a user can cause. Each is one line, a hint, and an exit code; a traceback means a bug in nmt.
 
-    NMTError            exit 1: the request was understood and could not be carried out
-    ├── DataError       text, corpora and prepared stores
-    ├── DownloadError   a corpus could not be fetched
-    ├── CheckpointError a model folder is missing, incomplete, damaged or does not match
-    ├── TrainingError   training had to stop (non-finite loss, run directory in use)
-    └── UsageError      exit 2: the command line or the configuration is wrong
-        └── ConfigError an unknown key, a value of the wrong type or out of range
+NMTError            exit 1: the request was understood and could not be carried out
+├── DataError       text, corpora and prepared stores
+├── DownloadError   a corpus could not be fetched
+├── CheckpointError a model folder is missing, incomplete, damaged or does not match
+├── TrainingError   training had to stop (non-finite loss, run directory in use)
+└── UsageError      exit 2: the command line or the configuration is wrong
+    └── ConfigError an unknown key, a value of the wrong type or out of range
 """
 
 from __future__ import annotations

@@ -60,8 +60,9 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
         sources = Path(sacrebleu.get_source_file(name, pair)).read_text(encoding="utf-8")
         references = Path(sacrebleu.get_reference_files(name, pair)[0]).read_text(encoding="utf-8")
     except (Exception, SystemExit) as error:  # sacrebleu raises whatever its downloader raised, or exits
+        reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
-            f"cannot download the test set {name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            f"cannot download the test set {name}: {reason}",
             "without a network, give your own files with --src and --ref",
         ) from None
     pairs = zip(sources.rstrip("\n").split("\n"), references.rstrip("\n").split("\n"), strict=True)

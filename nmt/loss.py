@@ -49,7 +49,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         return grad_hidden * grad.to(grad_hidden.dtype), grad_weight * grad, None, None
 
@@ -61,6 +61,5 @@ def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, *, smo
     section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ). The sum is divided by the tokens of the whole
     update by the caller, so that micro-batches and devices weigh by their tokens.
     """
-    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, target_N, smoothing)
+    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, target_N, smoothing)  # type: ignore[no-untyped-call]
     return loss
-

@@ -8,7 +8,7 @@ import torch
 
 from nmt.config import TrainConfig
 from nmt.errors import ConfigError
-from nmt.model import Transformer
+from nmt.model.transformer import Transformer
 from nmt.registry import resolve
 
 Schedule = Callable[..., float]

@@ -45,7 +45,7 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
         ConfigError: file missing or not YAML, unknown key, wrong type, value out of range.
     """
     tree: dict[str, Any] = read_yaml(path) if path else {}
-    config = _build(Config, tree, "")
+    config: Config = _build(Config, tree, "")
     for text in overrides:
         config = override(config, text)
     check(config)
@@ -142,7 +142,9 @@ def options() -> list[tuple[str, str, str]]:
         texts = _field_texts(typing.cast(type, holder))
         defaults = _plain(dataclasses.asdict(typing.cast(type, holder)()))
         for name, text in texts.items():
-            found.append((f"{prefix}{name}", yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0], text))
+            found.append(
+                (f"{prefix}{name}", yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0], text)
+            )
     return found
 
 
@@ -235,16 +237,16 @@ def check(config: Config) -> None:
     for path, value in at_least_one.items():
         if value < 1:
             raise ConfigError(f"{path} must be at least 1, got {value}")
-    not_negative = {
+    not_negative: dict[str, float] = {
         "seed": config.seed,
         "train.patience": train.patience,
         "train.valid_pairs": train.valid_pairs,
         "train.clip_norm": train.clip_norm,
         "train.weight_decay": train.weight_decay,
     }
-    for path, value in not_negative.items():
-        if not 0 <= value < float("inf"):
-            raise ConfigError(f"{path} must be 0 or more, got {value}")
+    for path, number in not_negative.items():
+        if not 0 <= number < float("inf"):
+            raise ConfigError(f"{path} must be 0 or more, got {number}")
     below_one = {
         "model.dropout": model.dropout,
         "model.attention_dropout": model.attention_dropout,

@@ -29,7 +29,7 @@ from nmt.data.prepare import Prepared, prepare
 from nmt.data.sources import validate as validate_corpus
 from nmt.errors import TrainingError, UsageError
 from nmt.loss import cross_entropy
-from nmt.model import Transformer
+from nmt.model.transformer import Transformer
 from nmt.optim import Schedule, adam, schedule
 from nmt.paths import write_text
 from nmt.search import search
@@ -80,7 +80,9 @@ def train_step(
     for batch in micro:
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
         target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
-        loss = cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=config.train.label_smoothing) / tokens
+        loss = (
+            cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=config.train.label_smoothing) / tokens
+        )
         value = loss.item()
         if not math.isfinite(value):
             raise _not_finite("loss", value, [batch])
@@ -358,7 +360,8 @@ def _claim(config: Config, run: Path, resume: bool) -> Path:
         changed = [name for name in same if getattr(before, name) != getattr(config, name)]
         if changed:
             raise UsageError(
-                f"{run} was trained with another '{changed[0]}' section", "resume with its own config, or name a new --run"
+                f"{run} was trained with another '{changed[0]}' section",
+                "resume with its own config, or name a new --run",
             )
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -400,10 +403,9 @@ def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
                 going_on = trainer.judge(scores)
                 trainer.save()
                 _record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
-                log(
-                    f"update {state.step:,}: validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}"
-                    + (" (best)" if state.bad_validations == 0 else "")
-                )
+                best = " (best)" if state.bad_validations == 0 else ""
+                loss, bleu = scores["valid_loss"], scores["valid_bleu"]
+                log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
                 window = _Window()
                 if last:
                     if state.step < config.steps:

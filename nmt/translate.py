@@ -16,7 +16,7 @@ from nmt import checkpoint, runtime
 from nmt.config import Config
 from nmt.data.batching import collate_source
 from nmt.data.segment import segments
-from nmt.model import Transformer
+from nmt.model.transformer import Transformer
 from nmt.search import Hypothesis, Search, search
 from nmt.tokenizer import BOS, EOS, Tokenizer, normalize
 

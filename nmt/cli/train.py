@@ -54,9 +54,7 @@ def train(
 
     from nmt.train import train as run_training
 
-    best = run_training(
-        resolved, folder, resume=resume, device=device, precision=precision, time_limit=limit
-    )
+    best = run_training(resolved, folder, resume=resume, device=device, precision=precision, time_limit=limit)
     typer.echo(best)
 
 

@@ -1,0 +1,1 @@
+"""From raw corpora to batches: sources, cleaning, the prepared store, and the order of training."""

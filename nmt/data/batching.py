@@ -6,7 +6,7 @@ Shape letters: B sentences, S source tokens, T target tokens, N pairs of the cor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -37,11 +37,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Move the tensors to `device`."""
-        moved = (
-            t.to(device, non_blocking=True)
-            for t in (self.src_BS, self.src_mask_BS, self.tgt_in_BT, self.tgt_out_BT, self.tgt_mask_BT)
-        )
-        return Batch(*moved, self.tokens, self.pairs)
+        names = ("src_BS", "src_mask_BS", "tgt_in_BT", "tgt_out_BT", "tgt_mask_BT")
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
 
 def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.config import TrainConfig
-from nmt.data.batching import Batch, collate, plan
+from nmt.data.batching import Batch, Ids, collate, plan
 from nmt.data.noise import compose
 from nmt.data.store import Store
 from nmt.errors import DataError
@@ -43,10 +44,10 @@ class Loader:
         for first in range(skip * size, len(batches), size):
             yield [self._batch(self._fitting[numbers], epoch) for numbers in batches[first : first + size]]
 
-    def _batch(self, numbers: np.ndarray, epoch: int) -> Batch:  # type: ignore[type-arg]
+    def _batch(self, numbers: NDArray[np.int64], epoch: int) -> Batch:
         return collate([self._pair(int(i), epoch) for i in numbers], [int(i) for i in numbers])
 
-    def _pair(self, i: int, epoch: int) -> tuple[np.ndarray | list[int], np.ndarray]:  # type: ignore[type-arg]
+    def _pair(self, i: int, epoch: int) -> tuple[Ids, Ids]:
         src, tgt = self.store[i]
         if self.noise is None:
             return src, tgt

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from nmt.tokenizer import Tokenizer
 
 VERSION = 1
 """Part of every fingerprint: raise it when the files change their meaning."""
+Number = TypeVar("Number", bound=np.generic)
+
 CHUNK = 20_000
 """Sentences tokenised at a time."""
 
@@ -62,7 +65,7 @@ class Side:
         return int(self._ends_N2[i - 1, column]) if i else 0
 
 
-def _map(path: Path, kind: type[np.generic]) -> NDArray[np.generic]:
+def _map(path: Path, kind: type[Number]) -> NDArray[Number]:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, kind)
     return np.memmap(path, kind, mode="r")

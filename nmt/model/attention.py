@@ -71,4 +71,5 @@ class Attention(nn.Module):
         return joined
 
     def _split(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        sentences, tokens, dim = x_BTD.shape
+        return x_BTD.view(sentences, tokens, self.heads, dim // self.heads).transpose(1, 2)

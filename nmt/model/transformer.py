@@ -10,7 +10,9 @@ the state is empty and T is the whole sentence; in search T is 1 and the state h
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -32,15 +34,14 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = Attention(config.dim, config.heads, config.attention_dropout)
         self.feed_forward = FeedForward(config.dim, config.ff, config.ff_dropout)
-        self.frames = nn.ModuleList(Residual(config.dim, config.dropout, config.norm) for _ in range(2))
+        self.around_attention = Residual(config.dim, config.dropout, config.norm)
+        self.around_ff = Residual(config.dim, config.dropout, config.norm)
 
     def forward(self, x_BSD: Tensor, mask_B11S: Tensor) -> Tensor:
         """Run one layer over the source."""
-        around_attention, around_ff = self.frames
-        q, k, v = self.attention.project_qkv(around_attention.before(x_BSD))
-        x_BSD = around_attention.after(x_BSD, self.attention.attend(q, k, v, mask_B11S))
-        result: Tensor = around_ff.after(x_BSD, self.feed_forward(around_ff.before(x_BSD)))
-        return result
+        q, k, v = self.attention.project_qkv(self.around_attention.before(x_BSD))
+        x_BSD = self.around_attention.after(x_BSD, self.attention.attend(q, k, v, mask_B11S))
+        return self.around_ff.after(x_BSD, self.feed_forward(self.around_ff.before(x_BSD)))
 
 
 class DecoderLayer(nn.Module):
@@ -51,17 +52,21 @@ class DecoderLayer(nn.Module):
         self.attention = Attention(config.dim, config.heads, config.attention_dropout)
         self.cross = Attention(config.dim, config.heads, config.attention_dropout)
         self.feed_forward = FeedForward(config.dim, config.ff, config.ff_dropout)
-        self.frames = nn.ModuleList(Residual(config.dim, config.dropout, config.norm) for _ in range(3))
+        self.around_attention = Residual(config.dim, config.dropout, config.norm)
+        self.around_cross = Residual(config.dim, config.dropout, config.norm)
+        self.around_ff = Residual(config.dim, config.dropout, config.norm)
 
     def forward(self, x_RTD: Tensor, cache: LayerCache, causal_TT: Tensor | None, mask_B11S: Tensor) -> Tensor:
         """Run one layer over T new target positions and remember their keys and values in `cache`."""
-        around_attention, around_cross, around_ff = self.frames
-        q, k, v = self.attention.project_qkv(around_attention.before(x_RTD))
+        q, k, v = self.attention.project_qkv(self.around_attention.before(x_RTD))
         k, v = cache.append(k, v)
-        x_RTD = around_attention.after(x_RTD, self.attention.attend(q, k, v, causal_TT))
-        x_RTD = around_cross.after(x_RTD, self._look_at_source(around_cross.before(x_RTD), cache, mask_B11S))
-        result: Tensor = around_ff.after(x_RTD, self.feed_forward(around_ff.before(x_RTD)))
-        return result
+        x_RTD = self.around_attention.after(x_RTD, self.attention.attend(q, k, v, causal_TT))
+        x_RTD = self.around_cross.after(x_RTD, self._look_at_source(self.around_cross.before(x_RTD), cache, mask_B11S))
+        return self.around_ff.after(x_RTD, self.feed_forward(self.around_ff.before(x_RTD)))
+
+    def open_cache(self, memory_BSD: Tensor, *, keep: bool) -> LayerCache:
+        """Project the encoder's output to this layer's keys and values, once for a whole translation."""
+        return LayerCache(*self.cross.project_kv(memory_BSD), keep=keep)
 
     def _look_at_source(self, x_RTD: Tensor, cache: LayerCache, mask_B11S: Tensor) -> Tensor:
         # The W rows of a sentence are read as W*T queries of one attention, so that the source's keys and values
@@ -142,7 +147,7 @@ class Transformer(nn.Module):
         self.pad = pad
         self.compute_dtype: torch.dtype | None = None  # type of the activations; None: that of the weights
         tables = ("shared",) if config.tied else ("source", "target", "output")
-        self.embeddings = nn.ModuleDict({name: _embedding(vocabulary, config.dim, pad) for name in tables})
+        self.embeddings = nn.ParameterDict({name: _embedding(vocabulary, config.dim, pad) for name in tables})
         self.positions = POSITIONS[config.positions](config.dim)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
@@ -153,8 +158,8 @@ class Transformer(nn.Module):
         self.decoder_norm = final(config.dim)
 
     def _table(self, role: str) -> Tensor:
-        weight: Tensor = self.embeddings["shared" if self.config.tied else role].weight
-        return weight
+        weight_VD: Tensor = self.embeddings["shared" if self.config.tied else role]
+        return weight_VD
 
     @property
     def output_weight_VD(self) -> Tensor:
@@ -172,7 +177,8 @@ class Transformer(nn.Module):
 
     def start(self, memory_BSD: Tensor, src_mask_BS: Tensor, *, keep: bool = True) -> DecoderState:
         """Open a state for decoding from the beginning; `keep=False` (training) stores nothing of the target."""
-        layers = [LayerCache(*layer.cross.project_kv(memory_BSD), keep=keep) for layer in self.decoder]
+        decoder = cast(Iterable[DecoderLayer], self.decoder)
+        layers = [layer.open_cache(memory_BSD, keep=keep) for layer in decoder]
         return DecoderState(layers, src_mask_BS[:, None, None, :])
 
     def step(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
@@ -210,9 +216,7 @@ class Transformer(nn.Module):
         return embedded
 
 
-def _embedding(vocabulary: int, dim: int, pad: int) -> nn.Embedding:
-    table = nn.Embedding(vocabulary, dim)
-    nn.init.normal_(table.weight, std=dim**-0.5)
-    with torch.no_grad():
-        table.weight[pad].zero_()
-    return table
+def _embedding(vocabulary: int, dim: int, pad: int) -> nn.Parameter:
+    table_VD = torch.randn(vocabulary, dim) * dim**-0.5
+    table_VD[pad] = 0.0
+    return nn.Parameter(table_VD)

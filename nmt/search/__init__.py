@@ -28,6 +28,5 @@ def search(spec: str) -> Search:
     """
     function = resolve("search", SEARCHES, spec)
     if spec.strip().startswith("beam"):
-        options = {"size": 4, "top": 1, "length_penalty": 1.0} | dict(getattr(function, "keywords", {}))
-        beam_module.check(**options)
+        beam_module.check(**getattr(function, "keywords", {}))
     return function

@@ -70,7 +70,7 @@ def beam(
         first_row_B1 = torch.arange(len(running), device=device)[:, None] * size
         if hit_BC.any():
             rows = (first_row_B1 + beam_BC)[hit_BC]
-            norm = ((5 + length + 1) / 6) ** length_penalty
+            norm = _norm(length, length_penalty)
             for at, ids, log_prob in zip(
                 hit_BC.nonzero()[:, 0].tolist(), tokens_RT[rows, 1:].tolist(), score_BC[hit_BC].tolist(), strict=True
             ):
@@ -105,7 +105,7 @@ def beam(
     return [sorted(hypotheses, key=lambda h: -h.score)[:top] for hypotheses in found]
 
 
-def check(*, size: int, top: int, length_penalty: float) -> None:
+def check(*, size: int = 4, top: int = 1, length_penalty: float = 1.0) -> None:
     """Raise a ConfigError for options out of range."""
     if size < 1:
         raise ConfigError(f"beam size must be at least 1, got {size}")
@@ -113,6 +113,10 @@ def check(*, size: int, top: int, length_penalty: float) -> None:
         raise ConfigError(f"top beams must be between 1 and the beam size ({size}), got {top}")
     if not 0 <= length_penalty < float("inf"):
         raise ConfigError(f"length penalty must be 0 or more, got {length_penalty}")
+
+
+def _norm(length: int, length_penalty: float) -> float:
+    return float(((5 + length + 1) / 6) ** length_penalty)  # + 1: the end token
 
 
 def _force_end(log_prob_RV: Tensor, at_limit_R: Tensor, eos: int) -> None:
@@ -134,4 +138,4 @@ def _can_improve(found: list[Hypothesis], top: int, best_live: float, limit: int
     if len(found) < top:
         return True
     worst = sorted((h.score for h in found), reverse=True)[top - 1]
-    return best_live / ((5 + limit + 1) / 6) ** length_penalty > worst
+    return best_live / _norm(limit, length_penalty) > worst

@@ -6,7 +6,6 @@ import hashlib
 import io
 import random
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,15 +14,11 @@ import sentencepiece as spm
 from nmt.config import TokenizerConfig
 from nmt.console import log
 from nmt.errors import CheckpointError, DataError
+from nmt.text import normalize
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 TRAINER_THREADS = 4
 """Fixed, because the sums of unigram training run in another order with another number of threads."""
-
-
-def normalize(text: str) -> str:
-    """Return `text` in Unicode NFC with every run of white space as one space: what the tokenizer sees."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 class Tokenizer:

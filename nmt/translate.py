@@ -18,7 +18,8 @@ from nmt.data.batching import collate_source
 from nmt.data.segment import segments
 from nmt.model.transformer import Transformer
 from nmt.search import Hypothesis, Search, search
-from nmt.tokenizer import BOS, EOS, Tokenizer, normalize
+from nmt.text import normalize
+from nmt.tokenizer import BOS, EOS, Tokenizer
 
 WINDOW = 4096
 """Lines that are sorted by length together: bounds memory, whatever the input's length."""

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.clean import CLEANERS, Dropped, clean, is_blank, tidy
+from nmt.data.clean import CLEANERS, Dropped, clean, is_blank
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
+from nmt.text import normalize
 
 
 def cleaned(pairs: list[Pair], *specs: str) -> list[Pair]:
@@ -38,23 +39,23 @@ def test_a_second_pass_counts_afresh() -> None:
 
 
 def test_normalize_composes_collapses_and_removes_what_cannot_be_seen() -> None:
-    assert tidy("  a\tb  c\u00a0\u2028d\x85e ") == "a b c d e"
-    assert tidy("u\u0308ber") == "über"
-    assert tidy("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
-    assert tidy("a \u200b b") == "a b"
-    assert tidy("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is spelling in Persian
+    assert normalize("  a\tb  c\u00a0\u2028d\x85e ") == "a b c d e"
+    assert normalize("u\u0308ber") == "über"
+    assert normalize("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
+    assert normalize("a \u200b b") == "a b"
+    assert normalize("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is spelling in Persian
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_normalize_never_changes_the_number_of_pairs(pairs: list[Pair]) -> None:
     out = list(CLEANERS["normalize"](iter(pairs)))
     assert len(out) == len(pairs)
-    assert all(tidy(side) == side for pair in out for side in pair)
+    assert all(normalize(side) == side for pair in out for side in pair)
 
 
 @given(st.text())
 def test_what_normalize_empties_is_blank(text: str) -> None:
-    if not tidy(text):
+    if not normalize(text):
         assert is_blank(text)
 
 

@@ -16,10 +16,10 @@ def config(
 ) -> None:
     """Print a config with every option resolved, as YAML that `nmt train --config` reads.
 
-    \b
-    nmt config multi30k
-    nmt config --set model.dim=512 --set model.heads=8 > mine.yaml
-    nmt config --options
+    Examples:
+      nmt config multi30k
+      nmt config --set model.dim=512 --set model.heads=8 > mine.yaml
+      nmt config --options
     """
     from nmt import settings
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from nmt.cli.options import ConfigOption, ErrorsOption, SetOption, check_errors
 from nmt.console import log
-from nmt.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Get and prepare parallel text.")
 
@@ -60,10 +60,7 @@ def download(
         typer.Option("--from", help="Take it from this archive or folder instead of the network."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Get it anew even if it is there.")] = False,
-    errors: Annotated[
-        str,
-        typer.Option("--errors", help="What to do with text that is not UTF-8: strict refuses it, replace goes on."),
-    ] = "strict",
+    errors: ErrorsOption = "strict",
 ) -> None:
     """Download a corpus, verify it and keep it as plain aligned text; prints the folder.
 
@@ -77,8 +74,7 @@ def download(
     from nmt.data.sources import find
     from nmt.data.sources.published import Published
 
-    if errors not in ("strict", "replace"):
-        raise UsageError(f"--errors must be strict or replace, got '{errors}'")
+    check_errors(errors)
     corpus = find(name)
     if not isinstance(corpus, Published):
         log(f"corpus '{corpus.name}' needs no download: use it by name")
@@ -86,6 +82,25 @@ def download(
     if corpus.installed and not force:
         log(f"{corpus.name} is there already; --force gets it anew")
     typer.echo(corpus.install(source, errors=errors, force=force))
+
+
+@app.command()
+def prepare(
+    config: ConfigOption = "quickstart",
+    set_: SetOption = None,
+) -> None:
+    """Clean a config's corpora, train the tokenizer and write token ids; prints the folder.
+
+    `nmt train` does this by itself when needed; it is done once for the same corpora and options.
+
+    Examples:
+      nmt data prepare --config multi30k
+      nmt data prepare --config multi30k --set tokenizer.size=4000
+    """
+    from nmt import settings
+    from nmt.data.prepare import prepare as run
+
+    typer.echo(run(settings.load(settings.find(config), set_ or [])).folder)
 
 
 def _size(count: int | None) -> str:

@@ -38,11 +38,11 @@ def evaluate(
     Without --src or --test it is the test split of the corpus the model was trained on. Text is cased and
     detokenised throughout. The hypotheses and a JSON report are written for anyone to check.
 
-    \b
-    nmt evaluate
-    nmt evaluate --model runs/multi30k --bleu --chrf --beam-size 8
-    nmt evaluate --src mine.en --ref mine.de
-    nmt evaluate --test wmt14
+    Examples:
+      nmt evaluate
+      nmt evaluate --model runs/multi30k --bleu --chrf --beam-size 8
+      nmt evaluate --src mine.en --ref mine.de
+      nmt evaluate --test wmt14
     """
     if (src is None) != (ref is None):
         raise UsageError("--src and --ref go together")

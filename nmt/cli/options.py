@@ -10,6 +10,12 @@ import typer
 from nmt.errors import UsageError
 from nmt.registry import parse
 
+ConfigOption = Annotated[
+    str, typer.Option("--config", "-c", help="A YAML file, or the name of a shipped one: quickstart, multi30k, ...")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an option: --set train.steps=1000.")
+]
 ModelOption = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A run, or one of its step-N folders.", show_default="the newest under runs/"),
@@ -24,7 +30,7 @@ ErrorsOption = Annotated[str, typer.Option(help="What invalid UTF-8 does: strict
 def check_errors(value: str) -> str:
     """Return `value` if it is a way to treat invalid UTF-8."""
     if value not in ("strict", "replace"):
-        raise UsageError(f"--errors {value}: unknown", "strict or replace")
+        raise UsageError(f"--errors must be strict or replace, got '{value}'")
     return value
 
 

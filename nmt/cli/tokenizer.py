@@ -19,9 +19,9 @@ def train(
 ) -> None:
     """Train a joint tokenizer on text files and print where it is.
 
-    \b
-    nmt tokenizer train my/corpus.en my/corpus.de --size 16000 --output my/spm.model
-    nmt train --set tokenizer.model=my/spm.model ...
+    Examples:
+      nmt tokenizer train my/corpus.en my/corpus.de --size 16000 --output my/spm.model
+      nmt train --set tokenizer.model=my/spm.model ...
     """
     from itertools import chain
 
@@ -49,8 +49,8 @@ def encode(
 ) -> None:
     """Print the pieces of each sentence, separated by spaces.
 
-    \b
-    nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
+    Examples:
+      nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
     """
     from nmt.tokenizer import Tokenizer
 

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
+from nmt.cli.options import ConfigOption, SetOption
 from nmt.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def train(
-    config: Annotated[
-        str, typer.Option("--config", "-c", help="A YAML file, or the name of a shipped one: quickstart, multi30k, ...")
-    ] = "",
+    config: ConfigOption = "",
     run: Annotated[
         Path | None, typer.Option(help="Folder of this run.", show_default="runs/ and the config's name")
     ] = None,
@@ -26,21 +25,19 @@ def train(
     ] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda (cuda:1 for the second GPU).")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an option: --set train.steps=1000.")
-    ] = None,
+    set_: SetOption = None,
 ) -> None:
     """Train a translator: get the data, prepare it, learn, validate, save.
 
     Without arguments the quickstart config is trained on the built-in phrasebook, a few minutes on two cores.
     Ctrl-C stops and saves; --resume goes on from there.
 
-    \b
-    nmt train
-    nmt train --config multi30k --time-limit 30m
-    nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
-    nmt train --run runs/small --resume
-    nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
+    Examples:
+      nmt train
+      nmt train --config multi30k --time-limit 30m
+      nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
+      nmt train --run runs/small --resume
+      nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
     """
     from nmt import settings
 

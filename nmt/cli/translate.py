@@ -34,11 +34,11 @@ def translate(
 
     As many lines come out as go in, in the same order; with --top-beams N, N lines for each.
 
-    \b
-    nmt translate "im thirsty"
-    nmt translate "Are we done?" "I'm tired." --model runs/multi30k --beam-size 8 --top-beams 3
-    nmt translate --input news.en --output news.de
-    cat news.en | nmt translate > news.de
+    Examples:
+      nmt translate "im thirsty"
+      nmt translate "Are we done?" "I'm tired." --model runs/multi30k --beam-size 8 --top-beams 3
+      nmt translate --input news.en --output news.de
+      cat news.en | nmt translate > news.de
     """
     check_errors(errors)
     if text and input:

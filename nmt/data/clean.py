@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from nmt import text
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError, suggest
 from nmt.registry import resolve
 
 Cleaner = Callable[..., Iterator[Pair]]
 
-# Control characters and the invisible ones that only split words. Joiners (U+200C, U+200D) and direction marks
-# carry meaning in other scripts and stay. What counts as white space (tab, U+0085, U+2028, ...) becomes a space first.
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
-
-
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Compose characters (NFC), make every run of white space one space, strip, remove control characters."""
     for source, target in pairs:
-        yield tidy(source), tidy(target)
+        yield text.normalize(source), text.normalize(target)
 
 
 def length(
@@ -150,14 +145,6 @@ def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> Cleaned:
     for _, step in steps:
         next(step(iter(())), None)  # the steps check their options when they start
     return Cleaned(pairs, steps)
-
-
-def tidy(text: str) -> str:
-    """Return one sentence normalised as the `normalize` step does it."""
-    text = " ".join(text.split())
-    if text.isascii() and text.isprintable():
-        return text
-    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
 
 
 def is_blank(text: str) -> bool:

@@ -1,0 +1,18 @@
+"""One line of text as nmt reads it: the same for training, validation and a user's sentence."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Control characters and the invisible ones that only split words. Joiners (U+200C, U+200D) and direction marks
+# carry meaning in other scripts and stay. What counts as white space (tab, U+0085, U+2028, ...) becomes a space first.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
+
+
+def normalize(text: str) -> str:
+    """Compose characters (NFC), make every run of white space one space, strip, remove control characters."""
+    text = " ".join(text.split())
+    if text.isascii() and text.isprintable():
+        return text
+    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())

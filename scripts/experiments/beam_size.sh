@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# How BLEU depends on the beam size and the length penalty, on a run that is already trained.
+#
+#   scripts/experiments/beam_size.sh runs/multi30k
+#   SIZES="1 4" PENALTIES="1.0" scripts/experiments/beam_size.sh runs/quickstart
+CALLER="$PWD"
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+[ $# -eq 1 ] || { echo "usage: scripts/experiments/beam_size.sh RUN" >&2; exit 2; }
+run="$(CDPATH='' cd -- "$CALLER" && CDPATH='' cd -- "$1" && pwd)"
+sizes="${SIZES:-1 2 4 8 16}"
+penalties="${PENALTIES:-0.0 0.6 1.0 1.4}"
+
+printf '| beam size |'
+for penalty in $penalties; do printf ' length penalty %s |' "$penalty"; done
+printf '\n|---|'
+for penalty in $penalties; do printf -- '---|'; done
+printf '\n'
+for size in $sizes; do
+  printf '| %s |' "$size"
+  for penalty in $penalties; do
+    bleu="$(score --model "$run" --search "beam(size=$size, length_penalty=$penalty)" --output "$run/eval/beam-$size-$penalty")"
+    printf ' %s |' "$bleu"
+  done
+  printf '\n'
+done

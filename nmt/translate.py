@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 import torch
 
@@ -72,14 +74,14 @@ class Translator:
         Raises:
             ConfigError: unknown search or option.
         """
-        return self._windows(iter(lines), search(self.config.search if spec is None else spec))
+        return self.translate_windows(in_windows(lines), spec)
 
-    def _windows(self, lines: Iterator[str], find: Search) -> Iterator[list[Translation]]:
-        while window := list(islice(lines, WINDOW)):
-            yield from self.translate_window(window, find)
+    def translate_windows(self, windows: Iterable[list[str]], spec: str | None = None) -> Iterator[list[Translation]]:
+        """Do as `translate` does, for lines that come in groups; the lines of a group are batched together."""
+        find = search(self.config.search if spec is None else spec)
+        return chain.from_iterable(self._window(window, find) for window in windows)
 
-    def translate_window(self, lines: Sequence[str], find: Search) -> list[list[Translation]]:
-        """Translate lines that are at hand all at once."""
+    def _window(self, lines: Sequence[str], find: Search) -> list[list[Translation]]:
         pieces_of = [self._pieces(line) for line in lines]
         flat = [ids for pieces in pieces_of for ids in pieces]
         found = iter(self._search(flat, find))
@@ -115,6 +117,41 @@ class Translator:
             for i, hypotheses in zip(numbers, find(self.model, *tensors, BOS, EOS), strict=True):
                 found[i] = hypotheses
         return found
+
+
+def in_windows(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Group lines of a file: as many as are sorted together."""
+    stream = iter(lines)
+    while window := list(islice(stream, WINDOW)):
+        yield window
+
+
+def as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Group lines of a stream by arrival: a typed line is answered at once, and a fast pipe still fills batches."""
+    arrived: Queue[str | Exception | None] = Queue(WINDOW)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except Exception as error:  # raised where it can be reported, after the lines before it
+            arrived.put(error)
+
+    Thread(target=read, daemon=True).start()
+    last: str | Exception | None = ""
+    while isinstance(last, str):
+        window = []
+        last = arrived.get()
+        while isinstance(last, str):
+            window.append(last)
+            if len(window) == WINDOW or arrived.empty():
+                break
+            last = arrived.get()
+        if window:
+            yield window
+    if last is not None:
+        raise last
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

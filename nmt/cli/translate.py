@@ -49,22 +49,22 @@ def translate(
     from nmt import checkpoint
     from nmt.console import log
     from nmt.data.pairs import decode_lines, read_lines
-    from nmt.translate import Translator
+    from nmt.translate import Translator, as_they_come, in_windows
 
-    lines: Iterator[str]
+    windows: Iterator[list[str]]
     if text:
-        lines = (line for argument in text for line in argument.split("\n"))
+        windows = in_windows(line for argument in text for line in argument.split("\n"))
     elif input:
-        lines = read_lines(input, errors=errors)
+        windows = in_windows(read_lines(input, errors=errors))
     else:
-        lines = decode_lines(sys.stdin.buffer, "standard input", errors)
+        windows = as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
     path = model or checkpoint.newest_run()
     translator = Translator.load(path, device)
     if model is None:
         log(f"using {translator.origin}")
     spec = search_spec(search or translator.config.search, beam_size, top_beams, length_penalty)
     with _open_output(output) as write:
-        for translations in translator.translate(lines, spec):
+        for translations in translator.translate_windows(windows, spec):
             for translation in translations:
                 write(translation.text)
 

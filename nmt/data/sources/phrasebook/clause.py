@@ -1,0 +1,331 @@
+"""One clause, said in English and in German: the same subject, predicate, tense and negation in two word orders.
+
+German is laid out in fields: [front] finite [subject] middle bracket, where the bracket holds the separable particle,
+the participle or the infinitive. In a subordinate clause the finite verb stands last. The middle field runs: pronouns,
+time, dative noun, definite object, `schon` or `nie`, `nicht`, indefinite object, place and other complements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from nmt.data.sources.phrasebook import english, german
+from nmt.data.sources.phrasebook.german import Case, Person
+from nmt.data.sources.phrasebook.words import Phrase, Who
+
+Pair = tuple[str, str]
+Tense = Literal["present", "progressive", "past", "perfect", "future"]
+Order = Literal["statement", "question", "subordinate"]
+NONE: Pair = ("", "")
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What is said of a subject, but for tense, modality and negation.
+
+    `en` and `de` are infinitives (`put {} on`, `an|ziehen`); {} is where the English object goes, else the end.
+    `recipient` is a dative. `prep` governs the German object, which then counts as a complement. `complement` is what
+    nicht precedes: a place, an adjective, a manner. `feeling` predicates have a dative experiencer: mir ist kalt.
+    `aspect` is how plain English says it: habits and states in the simple present, actions in the progressive.
+    """
+
+    en: str
+    de: str
+    object: Phrase | Who | None = None
+    case: Case = "acc"
+    prep: str = ""
+    recipient: Phrase | Who | None = None
+    complement: Pair = NONE
+    reflexive: bool = False
+    feeling: bool = False
+    aspect: Literal["habit", "action", "state"] = "action"
+
+    def english(self, owner: Person) -> str:
+        """Write the English infinitive with its objects."""
+        verb = self.en
+        if self.object is not None:
+            words = self.object.en(owner) if isinstance(self.object, Phrase) else self.object.en_object
+            verb = verb.replace("{}", words) if "{}" in verb else _join(verb, words)
+        if self.recipient is not None:
+            words = self.recipient.en(owner) if isinstance(self.recipient, Phrase) else self.recipient.en_object
+            head, _, rest = verb.partition(" ")
+            verb = f"{head} {words} {rest}"
+        return _join(verb, self.complement[0])
+
+    @property
+    def call(self) -> Pair:
+        """The form of address that an object needs."""
+        for part in (self.object, self.recipient):
+            if isinstance(part, Who) and part.call[0]:
+                return part.call
+        return NONE
+
+
+@dataclass(frozen=True)
+class Modal:
+    """A modal verb. `en` is an auxiliary (can) or a verb phrase that takes do or be (have to, be allowed to)."""
+
+    en: str
+    de: str
+    past: str = ""
+
+
+CAN = Modal("can", "können", "could")
+MUST = Modal("must", "müssen")
+HAVE_TO = Modal("have to", "müssen", "have to")
+WANT_TO = Modal("want to", "wollen", "want to")
+MAY = Modal("be allowed to", "dürfen", "be allowed to")
+MAY_I = Modal("may", "dürfen")
+SHOULD = Modal("should", "sollten")
+SHALL = Modal("shall", "sollen")
+WOULD_LIKE = Modal("would like to", "möchten")
+MUST_NOT = Modal("must", "dürfen")
+AUXILIARIES = ("can", "could", "must", "may", "should", "shall")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A subject with its predicate; `time` stands at the English end, `often` before the English verb."""
+
+    subject: Who | Phrase
+    predicate: Predicate
+    tense: Tense = "present"
+    modal: Modal | None = None
+    negative: bool = False
+    time: Pair = NONE
+    often: Pair = NONE
+    already: Literal["", "already", "yet", "ever", "never"] = ""
+    contracted: bool = True
+
+    @property
+    def person(self) -> Person:
+        """The person the German verb agrees with."""
+        return self.subject.person
+
+    @property
+    def en_person(self) -> Person:
+        """The person the English verb agrees with."""
+        return self.subject.en_person if isinstance(self.subject, Phrase) else self.subject.person
+
+    @property
+    def call(self) -> Pair:
+        """The form of address at the sentence's end."""
+        return (self.subject.call if isinstance(self.subject, Who) else NONE) if self.has_call else self.predicate.call
+
+    @property
+    def has_call(self) -> bool:
+        """Whether the subject itself is addressed by name."""
+        return isinstance(self.subject, Who) and bool(self.subject.call[0])
+
+
+def _join(*words: str) -> str:
+    return " ".join(filter(None, words))
+
+
+# --- English ----------------------------------------------------------------------------------------------------------
+
+
+def english_clause(clause: Clause, order: Order = "statement", wh: str = "", front: str = "") -> str:
+    """Write the clause in English without capital and full stop; `wh` begins a question."""
+    auxiliary, verb = _verb_group(clause, order)
+    time = "" if front else clause.time[0]
+    often = clause.often[0]
+    subject = _en_subject(clause)
+    tail = _join("yet" if clause.already == "yet" else "", time)
+    adverb = clause.already if clause.already in ("already", "never", "ever") else ""
+    if order == "question":
+        head = english.negate(auxiliary) if clause.negative else auxiliary
+        return _join(wh, head, subject, often, adverb, verb, tail)
+    if not auxiliary:
+        return _join(front, subject, often, verb, tail)
+    if clause.negative:
+        negated = "not" if auxiliary == "am" else ""
+        head = _contract(subject, auxiliary, clause) if auxiliary == "am" else f"{subject} {english.negate(auxiliary)}"
+        if not clause.contracted:
+            cannot = "cannot" if auxiliary == "can" else f"{auxiliary} not"
+            head, negated = f"{subject} {cannot}", ""
+        return _join(front, head, negated, often, adverb, verb, tail)
+    return _join(front, _contract(subject, auxiliary, clause), often, adverb, verb, tail)
+
+
+def _en_subject(clause: Clause) -> str:
+    return clause.subject.en if isinstance(clause.subject, Who) else clause.subject.en()
+
+
+def _contract(subject: str, auxiliary: str, clause: Clause) -> str:
+    """Write I'm, she's, we'll; has stays apart from the pronoun, and names and nouns take no contraction."""
+    pronoun = subject in ("I", "you", "he", "she", "it", "we", "they")
+    if clause.contracted and pronoun and auxiliary in english.SHORT:
+        return subject + english.SHORT[auxiliary]
+    return f"{subject} {auxiliary}"
+
+
+def _verb_group(clause: Clause, order: Order) -> tuple[str, str]:
+    """Return the English auxiliary ("" for a simple affirmative form) and the rest of the verb phrase."""
+    person, base = clause.en_person, clause.predicate.english(clause.person)
+    support = order == "question" or clause.negative
+    past = clause.tense == "past"
+    if clause.modal:
+        return _modal_group(clause.modal, base, person, past, support)
+    if clause.tense == "future":
+        return "will", base
+    if clause.tense == "perfect":
+        return english.have(person), english.past_participle(base)
+    is_be = base == "be" or base.startswith("be ")
+    if is_be:
+        return english.be(person, past), base[3:]
+    if clause.tense == "progressive":
+        return english.be(person), english.ing(base)
+    if support:
+        return english.do(person, past), base
+    return "", english.finite(base, person, past)
+
+
+def _modal_group(modal: Modal, base: str, person: Person, past: bool, support: bool) -> tuple[str, str]:
+    en = modal.past if past else modal.en
+    if en in AUXILIARIES:
+        return en, base
+    if en.startswith("would "):
+        return "would", f"{en[6:]} {base}"
+    if en.startswith("be "):
+        return english.be(person, past), f"{en[3:]} {base}"
+    if support:
+        return english.do(person, past), f"{en} {base}"
+    return "", english.finite(f"{en} {base}", person, past)
+
+
+# --- German -----------------------------------------------------------------------------------------------------------
+
+
+def german_clause(clause: Clause, order: Order = "statement", wh: str = "", front: str = "") -> str:
+    """Write the clause in German; with `front` the subject moves behind the finite verb."""
+    finite, bracket = _finite_and_bracket(clause)
+    subject = _de_subject(clause)
+    middle = _middle(replace(clause, time=NONE) if front else clause)
+    if order == "subordinate":
+        particle = german.split_verb(clause.predicate.de)[0]
+        if bracket == particle:  # aufsteht: the particle rejoins the verb
+            return _join(wh, subject, *middle, particle + finite)
+        return _join(wh, subject, *middle, bracket, finite)
+    if order == "question" or front:
+        return _join(wh or front, finite, subject, *middle, bracket)
+    return _join(subject, finite, *middle, bracket)
+
+
+def german_infinitive(clause: Clause, *, zu: bool = True) -> str:
+    """Write the clause as an infinitive group: `meine Mutter anzurufen`."""
+    verb = clause.predicate.de
+    return _join(*_middle(clause), german.zu_infinitive(verb) if zu else german.infinitive(verb))
+
+
+def _de_subject(clause: Clause) -> str:
+    case: Case = "dat" if clause.predicate.feeling else "nom"
+    return clause.subject.form(case) if isinstance(clause.subject, Who) else clause.subject.de(case)
+
+
+def _finite_and_bracket(clause: Clause) -> tuple[str, str]:
+    """Return the finite verb and what closes the sentence bracket."""
+    verb = clause.predicate.de
+    person: Person = "3n" if clause.predicate.feeling else clause.person
+    if clause.modal:
+        form = german.preterite if clause.tense == "past" else german.present
+        return form(clause.modal.de, person), german.infinitive(verb)
+    if clause.tense == "future":
+        return german.present("werden", person), german.infinitive(verb)
+    particle, base = german.split_verb(verb)
+    if clause.tense == "past" and base in german.PRETERITE:
+        return german.preterite(base, person), particle
+    if clause.tense in ("past", "perfect"):
+        return german.present(german.auxiliary(verb), person), german.participle(verb)
+    return german.present(verb, person), particle
+
+
+def _middle(clause: Clause) -> list[str]:
+    """Fill the middle field, nicht in its place."""
+    predicate, owner = clause.predicate, clause.person
+    pronouns, nouns, definite, indefinite = [], [], [], []
+    if predicate.reflexive:
+        pronouns.append(reflexive(owner))
+    if predicate.recipient is not None:
+        target = pronouns if _is_pronoun(predicate.recipient) else nouns
+        target.append(decline(predicate.recipient, "dat", owner))
+    complement = [predicate.complement[1]]
+    negation = "nicht" if clause.negative else ""
+    if predicate.object is not None:
+        words = decline(predicate.object, predicate.case, owner)
+        if predicate.prep:
+            complement.insert(0, german.contract(predicate.prep, words))
+        elif _is_pronoun(predicate.object):
+            pronouns.insert(1 if predicate.reflexive else 0, words)
+        elif isinstance(predicate.object, Who) or predicate.object.definite:
+            definite.append(words)
+        else:
+            if clause.negative:
+                words, negation = decline(predicate.object, predicate.case, owner, negative=True), ""
+            indefinite.append(words)
+    adverb = {
+        "already": "schon",
+        "yet": "noch" if clause.negative else "schon",
+        "never": "noch nie",
+        "ever": "schon einmal",
+    }
+    often = clause.often[1]
+    return [
+        *pronouns, clause.time[1], often, *nouns, *definite, adverb.get(clause.already, ""), negation, *indefinite, *complement
+    ]  # fmt: skip
+
+
+def decline(part: Phrase | Who, case: Case, owner: Person, *, negative: bool = False) -> str:
+    """Write an object in its case; for a phrase, `owner` is the subject it may belong to."""
+    return part.de(case, owner, negative=negative) if isinstance(part, Phrase) else part.form(case)
+
+
+def _is_pronoun(part: Phrase | Who) -> bool:
+    return isinstance(part, Who) and part.is_pronoun
+
+
+def reflexive(person: Person) -> str:
+    """Return the reflexive pronoun in the accusative."""
+    return german.PRONOUNS[person][1] if person in ("1s", "2s", "1p", "2p") else "sich"
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def sentence(en: str, de: str, mark: str = ".", call: Pair = NONE) -> Pair:
+    """Finish both sides: capital, form of address, final mark."""
+    return finish(en, mark, call[0]), finish(de, mark, call[1])
+
+
+def finish(text: str, mark: str, call: str = "") -> str:
+    """Capitalise the first letter, add the form of address and the mark."""
+    return f"{text[0].upper()}{text[1:]}{', ' if call else ''}{call}{mark}"
+
+
+def statement(clause: Clause, front: Pair = NONE) -> Pair:
+    """Say the clause as a statement; `front` (an adverbial) opens it and turns the German verb."""
+    return sentence(english_clause(clause, front=front[0]), german_clause(clause, front=front[1]), ".", clause.call)
+
+
+def fronted(clause: Clause) -> Pair:
+    """Say the clause with its time first: `Morgen gehe ich ...`."""
+    return statement(clause, clause.time)
+
+
+def question(clause: Clause, wh: Pair = NONE) -> Pair:
+    """Ask the clause; `wh` is the question word, or nothing for yes or no."""
+    de = german_clause(clause, "question", wh[1])
+    return sentence(english_clause(clause, "question", wh[0]), de, "?", clause.call)
+
+
+def command(clause: Clause, *, please: bool = False) -> Pair:
+    """Tell the addressee (du, ihr or Sie) to do it, or not to."""
+    person, verb = clause.person, clause.predicate.de
+    en = _join("don't" if clause.negative else "", clause.predicate.english(person), clause.time[0])
+    sie = "Sie" if person == "Sie" else ""
+    particle = german.split_verb(verb)[0]
+    de = _join(german.imperative(verb, person), sie, *_middle(clause), particle)
+    if please:
+        en, de = f"please {en}", f"bitte {de}"
+    return sentence(en, de, "!", clause.call)

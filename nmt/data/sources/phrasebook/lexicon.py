@@ -1,0 +1,368 @@
+"""The vocabulary: people, things by what one does with them, qualities, places and times."""
+
+from __future__ import annotations
+
+from nmt.data.sources.phrasebook.words import Quality, Who, named, paired, pronoun, relative, thing
+
+# --- things -----------------------------------------------------------------------------------------------------------
+
+DISHES = [
+    thing("apple", "Apfel", "m", "Äpfel"),
+    thing("banana", "Banane", "f", "Bananen"),
+    thing("egg", "Ei", "n", "Eier"),
+    thing("cake", "Kuchen", "m", "Kuchen"),
+    thing("orange", "Orange", "f", "Orangen"),
+    thing("pear", "Birne", "f", "Birnen"),
+    thing("potato", "Kartoffel", "f", "Kartoffeln"),
+    thing("tomato", "Tomate", "f", "Tomaten"),
+    thing("roll", "Brötchen", "n", "Brötchen"),
+    thing("pizza", "Pizza", "f", "Pizzas"),
+    thing("sausage", "Wurst", "f", "Würste"),
+    thing("biscuit", "Keks", "m", "Kekse"),
+    thing("soup", "Suppe", "f", "Suppen"),
+    thing("salad", "Salat", "m", "Salate"),
+]
+FOOD = [
+    thing("bread", "Brot", "n"),
+    thing("meat", "Fleisch", "n"),
+    thing("fish", "Fisch", "m"),
+    thing("cheese", "Käse", "m"),
+    thing("rice", "Reis", "m"),
+    thing("chocolate", "Schokolade", "f"),
+    thing("ham", "Schinken", "m"),
+    thing("fruit", "Obst", "n"),
+    thing("ice cream", "Eis", "n"),
+    thing("honey", "Honig", "m"),
+]
+DRINKS = [
+    thing("water", "Wasser", "n"),
+    thing("coffee", "Kaffee", "m"),
+    thing("tea", "Tee", "m"),
+    thing("milk", "Milch", "f"),
+    thing("juice", "Saft", "m"),
+    thing("beer", "Bier", "n"),
+    thing("wine", "Wein", "m"),
+    thing("lemonade", "Limonade", "f"),
+]
+READING = [
+    thing("book", "Buch", "n", "Bücher"),
+    thing("newspaper", "Zeitung", "f", "Zeitungen"),
+    thing("letter", "Brief", "m", "Briefe"),
+    thing("story", "Geschichte", "f", "Geschichten"),
+    thing("magazine", "Zeitschrift", "f", "Zeitschriften"),
+    thing("email", "E-Mail", "f", "E-Mails"),
+]
+CLOTHES = [
+    thing("coat", "Mantel", "m", "Mäntel"),
+    thing("jacket", "Jacke", "f", "Jacken"),
+    thing("shirt", "Hemd", "n", "Hemden"),
+    thing("dress", "Kleid", "n", "Kleider"),
+    thing("skirt", "Rock", "m", "Röcke"),
+    thing("hat", "Hut", "m", "Hüte"),
+    thing("sweater", "Pullover", "m", "Pullover"),
+    thing("scarf", "Schal", "m", "Schals", "scarves"),
+    thing("cap", "Mütze", "f", "Mützen"),
+    thing("shoe", "Schuh", "m", "Schuhe"),
+]
+TROUSERS = paired("trousers", "Hose", "f", "Hosen")
+GLASSES = paired("glasses", "Brille", "f", "Brillen")
+SHOE = CLOTHES[-1]
+GARMENTS = CLOTHES[:-1]
+BELONGINGS = [
+    thing("bag", "Tasche", "f", "Taschen"),
+    thing("key", "Schlüssel", "m", "Schlüssel"),
+    thing("phone", "Handy", "n", "Handys"),
+    thing("computer", "Computer", "m", "Computer"),
+    thing("camera", "Kamera", "f", "Kameras"),
+    thing("umbrella", "Regenschirm", "m", "Regenschirme"),
+    thing("watch", "Uhr", "f", "Uhren"),
+    thing("suitcase", "Koffer", "m", "Koffer"),
+    thing("ring", "Ring", "m", "Ringe"),
+    thing("pen", "Stift", "m", "Stifte"),
+    thing("picture", "Bild", "n", "Bilder"),
+    thing("ball", "Ball", "m", "Bälle"),
+]
+VEHICLES = [
+    thing("car", "Auto", "n", "Autos"),
+    thing("bike", "Fahrrad", "n", "Fahrräder"),
+]
+FURNITURE = [
+    thing("table", "Tisch", "m", "Tische"),
+    thing("chair", "Stuhl", "m", "Stühle"),
+    thing("lamp", "Lampe", "f", "Lampen"),
+    thing("bed", "Bett", "n", "Betten"),
+    thing("sofa", "Sofa", "n", "Sofas"),
+    thing("cupboard", "Schrank", "m", "Schränke"),
+]
+DISHWARE = [
+    thing("cup", "Tasse", "f", "Tassen"),
+    thing("glass", "Glas", "n", "Gläser"),
+    thing("plate", "Teller", "m", "Teller"),
+    thing("knife", "Messer", "n", "Messer", "knives"),
+    thing("spoon", "Löffel", "m", "Löffel"),
+    thing("bottle", "Flasche", "f", "Flaschen"),
+]
+GIFTS = [
+    thing("present", "Geschenk", "n", "Geschenke"),
+    thing("flower", "Blume", "f", "Blumen"),
+]
+ANIMALS = [
+    thing("dog", "Hund", "m", "Hunde"),
+    thing("cat", "Katze", "f", "Katzen"),
+    thing("horse", "Pferd", "n", "Pferde"),
+    thing("bird", "Vogel", "m", "Vögel"),
+    thing("rabbit", "Kaninchen", "n", "Kaninchen"),
+    thing("cow", "Kuh", "f", "Kühe"),
+]
+ROOMS = [
+    thing("house", "Haus", "n", "Häuser"),
+    thing("flat", "Wohnung", "f", "Wohnungen"),
+    thing("room", "Zimmer", "n", "Zimmer"),
+    thing("kitchen", "Küche", "f", "Küchen"),
+    thing("bathroom", "Bad", "n", "Bäder"),
+]
+OPENINGS = [
+    thing("door", "Tür", "f", "Türen"),
+    thing("window", "Fenster", "n", "Fenster"),
+]
+BROTHER = thing("brother", "Bruder", "m", "Brüder")
+SISTER = thing("sister", "Schwester", "f", "Schwestern")
+MOTHER = thing("mother", "Mutter", "f", "Mütter")
+FATHER = thing("father", "Vater", "m", "Väter")
+PARENTS = thing("parent", "Elternteil", "n", "Eltern")
+SON = thing("son", "Sohn", "m", "Söhne")
+DAUGHTER = thing("daughter", "Tochter", "f", "Töchter")
+UNCLE = thing("uncle", "Onkel", "m", "Onkel")
+AUNT = thing("aunt", "Tante", "f", "Tanten")
+GRANDMOTHER = thing("grandmother", "Großmutter", "f", "Großmütter")
+GRANDFATHER = thing("grandfather", "Großvater", "m", "Großväter")
+FRIEND = thing("friend", "Freund", "m", "Freunde")
+BOSS = thing("boss", "Chef", "m", "Chefs")
+TEACHER = thing("teacher", "Lehrer", "m", "Lehrer")
+NEIGHBOUR = thing("neighbour", "Nachbar", "m", "Nachbarn", weak=True)
+COLLEAGUE = thing("colleague", "Kollege", "m", "Kollegen", weak=True)
+GUEST = thing("guest", "Gast", "m", "Gäste")
+CHILD = thing("child", "Kind", "n", "Kinder", "children")
+MAN = thing("man", "Mann", "m", "Männer", "men")
+WOMAN = thing("woman", "Frau", "f", "Frauen", "women")
+BOY = thing("boy", "Junge", "m", "Jungen", weak=True)
+GIRL = thing("girl", "Mädchen", "n", "Mädchen")
+FAMILY = [BROTHER, SISTER, MOTHER, FATHER, SON, DAUGHTER, UNCLE, AUNT, GRANDMOTHER, GRANDFATHER]
+ACQUAINTANCES = [FRIEND, BOSS, TEACHER, NEIGHBOUR, COLLEAGUE]
+
+JOBS = [  # the man's word and the woman's
+    (thing("teacher", "Lehrer", "m", "Lehrer"), thing("teacher", "Lehrerin", "f", "Lehrerinnen")),
+    (thing("doctor", "Arzt", "m", "Ärzte"), thing("doctor", "Ärztin", "f", "Ärztinnen")),
+    (thing("cook", "Koch", "m", "Köche"), thing("cook", "Köchin", "f", "Köchinnen")),
+    (thing("baker", "Bäcker", "m", "Bäcker"), thing("baker", "Bäckerin", "f", "Bäckerinnen")),
+    (thing("student", "Student", "m", "Studenten", weak=True), thing("student", "Studentin", "f", "Studentinnen")),
+    (thing("engineer", "Ingenieur", "m", "Ingenieure"), thing("engineer", "Ingenieurin", "f", "Ingenieurinnen")),
+    (thing("nurse", "Krankenpfleger", "m", "Krankenpfleger"), thing("nurse", "Krankenschwester", "f", "-n")),
+    (thing("lawyer", "Anwalt", "m", "Anwälte"), thing("lawyer", "Anwältin", "f", "Anwältinnen")),
+]
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+I = pronoun("1s")  # noqa: E741
+YOU = pronoun("2s")
+HE = pronoun("3m")
+SHE = pronoun("3f")
+WE = pronoun("1p")
+THEY = pronoun("3p")
+IT = pronoun("3n")
+YOU_CHILDREN = pronoun("2p", ("children", "Kinder"))
+YOU_BOTH = Who("2p", "you two", "you two", ("ihr beide", "euch beide", "euch beiden"))
+MR_WEBER = pronoun("Sie", ("Mr Weber", "Herr Weber"))
+MRS_KLEIN = pronoun("Sie", ("Mrs Klein", "Frau Klein"))
+MR_FISCHER = pronoun("Sie", ("Mr Fischer", "Herr Fischer"))
+MRS_WAGNER = pronoun("Sie", ("Mrs Wagner", "Frau Wagner"))
+TOM = named("Tom", "3m")
+BEN = named("Ben", "3m")
+PAUL = named("Paul", "3m")
+ANNA = named("Anna", "3f")
+LISA = named("Lisa", "3f")
+MARIA = named("Maria", "3f")
+TOM_AND_ANNA = Who("3p", "Tom and Anna", "Tom and Anna", ("Tom und Anna",) * 3)
+MY_BROTHER = relative(BROTHER, "3m", "1s")
+MY_SISTER = relative(SISTER, "3f", "1s")
+MY_MOTHER = relative(MOTHER, "3f", "1s")
+MY_FATHER = relative(FATHER, "3m", "1s")
+MY_PARENTS = relative(PARENTS, "3p", "1s", plural=True)
+MY_UNCLE = relative(UNCLE, "3m", "1s")
+MY_AUNT = relative(AUNT, "3f", "1s")
+YOUR_BROTHER = relative(BROTHER, "3m", "2s")
+YOUR_SISTER = relative(SISTER, "3f", "2s")
+OUR_TEACHER = relative(TEACHER, "3m", "1p")
+OUR_NEIGHBOUR = relative(NEIGHBOUR, "3m", "1p")
+THE_CHILDREN = relative(CHILD, "3p", "the", plural=True)
+OUR_FRIENDS = relative(FRIEND, "3p", "1p", plural=True)
+
+PRONOUNS = [I, YOU, HE, SHE, WE, THEY]
+ADDRESSED = [YOU, YOU_CHILDREN, YOU_BOTH, MR_WEBER, MRS_KLEIN, MR_FISCHER, MRS_WAGNER]
+NAMES = [TOM, BEN, PAUL, ANNA, LISA, MARIA]
+OTHERS = [
+    *NAMES, TOM_AND_ANNA, MY_BROTHER, MY_SISTER, MY_MOTHER, MY_FATHER, MY_PARENTS, MY_UNCLE, MY_AUNT,
+    OUR_TEACHER, OUR_NEIGHBOUR, THE_CHILDREN, OUR_FRIENDS,
+]  # fmt: skip
+SPEAKERS = [*PRONOUNS, I, HE, SHE, WE]  # pronouns, weighted towards the commonest
+ANYONE = [*SPEAKERS, *ADDRESSED, *OTHERS]  # subject of a statement or a question
+NOT_ADDRESSED = [*SPEAKERS, *OTHERS]
+OBJECTS = [I, YOU, HE, SHE, WE, THEY, TOM, ANNA, LISA, MR_WEBER, MRS_KLEIN, YOU_CHILDREN, MY_SISTER, MY_PARENTS]
+
+# --- qualities --------------------------------------------------------------------------------------------------------
+
+MOODS = [
+    Quality("tired", "müde", "müd"),
+    Quality("happy", "glücklich"),
+    Quality("sad", "traurig"),
+    Quality("sick", "krank"),
+    Quality("healthy", "gesund"),
+    Quality("angry", "wütend"),
+    Quality("nervous", "nervös"),
+    Quality("satisfied", "zufrieden"),
+    Quality("excited", "aufgeregt"),
+    Quality("surprised", "überrascht"),
+    Quality("disappointed", "enttäuscht"),
+    Quality("busy", "beschäftigt"),
+]
+CHARACTER = [
+    Quality("friendly", "freundlich"),
+    Quality("polite", "höflich"),
+    Quality("clever", "klug", "", "cleverer", "klüger"),
+    Quality("lazy", "faul", "", "lazier", "fauler"),
+    Quality("hard-working", "fleißig"),
+    Quality("strong", "stark", "", "stronger", "stärker"),
+    Quality("brave", "mutig", "", "braver", "mutiger"),
+    Quality("careful", "vorsichtig"),
+    Quality("curious", "neugierig"),
+    Quality("tall", "groß", "", "taller", "größer"),
+    Quality("old", "alt", "", "older", "älter"),
+    Quality("young", "jung", "", "younger", "jünger"),
+    Quality("rich", "reich", "", "richer", "reicher"),
+    Quality("poor", "arm", "", "poorer", "ärmer"),
+    Quality("punctual", "pünktlich"),
+]
+SITUATIONS = [  # not graded: no "very"
+    Quality("done", "fertig"),
+    Quality("ready", "bereit"),
+    Quality("alone", "allein"),
+    Quality("awake", "wach"),
+    Quality("married", "verheiratet"),
+    Quality("at home", "zu Hause"),
+    Quality("here", "hier"),
+    Quality("there", "da"),
+    Quality("outside", "draußen"),
+    Quality("on holiday", "im Urlaub"),
+]
+NEW = Quality("new", "neu", "", "newer", "neuer")
+OLD = Quality("old", "alt", "", "older", "älter")
+BIG = Quality("big", "groß", "", "bigger", "größer")
+SMALL = Quality("small", "klein", "", "smaller", "kleiner")
+RED = Quality("red", "rot")
+BLUE = Quality("blue", "blau")
+GREEN = Quality("green", "grün")
+BLACK = Quality("black", "schwarz")
+WHITE = Quality("white", "weiß")
+EXPENSIVE = Quality("expensive", "teuer", "teur", "more expensive", "teurer")
+CHEAP = Quality("cheap", "billig", "", "cheaper", "billiger")
+BEAUTIFUL = Quality("beautiful", "schön", "", "more beautiful", "schöner")
+UGLY = Quality("ugly", "hässlich", "", "uglier", "hässlicher")
+CLEAN = Quality("clean", "sauber", "", "cleaner", "sauberer")
+DIRTY = Quality("dirty", "schmutzig", "", "dirtier", "schmutziger")
+HEAVY = Quality("heavy", "schwer", "", "heavier", "schwerer")
+WARM = Quality("warm", "warm", "", "warmer", "wärmer")
+BROKEN = Quality("broken", "kaputt")
+INTERESTING = Quality("interesting", "interessant", "", "more interesting", "interessanter")
+BORING = Quality("boring", "langweilig", "", "more boring", "langweiliger")
+LONG = Quality("long", "lang", "", "longer", "länger")
+SHORT = Quality("short", "kurz", "", "shorter", "kürzer")
+FRESH = Quality("fresh", "frisch", "", "fresher", "frischer")
+SWEET = Quality("sweet", "süß", "", "sweeter", "süßer")
+COLD = Quality("cold", "kalt", "", "colder", "kälter")
+HOT = Quality("hot", "heiß", "", "hotter", "heißer")
+EMPTY = Quality("empty", "leer")
+DARK = Quality("dark", "dunkel", "dunkl", "darker", "dunkler")
+QUIET = Quality("quiet", "ruhig", "", "quieter", "ruhiger")
+COMFORTABLE = Quality("comfortable", "bequem", "", "more comfortable", "bequemer")
+GOOD = Quality("good", "gut", "", "better", "besser")
+COLOURS = [RED, BLUE, GREEN, BLACK, WHITE]
+
+# What can be said of what: (things, qualities that suit them).
+SUITS = [
+    (GARMENTS, [NEW, OLD, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, CLEAN, DIRTY, WARM, LONG, SHORT, *COLOURS]),
+    (BELONGINGS, [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, BLACK, RED]),
+    (VEHICLES, [NEW, OLD, EXPENSIVE, CHEAP, CLEAN, DIRTY, BROKEN, *COLOURS]),
+    (FURNITURE, [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, WHITE, COMFORTABLE]),
+    (DISHWARE, [CLEAN, DIRTY, NEW, OLD, SMALL, EMPTY, BEAUTIFUL]),
+    (READING, [INTERESTING, BORING, LONG, SHORT, NEW, OLD, GOOD]),
+    (DISHES, [FRESH, BIG, SMALL, GOOD, COLD]),
+    (ROOMS, [BIG, SMALL, CLEAN, DIRTY, DARK, WARM, COLD, QUIET, BEAUTIFUL, EXPENSIVE]),
+    (ANIMALS, [BIG, SMALL, YOUNG := CHARACTER[11], OLD, BEAUTIFUL, BLACK, WHITE]),
+]
+
+# --- places: (English, German) for whereto and where ------------------------------------------------------------------
+
+PLACES = [  # noun, whereto, where
+    ("park", ("to the park", "in den Park"), ("in the park", "im Park")),
+    ("town", ("into town", "in die Stadt"), ("in town", "in der Stadt")),
+    ("cinema", ("to the cinema", "ins Kino"), ("at the cinema", "im Kino")),
+    ("theatre", ("to the theatre", "ins Theater"), ("at the theatre", "im Theater")),
+    ("museum", ("to the museum", "ins Museum"), ("at the museum", "im Museum")),
+    ("school", ("to school", "zur Schule"), ("at school", "in der Schule")),
+    ("supermarket", ("to the supermarket", "in den Supermarkt"), ("at the supermarket", "im Supermarkt")),
+    ("restaurant", ("to the restaurant", "ins Restaurant"), ("at the restaurant", "im Restaurant")),
+    ("station", ("to the station", "zum Bahnhof"), ("at the station", "am Bahnhof")),
+    ("airport", ("to the airport", "zum Flughafen"), ("at the airport", "am Flughafen")),
+    ("library", ("to the library", "in die Bibliothek"), ("at the library", "in der Bibliothek")),
+    ("office", ("to the office", "ins Büro"), ("at the office", "im Büro")),
+    ("zoo", ("to the zoo", "in den Zoo"), ("at the zoo", "im Zoo")),
+    ("beach", ("to the beach", "an den Strand"), ("at the beach", "am Strand")),
+    ("lake", ("to the lake", "an den See"), ("at the lake", "am See")),
+    ("market", ("to the market", "auf den Markt"), ("at the market", "auf dem Markt")),
+    ("doctor", ("to the doctor", "zum Arzt"), ("at the doctor's", "beim Arzt")),
+    ("bakery", ("to the bakery", "zum Bäcker"), ("at the bakery", "beim Bäcker")),
+    ("garden", ("to the garden", "in den Garten"), ("in the garden", "im Garten")),
+    ("kitchen", ("to the kitchen", "in die Küche"), ("in the kitchen", "in der Küche")),
+    ("hospital", ("to the hospital", "ins Krankenhaus"), ("in hospital", "im Krankenhaus")),
+    ("church", ("to church", "in die Kirche"), ("at church", "in der Kirche")),
+    ("bed", ("to bed", "ins Bett"), ("in bed", "im Bett")),
+    ("home", ("home", "nach Hause"), ("at home", "zu Hause")),
+    ("work", ("to work", "zur Arbeit"), ("at work", "bei der Arbeit")),
+]
+NEARBY = ("kitchen", "garden", "bed")
+CITIES = [
+    ("Berlin", "Berlin"), ("Hamburg", "Hamburg"), ("Munich", "München"), ("Cologne", "Köln"), ("Vienna", "Wien"),
+    ("London", "London"), ("Paris", "Paris"), ("Rome", "Rom"),
+]  # fmt: skip
+COUNTRIES = [
+    ("Germany", "Deutschland"), ("France", "Frankreich"), ("England", "England"), ("Italy", "Italien"),
+    ("Spain", "Spanien"), ("Austria", "Österreich"), ("Poland", "Polen"),
+]  # fmt: skip
+LANGUAGES = [("English", "Englisch"), ("German", "Deutsch"), ("French", "Französisch"), ("Spanish", "Spanisch")]
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+WEEKDAYS = [
+    ("Monday", "Montag"), ("Tuesday", "Dienstag"), ("Wednesday", "Mittwoch"), ("Thursday", "Donnerstag"),
+    ("Friday", "Freitag"), ("Saturday", "Samstag"), ("Sunday", "Sonntag"),
+]  # fmt: skip
+MONTHS = [
+    ("January", "Januar"), ("February", "Februar"), ("March", "März"), ("April", "April"), ("May", "Mai"),
+    ("June", "Juni"), ("July", "Juli"), ("August", "August"), ("September", "September"), ("October", "Oktober"),
+    ("November", "November"), ("December", "Dezember"),
+]  # fmt: skip
+ON_WEEKDAYS = [(f"on {en}", f"am {de}") for en, de in WEEKDAYS]
+COMING = [
+    ("today", "heute"), ("tomorrow", "morgen"), ("this evening", "heute Abend"), ("next week", "nächste Woche"),
+    ("at the weekend", "am Wochenende"), ("tomorrow evening", "morgen Abend"), ("this afternoon", "heute Nachmittag"),
+]  # fmt: skip
+GONE = [
+    ("yesterday", "gestern"), ("last week", "letzte Woche"), ("yesterday evening", "gestern Abend"),
+    ("this morning", "heute Morgen"), ("two days ago", "vor zwei Tagen"), ("last Sunday", "letzten Sonntag"),
+]  # fmt: skip
+REGULARLY = [
+    ("every day", "jeden Tag"), ("every morning", "jeden Morgen"), ("every evening", "jeden Abend"),
+    ("in the evening", "abends"), ("at the weekend", "am Wochenende"),
+    *((f"every {en}", f"jeden {de}") for en, de in WEEKDAYS),
+]  # fmt: skip
+HOW_OFTEN = [("often", "oft"), ("always", "immer"), ("sometimes", "manchmal"), ("rarely", "selten"), ("never", "nie")]

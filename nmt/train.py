@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 
 from nmt import checkpoint, metrics, runtime, settings
 from nmt import model as models
@@ -44,6 +45,8 @@ class StepStats:
     """Label-smoothed cross-entropy per target token, in nats."""
     tokens: int
     grad_norm: float
+    skipped: bool = False
+    """fp16 only: the gradient overflowed, so the weights stayed and the loss scale was lowered."""
 
 
 def check_specs(config: Config) -> None:
@@ -64,36 +67,50 @@ def check_specs(config: Config) -> None:
 
 
 def train_step(
-    model: Transformer, micro: Sequence[Batch], optimizer: torch.optim.Optimizer, config: Config
+    model: Transformer,
+    micro: Sequence[Batch],
+    optimizer: torch.optim.Optimizer,
+    config: Config,
+    scaler: GradScaler | None = None,
 ) -> StepStats:
     """Make one update from one or more batches.
 
     The loss is summed over all of them and divided once by all their target tokens, so that cutting an update
     into batches changes nothing.
 
+    Args:
+        model: the network, in training mode.
+        micro: the update's batches, on the model's device.
+        optimizer: its learning rate is set.
+        config: label smoothing and clipping.
+        scaler: loss scaling, which fp16 needs for its narrow range (Micikevicius et al. 2018); an overflow then
+            skips the update and lowers the scale instead of raising.
+
     Raises:
         TrainingError: the loss or the gradient is not finite; the weights are as they were.
     """
+    scaler = scaler or GradScaler(enabled=False)
     tokens = sum(batch.tokens for batch in micro)
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for batch in micro:
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
         target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
-        loss = (
-            cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=config.train.label_smoothing) / tokens
-        )
-        value = loss.item()
-        if not math.isfinite(value):
+        loss = cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=config.train.label_smoothing)
+        value = loss.item() / tokens
+        if not math.isfinite(value) and not scaler.is_enabled():
             raise _not_finite("loss", value, [batch])
-        loss.backward()  # type: ignore[no-untyped-call]
+        scaler.scale(loss / tokens).backward()  # type: ignore[no-untyped-call]
         total += value
+    scaler.unscale_(optimizer)
     limit = config.train.clip_norm or math.inf
     grad_norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
-    if not math.isfinite(grad_norm):
+    overflow = not math.isfinite(grad_norm)
+    if overflow and scaler.get_scale() <= 1:  # 1 is the scale of a scaler that is off
         raise _not_finite("gradient", grad_norm, micro)
-    optimizer.step()
-    return StepStats(total, tokens, grad_norm)
+    scaler.step(optimizer)
+    scaler.update()
+    return StepStats(total, tokens, grad_norm, skipped=overflow)
 
 
 def _not_finite(what: str, value: float, micro: Sequence[Batch]) -> TrainingError:
@@ -116,6 +133,7 @@ class Trainer:
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.average = copy.deepcopy(self.model).eval() if config.train.ema else None
         self.optimizer = adam(self.model, config.train)
+        self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(prepared.store("train"), self.tokenizer, config.train, config.seed)
         self.progress = Progress()
@@ -128,6 +146,8 @@ class Trainer:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.average else {}
         for (name, _), moments in zip(self.model.named_parameters(), self._moments(), strict=True):
             training |= {f"adam.{name}.{key}": moment for key, moment in moments.items()}
+        if self.scaler.is_enabled():
+            training["scaler"] = torch.tensor([self.scaler.get_scale(), self.scaler._get_growth_tracker()])
         training["rng.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             training["rng.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -161,6 +181,10 @@ class Trainer:
             self.optimizer.state[parameter] = {
                 key: t if key == "step" else t.to(self.device) for key, t in moments.items()
             }
+        if self.scaler.is_enabled() and "scaler" in training:
+            scale, growth = training["scaler"].tolist()
+            state = self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
+            self.scaler.load_state_dict(state)
         torch.set_rng_state(training["rng.cpu"])
         if self.device.type == "cuda" and "rng.cuda" in training:
             torch.cuda.set_rng_state(training["rng.cuda"], self.device)
@@ -181,8 +205,10 @@ class Trainer:
         rate = self.schedule(step, total, self.config.model.dim)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        stats = train_step(self.model, [batch.to(self.device) for batch in micro], self.optimizer, self.config)
-        if self.average:
+        stats = train_step(
+            self.model, [batch.to(self.device) for batch in micro], self.optimizer, self.config, self.scaler
+        )
+        if self.average and not stats.skipped:
             self._average(step)
         self.progress.step = step
         self.progress.updates_in_epoch += 1
@@ -423,14 +449,17 @@ class _Window:
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.loss = self.tokens = self.grad_norm = 0.0
-        self.updates = 0
+        self.updates = self.skipped = 0
 
     def add(self, stats: StepStats) -> None:
         """Count an update."""
-        self.loss += stats.loss * stats.tokens
-        self.tokens += stats.tokens
-        self.grad_norm += stats.grad_norm
+        if stats.skipped:
+            self.skipped += 1
+            return
         self.updates += 1
+        self.tokens += stats.tokens
+        self.loss += stats.loss * stats.tokens
+        self.grad_norm += stats.grad_norm
 
     def speed(self) -> float:
         """Target tokens per second."""
@@ -439,9 +468,10 @@ class _Window:
     def means(self) -> dict[str, float]:
         """Loss per token, gradient norm and speed."""
         return {
-            "loss": self.loss / self.tokens,
-            "grad_norm": self.grad_norm / self.updates,
+            "loss": self.loss / max(1, self.tokens),
+            "grad_norm": self.grad_norm / max(1, self.updates),
             "tokens_per_second": self.speed(),
+            **({"skipped": self.skipped} if self.skipped else {}),
         }
 
 

@@ -51,11 +51,12 @@ def words(text: str) -> list[str]:
 
 @cache
 def _splits() -> dict[str, list[Pair]]:
-    pinned, seen = [], set[str]()
+    pinned: list[Pair] = []
+    others: list[Pair] = []
+    seen: set[str] = set()
     for pattern in PINNED:
         pinned += _fresh(pattern(), seen)
     taken = {bare(de) for _, de in pinned}
-    others = []
     for pattern in PATTERNS:
         others += _fresh(pattern(), seen)
     others.sort(key=lambda pair: rank(*pair))

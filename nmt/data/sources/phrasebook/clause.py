@@ -2,7 +2,8 @@
 
 German is laid out in fields: [front] finite [subject] middle bracket, where the bracket holds the separable particle,
 the participle or the infinitive. In a subordinate clause the finite verb stands last. The middle field runs: pronouns,
-time, dative noun, definite object, `schon` or `nie`, `nicht`, indefinite object, place and other complements.
+names, time, dative noun, definite object, `oft` or `schon`, `nicht`, indefinite object, place and other complements; a
+definite object that is negated stands before the time.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ class Predicate:
         return _join(verb, self.complement[0])
 
     @property
+    def owned(self) -> bool:
+        """Whether something in it is the subject's own."""
+        return any(isinstance(part, Phrase) and part.det == "own" for part in (self.object, self.recipient))
+
+    @property
     def call(self) -> Pair:
         """The form of address that an object needs."""
         for part in (self.object, self.recipient):
@@ -81,6 +87,10 @@ SHOULD = Modal("should", "sollten")
 SHALL = Modal("shall", "sollen")
 WOULD_LIKE = Modal("would like to", "möchten")
 MUST_NOT = Modal("must", "dürfen")
+SOON = {
+    ("", False): "", ("", True): "", ("already", False): "schon", ("yet", False): "schon", ("yet", True): "noch",
+    ("never", False): "noch nie",
+}  # fmt: skip
 AUXILIARIES = ("can", "could", "must", "may", "should", "shall")
 
 
@@ -95,7 +105,7 @@ class Clause:
     negative: bool = False
     time: Pair = NONE
     often: Pair = NONE
-    already: Literal["", "already", "yet", "ever", "never"] = ""
+    already: Literal["", "already", "yet", "never"] = ""
     contracted: bool = True
 
     @property
@@ -133,7 +143,7 @@ def english_clause(clause: Clause, order: Order = "statement", wh: str = "", fro
     often = clause.often[0]
     subject = _en_subject(clause)
     tail = _join("yet" if clause.already == "yet" else "", time)
-    adverb = clause.already if clause.already in ("already", "never", "ever") else ""
+    adverb = clause.already if clause.already in ("already", "never") else ""
     if order == "question":
         head = english.negate(auxiliary) if clause.negative else auxiliary
         return _join(wh, head, subject, often, adverb, verb, tail)
@@ -206,11 +216,18 @@ def german_clause(clause: Clause, order: Order = "statement", wh: str = "", fron
     if order == "subordinate":
         particle = german.split_verb(clause.predicate.de)[0]
         if bracket == particle:  # aufsteht: the particle rejoins the verb
-            return _join(wh, subject, *middle, particle + finite)
-        return _join(wh, subject, *middle, bracket, finite)
+            return _join(wh, *_subject_first(clause, subject, middle), particle + finite)
+        return _join(wh, *_subject_first(clause, subject, middle), bracket, finite)
     if order == "question" or front:
-        return _join(wh or front, finite, subject, *middle, bracket)
+        return _join(wh or front, finite, *_subject_first(clause, subject, middle), bracket)
     return _join(subject, finite, *middle, bracket)
+
+
+def _subject_first(clause: Clause, subject: str, middle: list[str]) -> list[str]:
+    """Put the subject before the middle field, but a thing after a pronoun: gefällt dir das Bild."""
+    if isinstance(clause.subject, Phrase) and clause.predicate.object and _is_pronoun(clause.predicate.object):
+        return [middle[0], subject, *middle[1:]]
+    return [subject, *middle]
 
 
 def german_infinitive(clause: Clause, *, zu: bool = True) -> str:
@@ -244,41 +261,42 @@ def _finite_and_bracket(clause: Clause) -> tuple[str, str]:
 def _middle(clause: Clause) -> list[str]:
     """Fill the middle field, nicht in its place."""
     predicate, owner = clause.predicate, clause.person
-    pronouns, nouns, definite, indefinite = [], [], [], []
-    if predicate.reflexive:
-        pronouns.append(reflexive(owner))
-    if predicate.recipient is not None:
-        target = pronouns if _is_pronoun(predicate.recipient) else nouns
-        target.append(decline(predicate.recipient, "dat", owner))
+    pronouns = [reflexive(owner)] if predicate.reflexive else []
+    names: list[str] = []
+    datives: list[str] = []
+    definite: list[str] = []
+    indefinite: list[str] = []
     complement = [predicate.complement[1]]
     negation = "nicht" if clause.negative else ""
+    if predicate.recipient is not None:
+        place = pronouns if _is_pronoun(predicate.recipient) else names if _is_name(predicate.recipient) else datives
+        place.append(decline(predicate.recipient, "dat", owner))
     if predicate.object is not None:
         words = decline(predicate.object, predicate.case, owner)
         if predicate.prep:
             complement.insert(0, german.contract(predicate.prep, words))
         elif _is_pronoun(predicate.object):
-            pronouns.insert(1 if predicate.reflexive else 0, words)
+            pronouns.insert(0, words)  # es mir, not mir es
+        elif _is_name(predicate.object):
+            names.append(words)
         elif isinstance(predicate.object, Who) or predicate.object.definite:
-            definite.append(words)
+            (names if clause.negative else definite).append(words)  # ihn gestern nicht: nicht follows the time
+        elif clause.negative:
+            negation = ""
+            indefinite.append(decline(predicate.object, predicate.case, owner, negative=True))
         else:
-            if clause.negative:
-                words, negation = decline(predicate.object, predicate.case, owner, negative=True), ""
             indefinite.append(words)
-    adverb = {
-        "already": "schon",
-        "yet": "noch" if clause.negative else "schon",
-        "never": "noch nie",
-        "ever": "schon einmal",
-    }
-    often = clause.often[1]
-    return [
-        *pronouns, clause.time[1], often, *nouns, *definite, adverb.get(clause.already, ""), negation, *indefinite, *complement
-    ]  # fmt: skip
+    adverbs = [clause.often[1], SOON[clause.already, clause.negative]]
+    return [*pronouns, *names, clause.time[1], *datives, *definite, *adverbs, negation, *indefinite, *complement]
 
 
 def decline(part: Phrase | Who, case: Case, owner: Person, *, negative: bool = False) -> str:
     """Write an object in its case; for a phrase, `owner` is the subject it may belong to."""
     return part.de(case, owner, negative=negative) if isinstance(part, Phrase) else part.form(case)
+
+
+def _is_name(part: Phrase | Who) -> bool:
+    return isinstance(part, Who) and part.de[0] == part.de[2]
 
 
 def _is_pronoun(part: Phrase | Who) -> bool:

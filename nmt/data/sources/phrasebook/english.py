@@ -1,4 +1,4 @@
-"""English morphology: verb forms, plurals, a or an, contractions. A verb phrase is written base form first: `get up`."""
+"""English morphology: verb forms, plurals, a or an. A verb phrase is written with its base form first: `get up`."""
 
 from __future__ import annotations
 

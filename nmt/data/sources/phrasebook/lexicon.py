@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook.words import Quality, Who, named, paired, pronoun, relative, thing
+from nmt.data.sources.phrasebook.words import Quality, Thing, Who, named, paired, pronoun, relative, thing
 
 # --- things -----------------------------------------------------------------------------------------------------------
 
@@ -19,7 +19,7 @@ DISHES = [
     thing("pizza", "Pizza", "f", "Pizzas"),
     thing("sausage", "Wurst", "f", "Würste"),
     thing("biscuit", "Keks", "m", "Kekse"),
-    thing("soup", "Suppe", "f", "Suppen"),
+    thing("pancake", "Pfannkuchen", "m", "Pfannkuchen"),
     thing("salad", "Salat", "m", "Salate"),
 ]
 FOOD = [
@@ -33,6 +33,7 @@ FOOD = [
     thing("fruit", "Obst", "n"),
     thing("ice cream", "Eis", "n"),
     thing("honey", "Honig", "m"),
+    thing("soup", "Suppe", "f"),
 ]
 DRINKS = [
     thing("water", "Wasser", "n"),
@@ -66,7 +67,6 @@ CLOTHES = [
 ]
 TROUSERS = paired("trousers", "Hose", "f", "Hosen")
 GLASSES = paired("glasses", "Brille", "f", "Brillen")
-SHOE = CLOTHES[-1]
 GARMENTS = CLOTHES[:-1]
 BELONGINGS = [
     thing("bag", "Tasche", "f", "Taschen"),
@@ -114,6 +114,7 @@ ANIMALS = [
     thing("rabbit", "Kaninchen", "n", "Kaninchen"),
     thing("cow", "Kuh", "f", "Kühe"),
 ]
+BUS = thing("bus", "Bus", "m", "Busse")
 ROOMS = [
     thing("house", "Haus", "n", "Häuser"),
     thing("flat", "Wohnung", "f", "Wohnungen"),
@@ -141,7 +142,6 @@ BOSS = thing("boss", "Chef", "m", "Chefs")
 TEACHER = thing("teacher", "Lehrer", "m", "Lehrer")
 NEIGHBOUR = thing("neighbour", "Nachbar", "m", "Nachbarn", weak=True)
 COLLEAGUE = thing("colleague", "Kollege", "m", "Kollegen", weak=True)
-GUEST = thing("guest", "Gast", "m", "Gäste")
 CHILD = thing("child", "Kind", "n", "Kinder", "children")
 MAN = thing("man", "Mann", "m", "Männer", "men")
 WOMAN = thing("woman", "Frau", "f", "Frauen", "women")
@@ -149,6 +149,20 @@ BOY = thing("boy", "Junge", "m", "Jungen", weak=True)
 GIRL = thing("girl", "Mädchen", "n", "Mädchen")
 FAMILY = [BROTHER, SISTER, MOTHER, FATHER, SON, DAUGHTER, UNCLE, AUNT, GRANDMOTHER, GRANDFATHER]
 ACQUAINTANCES = [FRIEND, BOSS, TEACHER, NEIGHBOUR, COLLEAGUE]
+
+THINGS = {
+    item.en: item
+    for item in [
+        *DISHES, *FOOD, *DRINKS, *READING, *CLOTHES, TROUSERS, GLASSES, *BELONGINGS, *VEHICLES, *FURNITURE, *DISHWARE,
+        *GIFTS, *ANIMALS, *ROOMS, *OPENINGS, *FAMILY, *ACQUAINTANCES, CHILD, MAN, WOMAN, BOY, GIRL,
+    ]
+}  # fmt: skip
+
+
+def items(names: str) -> list[Thing]:
+    """Pick things by their English names, given in one string."""
+    return [THINGS[name] for name in names.split()]
+
 
 JOBS = [  # the man's word and the woman's
     (thing("teacher", "Lehrer", "m", "Lehrer"), thing("teacher", "Lehrerin", "f", "Lehrerinnen")),
@@ -204,7 +218,8 @@ OTHERS = [
     *NAMES, TOM_AND_ANNA, MY_BROTHER, MY_SISTER, MY_MOTHER, MY_FATHER, MY_PARENTS, MY_UNCLE, MY_AUNT,
     OUR_TEACHER, OUR_NEIGHBOUR, THE_CHILDREN, OUR_FRIENDS,
 ]  # fmt: skip
-SPEAKERS = [*PRONOUNS, I, HE, SHE, WE]  # pronouns, weighted towards the commonest
+# Pronouns, weighted towards the commonest.
+SPEAKERS = [*PRONOUNS, I, HE, SHE, WE]
 ANYONE = [*SPEAKERS, *ADDRESSED, *OTHERS]  # subject of a statement or a question
 NOT_ADDRESSED = [*SPEAKERS, *OTHERS]
 OBJECTS = [I, YOU, HE, SHE, WE, THEY, TOM, ANNA, LISA, MR_WEBER, MRS_KLEIN, YOU_CHILDREN, MY_SISTER, MY_PARENTS]
@@ -225,6 +240,7 @@ MOODS = [
     Quality("disappointed", "enttäuscht"),
     Quality("busy", "beschäftigt"),
 ]
+YOUNG = Quality("young", "jung", "", "younger", "jünger")
 CHARACTER = [
     Quality("friendly", "freundlich"),
     Quality("polite", "höflich"),
@@ -237,7 +253,7 @@ CHARACTER = [
     Quality("curious", "neugierig"),
     Quality("tall", "groß", "", "taller", "größer"),
     Quality("old", "alt", "", "older", "älter"),
-    Quality("young", "jung", "", "younger", "jünger"),
+    YOUNG,
     Quality("rich", "reich", "", "richer", "reicher"),
     Quality("poor", "arm", "", "poorer", "ärmer"),
     Quality("punctual", "pünktlich"),
@@ -297,39 +313,40 @@ SUITS = [
     (READING, [INTERESTING, BORING, LONG, SHORT, NEW, OLD, GOOD]),
     (DISHES, [FRESH, BIG, SMALL, GOOD, COLD]),
     (ROOMS, [BIG, SMALL, CLEAN, DIRTY, DARK, WARM, COLD, QUIET, BEAUTIFUL, EXPENSIVE]),
-    (ANIMALS, [BIG, SMALL, YOUNG := CHARACTER[11], OLD, BEAUTIFUL, BLACK, WHITE]),
+    (ANIMALS, [BIG, SMALL, YOUNG, OLD, BEAUTIFUL, BLACK, WHITE]),
 ]
+
+SAID_OF = [(thing_, quality) for things, qualities in SUITS for thing_ in things for quality in qualities]
 
 # --- places: (English, German) for whereto and where ------------------------------------------------------------------
 
-PLACES = [  # noun, whereto, where
-    ("park", ("to the park", "in den Park"), ("in the park", "im Park")),
-    ("town", ("into town", "in die Stadt"), ("in town", "in der Stadt")),
-    ("cinema", ("to the cinema", "ins Kino"), ("at the cinema", "im Kino")),
-    ("theatre", ("to the theatre", "ins Theater"), ("at the theatre", "im Theater")),
-    ("museum", ("to the museum", "ins Museum"), ("at the museum", "im Museum")),
-    ("school", ("to school", "zur Schule"), ("at school", "in der Schule")),
-    ("supermarket", ("to the supermarket", "in den Supermarkt"), ("at the supermarket", "im Supermarkt")),
-    ("restaurant", ("to the restaurant", "ins Restaurant"), ("at the restaurant", "im Restaurant")),
-    ("station", ("to the station", "zum Bahnhof"), ("at the station", "am Bahnhof")),
-    ("airport", ("to the airport", "zum Flughafen"), ("at the airport", "am Flughafen")),
-    ("library", ("to the library", "in die Bibliothek"), ("at the library", "in der Bibliothek")),
-    ("office", ("to the office", "ins Büro"), ("at the office", "im Büro")),
-    ("zoo", ("to the zoo", "in den Zoo"), ("at the zoo", "im Zoo")),
-    ("beach", ("to the beach", "an den Strand"), ("at the beach", "am Strand")),
-    ("lake", ("to the lake", "an den See"), ("at the lake", "am See")),
-    ("market", ("to the market", "auf den Markt"), ("at the market", "auf dem Markt")),
-    ("doctor", ("to the doctor", "zum Arzt"), ("at the doctor's", "beim Arzt")),
-    ("bakery", ("to the bakery", "zum Bäcker"), ("at the bakery", "beim Bäcker")),
-    ("garden", ("to the garden", "in den Garten"), ("in the garden", "im Garten")),
-    ("kitchen", ("to the kitchen", "in die Küche"), ("in the kitchen", "in der Küche")),
-    ("hospital", ("to the hospital", "ins Krankenhaus"), ("in hospital", "im Krankenhaus")),
-    ("church", ("to church", "in die Kirche"), ("at church", "in der Kirche")),
-    ("bed", ("to bed", "ins Bett"), ("in bed", "im Bett")),
-    ("home", ("home", "nach Hause"), ("at home", "zu Hause")),
-    ("work", ("to work", "zur Arbeit"), ("at work", "bei der Arbeit")),
-]
-NEARBY = ("kitchen", "garden", "bed")
+PLACES = {
+    "park": (("to the park", "in den Park"), ("in the park", "im Park")),
+    "town": (("into town", "in die Stadt"), ("in town", "in der Stadt")),
+    "cinema": (("to the cinema", "ins Kino"), ("at the cinema", "im Kino")),
+    "theatre": (("to the theatre", "ins Theater"), ("at the theatre", "im Theater")),
+    "museum": (("to the museum", "ins Museum"), ("at the museum", "im Museum")),
+    "school": (("to school", "zur Schule"), ("at school", "in der Schule")),
+    "supermarket": (("to the supermarket", "in den Supermarkt"), ("at the supermarket", "im Supermarkt")),
+    "restaurant": (("to the restaurant", "ins Restaurant"), ("at the restaurant", "im Restaurant")),
+    "station": (("to the station", "zum Bahnhof"), ("at the station", "am Bahnhof")),
+    "airport": (("to the airport", "zum Flughafen"), ("at the airport", "am Flughafen")),
+    "library": (("to the library", "in die Bibliothek"), ("at the library", "in der Bibliothek")),
+    "office": (("to the office", "ins Büro"), ("at the office", "im Büro")),
+    "zoo": (("to the zoo", "in den Zoo"), ("at the zoo", "im Zoo")),
+    "beach": (("to the beach", "an den Strand"), ("at the beach", "am Strand")),
+    "lake": (("to the lake", "an den See"), ("at the lake", "am See")),
+    "market": (("to the market", "auf den Markt"), ("at the market", "auf dem Markt")),
+    "doctor": (("to the doctor", "zum Arzt"), ("at the doctor's", "beim Arzt")),
+    "bakery": (("to the bakery", "zum Bäcker"), ("at the bakery", "beim Bäcker")),
+    "garden": (("to the garden", "in den Garten"), ("in the garden", "im Garten")),
+    "kitchen": (("to the kitchen", "in die Küche"), ("in the kitchen", "in der Küche")),
+    "hospital": (("to the hospital", "ins Krankenhaus"), ("in hospital", "im Krankenhaus")),
+    "church": (("to church", "in die Kirche"), ("at church", "in der Kirche")),
+    "bed": (("to bed", "ins Bett"), ("in bed", "im Bett")),
+    "home": (("home", "nach Hause"), ("at home", "zu Hause")),
+    "work": (("to work", "zur Arbeit"), ("at work", "bei der Arbeit")),
+}
 CITIES = [
     ("Berlin", "Berlin"), ("Hamburg", "Hamburg"), ("Munich", "München"), ("Cologne", "Köln"), ("Vienna", "Wien"),
     ("London", "London"), ("Paris", "Paris"), ("Rome", "Rom"),
@@ -337,6 +354,10 @@ CITIES = [
 COUNTRIES = [
     ("Germany", "Deutschland"), ("France", "Frankreich"), ("England", "England"), ("Italy", "Italien"),
     ("Spain", "Spanien"), ("Austria", "Österreich"), ("Poland", "Polen"),
+]  # fmt: skip
+GAMES = [
+    ("football", "Fußball"), ("tennis", "Tennis"), ("the piano", "Klavier"), ("the guitar", "Gitarre"),
+    ("chess", "Schach"), ("cards", "Karten"),
 ]  # fmt: skip
 LANGUAGES = [("English", "Englisch"), ("German", "Deutsch"), ("French", "Französisch"), ("Spanish", "Spanisch")]
 

@@ -97,7 +97,7 @@ class Phrase:
         if self.det == "own":
             return f"{english.PRONOUNS[owner][2]} {words}"
         if self.det in german.POSSESSIVES:
-            return f"{english.PRONOUNS[self.det][2]} {words}"  # type: ignore[index]
+            return f"{english.PRONOUNS[self.det][2]} {words}"
         return f"{self.det} {words}".strip()
 
     def de(self, case: Case, owner: Person = "1s", *, negative: bool = False) -> str:
@@ -117,7 +117,7 @@ class Phrase:
         if self.det == "own":
             return german.POSSESSIVES[owner]
         if self.det in german.POSSESSIVES:
-            return german.POSSESSIVES[self.det]  # type: ignore[index]
+            return german.POSSESSIVES[self.det]
         return {"the": "der", "a": "ein", "this": "dies"}.get(self.det, "")
 
 

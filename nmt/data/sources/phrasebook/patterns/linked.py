@@ -1,314 +1,289 @@
-"""Two clauses in one sentence: weil, dass, ob, wenn, indirect questions, zu-infinitives, um ... zu, aber."""
+"""Two clauses in one sentence: weil, dass, ob, wenn, indirect questions, zu and um ... zu, aber."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from nmt.data.sources.phrasebook import clause as c
 from nmt.data.sources.phrasebook import lexicon as lex
 from nmt.data.sources.phrasebook import predicates as p
 from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.patterns.people import compatible
-from nmt.data.sources.phrasebook.patterns.questions import ABOUT_WHERE, SIMPLE
+from nmt.data.sources.phrasebook.lexicon import THINGS, items
+from nmt.data.sources.phrasebook.patterns.forms import NOT, Options
+from nmt.data.sources.phrasebook.patterns.questions import GAPS, now
 from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.words import Who, thing
+from nmt.data.sources.phrasebook.sense import SECOND, compatible
+from nmt.data.sources.phrasebook.words import Who, without_call
 
 GO_HOME = p.verb("go", "gehen", ("home", "nach Hause"))
 GO_TO_BED = p.verb("go", "gehen", ("to bed", "ins Bett"))
 STAY_HOME = p.verb("stay", "bleiben", ("at home", "zu Hause"))
-DRINK_WATER = Predicate("drink", "trinken", p.some(lex.DRINKS[0]))
+DRINK_WATER = Predicate("drink", "trinken", p.some(THINGS["water"]))
 EAT_SOMETHING = p.verb("eat something", "essen", ("", "etwas"))
-CRY, LAUGH = p.verb("cry", "weinen"), p.verb("laugh", "lachen")
-WORK, SLEEP, REST = (
-    p.verb("work", "arbeiten"),
-    p.verb("sleep", "schlafen"),
-    Predicate("rest", "aus|ruhen", reflexive=True),
-)
-PUT_ON_COAT = Predicate("put {} on", "an|ziehen", p.own(lex.CLOTHES[0]))
-CLOSE_WINDOW = Predicate("close {}", "zu|machen", p.the(lex.OPENINGS[1]))
-OPEN_WINDOW = Predicate("open", "öffnen", p.the(lex.OPENINGS[1]))
-SEE_DOCTOR = p.verb("go", "gehen", ("to the doctor", "zum Arzt"))
-COME_ALONG = p.verb("come along", "mit|kommen")
-HURRY = Predicate("hurry up", "beeilen", reflexive=True)
-LATE = p.being(lex.Quality("late", "spät dran"))
-BUSY = p.being(lex.MOODS[-1])
-VERY_TIRED = p.being(lex.MOODS[0], very=True)
 
 # Why one does something: (what one does, the reasons for it), all of the same person.
-CAUSES: list[tuple[Predicate, list[Predicate]]] = [
-    (DRINK_WATER, [p.THIRSTY, p.VERY_THIRSTY, p.THIRSTY, p.WARM]),
-    (
-        Predicate("drink", "trinken", p.a(lex.thing("lemonade", "Limonade", "f", "Limonaden"))),
-        [p.THIRSTY, p.VERY_THIRSTY],
-    ),
-    (EAT_SOMETHING, [p.HUNGRY, p.VERY_HUNGRY]),
-    (Predicate("eat", "essen", p.a(lex.DISHES[0])), [p.HUNGRY, p.HUNGRY]),
-    (Predicate("eat", "essen", p.a(lex.DISHES[7])), [p.HUNGRY, p.VERY_HUNGRY]),
-    (p.verb("cook", "kochen"), [p.HUNGRY, p.VERY_HUNGRY]),
-    (GO_TO_BED, [p.TIRED, VERY_TIRED, p.SICK]),
-    (GO_HOME, [p.TIRED, p.HUNGRY, p.THIRSTY, p.SICK, p.DONE, p.COLD, p.AFRAID, p.SAD]),
-    (STAY_HOME, [p.SICK, p.TIRED, p.HEADACHE, p.COLD, p.FEELS_SICK]),
-    (SLEEP, [p.TIRED, VERY_TIRED, p.SICK]),
-    (REST, [p.TIRED, p.SICK, p.HEADACHE]),
-    (CRY, [p.SAD, p.AFRAID, p.being(lex.MOODS[10])]),
-    (LAUGH, [p.HAPPY, p.being(lex.MOODS[8])]),
-    (PUT_ON_COAT, [p.COLD]),
-    (CLOSE_WINDOW, [p.COLD]),
-    (OPEN_WINDOW, [p.WARM, p.FEELS_SICK]),
-    (SEE_DOCTOR, [p.SICK, p.HEADACHE, p.FEELS_SICK]),
+CAUSES = [
+    (action, reason)
+    for action, reasons in (
+        (DRINK_WATER, [p.THIRSTY, p.THIRSTY, p.VERY_THIRSTY, p.WARM]),
+        (Predicate("drink", "trinken", p.some(THINGS["juice"])), [p.THIRSTY, p.VERY_THIRSTY]),
+        (EAT_SOMETHING, [p.HUNGRY, p.VERY_HUNGRY]),
+        (Predicate("eat", "essen", p.a(THINGS["apple"])), [p.HUNGRY, p.HUNGRY]),
+        (Predicate("eat", "essen", p.a(THINGS["pizza"])), [p.HUNGRY, p.VERY_HUNGRY]),
+        (p.COOK, [p.HUNGRY, p.VERY_HUNGRY]),
+        (GO_TO_BED, [p.TIRED, p.VERY_TIRED, p.SICK]),
+        (GO_HOME, [p.TIRED, p.HUNGRY, p.THIRSTY, p.SICK, p.DONE, p.COLD, p.AFRAID, p.SAD]),
+        (STAY_HOME, [p.SICK, p.TIRED, p.HEADACHE, p.COLD, p.FEELS_SICK]),
+        (p.SLEEP, [p.TIRED, p.VERY_TIRED, p.SICK]),
+        (p.REST, [p.TIRED, p.SICK, p.HEADACHE]),
+        (p.verb("cry", "weinen"), [p.SAD, p.AFRAID, p.DISAPPOINTED]),
+        (p.verb("laugh", "lachen"), [p.HAPPY, p.EXCITED]),
+        (Predicate("put {} on", "an|ziehen", p.own(THINGS["coat"])), [p.COLD]),
+        (Predicate("close", "zu|machen", p.the(THINGS["window"])), [p.COLD]),
+        (Predicate("open", "öffnen", p.the(THINGS["window"])), [p.WARM, p.FEELS_SICK]),
+        (p.verb("go", "gehen", ("to the doctor", "zum Arzt")), [p.SICK, p.HEADACHE, p.FEELS_SICK]),
+    )
+    for reason in reasons
 ]
-CANNOT: list[tuple[Predicate, list[Predicate]]] = [
-    (SLEEP, [p.THIRSTY, p.HUNGRY, p.COLD, p.AFRAID, p.HEADACHE, p.being(lex.MOODS[8])]),
-    (WORK, [p.TIRED, p.SICK, p.HEADACHE]),
-    (COME_ALONG, [p.SICK, p.TIRED, BUSY]),
+# What one cannot do, and why.
+OBSTACLES = [
+    *((p.SLEEP, reason) for reason in (p.THIRSTY, p.HUNGRY, p.COLD, p.AFRAID, p.HEADACHE, p.EXCITED)),
+    *((p.WORK, reason) for reason in (p.TIRED, p.SICK, p.HEADACHE)),
+    *((p.COME_ALONG, reason) for reason in (p.SICK, p.TIRED, p.BUSY)),
 ]
-MATRIX = [("think", "glauben"), ("know", "wissen"), ("hope", "hoffen"), ("say", "sagen")]
 THINKERS = [lex.I, lex.I, lex.I, lex.WE, lex.HE, lex.SHE, lex.TOM, lex.ANNA, lex.MY_MOTHER, lex.MY_BROTHER]
-ASKING = [
-    ("I don't know", "Ich weiß nicht", "."),
-    ("we don't know", "Wir wissen nicht", "."),
-    ("do you know", "Weißt du", "?"),
-    ("can you tell me", "Kannst du mir sagen", "?"),
-    ("I would like to know", "Ich möchte wissen", "."),
+SPEAKERS = [lex.HE, lex.SHE, lex.TOM, lex.ANNA, lex.MY_MOTHER, lex.MY_BROTHER]
+THINK, KNOW = Predicate("think", "glauben"), Predicate("know", "wissen")
+HOPE, SAY = Predicate("hope", "hoffen"), Predicate("say", "sagen")
+INQUIRIES = [
+    ("I don't know", "ich weiß nicht", "."),
+    ("we don't know", "wir wissen nicht", "."),
+    ("do you know", "weißt du", "?"),
+    ("can you tell me", "kannst du mir sagen", "?"),
+    ("I would like to know", "ich möchte wissen", "."),
 ]
-EMBEDDED: list[dict[str, Any]] = [
-    {"tense": "progressive"},
-    {"tense": "past"},
-    {"tense": "future"},
-    {"modal": c.CAN},
-    {"modal": c.HAVE_TO},
+EMBEDDED: list[Options] = [
+    {"tense": "progressive"}, {"tense": "past"}, {"tense": "future"}, {"modal": c.CAN}, {"modal": c.HAVE_TO},
     {"modal": c.WANT_TO},
-]
+]  # fmt: skip
+HOPED: list[Options] = [{"tense": "future"}, {"modal": c.CAN}]
 WEATHER: list[Pair] = [
     ("it rains", "es regnet"), ("it snows", "es schneit"), ("it's cold", "es kalt ist"), ("it's hot", "es heiß ist"),
     ("the sun shines", "die Sonne scheint"), ("the weather is good", "das Wetter gut ist"),
 ]  # fmt: skip
+IN_THE_RAIN = [
+    STAY_HOME,
+    GO_HOME,
+    p.SLEEP,
+    p.verb("watch TV", "fern|sehen"),
+    Predicate("take", "nehmen", p.the(lex.BUS)),
+]
+IN_THE_SUN = [
+    p.WALK,
+    p.verb("go swimming", "gehen", ("", "schwimmen")),
+    *(p.GOING[name] for name in ("park", "zoo", "beach", "lake")),
+]
+ADVICE = {  # what is hard, easy, nice or important to do
+    ("hard", "schwer"): [
+        *p.LEARNING,
+        *p.each("find", "finden", map(p.a, items("flat room"))),
+        *p.each("write", "schreiben", map(p.a, items("book letter story"))),
+        *p.each("sell", "verkaufen", map(p.the, items("house car flat sofa"))),
+        *p.each("repair", "reparieren", map(p.the, items("car computer watch"))),
+    ],
+    ("easy", "leicht"): [
+        *p.each("open", "öffnen", map(p.the, items("door window bottle"))),
+        *p.each("bake", "backen", map(p.a, items("cake pizza"))),
+        *p.each("clean", "putzen", map(p.the, items("window bathroom kitchen"))),
+        *p.each("find", "finden", map(p.the, items("house key"))),
+    ],
+    ("nice", "schön"): [
+        *p.each("read", "lesen", map(p.a, items("book letter story"))),
+        *p.each("meet", "treffen", [lex.YOU, lex.MR_WEBER, lex.MRS_KLEIN]),
+        p.WALK, p.LISTEN, p.SLEEP, *p.TRAVELLING[-7:],
+    ],
+    ("important", "wichtig"): [
+        p.SLEEP, p.REST, p.GET_UP,
+        *p.each("feed", "füttern", map(p.the, lex.ANIMALS[:3])),
+        *p.each("help", "helfen", [lex.MY_PARENTS, lex.THE_CHILDREN, lex.TOM], case="dat"),
+        *p.LEARNING,
+    ],
+}  # fmt: skip
 
 
-def join(main: Clause, en_link: str, de_link: str, sub: Clause, mark: str = ".") -> Pair:
+def subordinate(main: Clause, en: str, de: str, sub: Clause) -> Pair:
     """Write main clause, comma, conjunction, subordinate clause."""
-    en = f"{c.english_clause(main)} {en_link} {c.english_clause(sub)}"
-    de = f"{c.german_clause(main)}, {de_link} {c.german_clause(sub, 'subordinate')}"
-    return c.sentence(en, de, mark, main.call)
+    english = f"{c.english_clause(main)} {en} {c.english_clause(sub)}"
+    german = f"{c.german_clause(main)}, {de} {c.german_clause(sub, 'subordinate')}"
+    return c.sentence(english, german, ".", main.call if main.call[0] else sub.call)
 
 
-def sub_first(link: Pair, sub: Clause, main: Clause) -> Pair:
+def subordinate_first(en: str, de: str, sub: Clause, main: Clause) -> Pair:
     """Write the subordinate clause first: the German main clause then begins with its verb."""
-    en = f"{link[0]} {c.english_clause(sub)}, {c.english_clause(main)}"
-    de = f"{link[1]} {c.german_clause(sub, 'subordinate')}, {c.german_clause(main, 'question')}"
-    return c.sentence(en, de, ".", main.call)
-
-
-def because() -> Iterator[Pair]:
-    """weil sends the verb to the end."""
-    causes = [(action, reason, False) for action, reasons in CAUSES for reason in reasons]
-    causes += [(action, reason, True) for action, reasons in CANNOT for reason in reasons for _ in "12"]
-    shapes = ["now", "past", "must", "first", "will"]
-    for subject, (action, reason, cannot), shape in draw("because", 1280, lex.ANYONE, causes, shapes):
-        again = subject.again() if not subject.is_pronoun or subject.call[0] else subject
-        if subject is lex.YOU_BOTH:
-            continue
-        why = Clause(again, reason, "past" if shape == "past" else "present")
-        options: dict[str, Any] = {"tense": "past" if shape == "past" else "progressive"}
-        if cannot:
-            options = {"modal": c.CAN, "negative": True, "tense": "past" if shape == "past" else "present"}
-        elif shape in ("must", "will"):
-            options = {"modal": c.WANT_TO} if shape == "must" else {"tense": "future"}
-        if shape == "first":
-            full = Clause(subject, reason)
-            yield sub_first(
-                ("because", "weil"),
-                replace(full, subject=replace(subject, call=c.NONE)),
-                Clause(replace(again, call=subject.call), action, **options),
-            )
-        else:
-            yield join(Clause(subject, action, **options), "because", "weil", why)
+    english = f"{en} {c.english_clause(sub)}, {c.english_clause(main)}"
+    german = f"{de} {c.german_clause(sub, 'subordinate')}, {c.german_clause(main, 'question')}"
+    return c.sentence(english, german, ".", main.call)
 
 
 def core_because() -> Iterator[Pair]:
     """The commonest reasons with every pronoun."""
+    reasons = [(DRINK_WATER, p.THIRSTY), (EAT_SOMETHING, p.HUNGRY), (GO_TO_BED, p.TIRED), (GO_HOME, p.DONE)]
     for subject in lex.PRONOUNS:
-        for action, reason in (
-            (DRINK_WATER, p.THIRSTY),
-            (EAT_SOMETHING, p.HUNGRY),
-            (GO_TO_BED, p.TIRED),
-            (GO_HOME, p.DONE),
-        ):
-            yield join(Clause(subject, action, "progressive"), "because", "weil", Clause(subject, reason))
+        for action, reason in reasons:
+            yield subordinate(Clause(subject, action, "progressive"), "because", "weil", Clause(subject, reason))
+
+
+def because() -> Iterator[Pair]:
+    """weil sends the verb to the end."""
+    people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
+    forms: list[Options] = [{"tense": "progressive"}, {"tense": "past"}, {"tense": "future"}, {"modal": c.WANT_TO}]
+    for subject, (action, reason), options in draw("because", 800, people, CAUSES, forms):
+        why = Clause(_again(subject), reason, "past" if options.get("tense") == "past" else "present")
+        yield subordinate(Clause(subject, action, **options), "because", "weil", why)
+    for subject, (action, reason), tense in draw("cannot", 330, people, OBSTACLES, ["present", "past"]):
+        why = Clause(_again(subject), reason, tense)
+        yield subordinate(Clause(subject, action, tense, c.CAN, negative=True), "because", "weil", why)
+    for subject, (action, reason) in draw("because first", 260, people, CAUSES):
+        main = Clause(_called_again(subject), action, "progressive")
+        yield subordinate_first("because", "weil", Clause(without_call(subject), reason), main)
+
+
+def _again(subject: Who) -> Who:
+    """The subject of the second clause: a pronoun, not called by name again."""
+    return subject.again()
+
+
+def _called_again(subject: Who) -> Who:
+    """The subject of a second clause that carries the form of address."""
+    return replace(subject.again(), call=subject.call)
 
 
 def that() -> Iterator[Pair]:
     """dass after verbs of thinking and saying."""
-    for thinker, (en, de), subject, state in draw(
-        "that state", 520, THINKERS, MATRIX, lex.ANYONE, [*p.NEEDS, *p.FEELINGS, *p.BEING_AT]
+    states, good = [*p.NEEDS, *p.FEELINGS, *p.BEING_AT], [*p.GOOD_NEWS]
+    for thinkers, main, what in (
+        (THINKERS, THINK, states),
+        (THINKERS, KNOW, states),
+        (THINKERS, HOPE, good),
+        (SPEAKERS, SAY, states),
     ):
-        if subject is not lex.YOU_BOTH and _others(thinker, subject):
-            yield (
-                join(Clause(thinker, Predicate(en, de)), "that", "dass", Clause(subject, state))
-                if not subject.call[0]
-                else _called(Clause(thinker, Predicate(en, de)), "that", "dass", Clause(subject, state))
-            )
-    for thinker, (en, de), subject, doing, options in draw(
-        "that action", 750, THINKERS, MATRIX, lex.ANYONE, p.ACTIONS, EMBEDDED
+        for thinker, subject, state in draw(f"{main.en} that it is", 140, thinkers, lex.ANYONE, what):
+            if _differ(thinker, subject):
+                yield subordinate(Clause(thinker, main), "that", "dass", Clause(subject, state))
+    for thinkers, main, forms in (
+        (THINKERS, THINK, EMBEDDED),
+        (THINKERS, KNOW, EMBEDDED),
+        (THINKERS, HOPE, HOPED),
+        (SPEAKERS, SAY, EMBEDDED),
     ):
-        if _others(thinker, subject) and compatible(subject, doing):
-            yield _called(Clause(thinker, Predicate(en, de)), "that", "dass", Clause(subject, doing, **options))
+        for thinker, subject, doing, options in draw(f"{main.en} that", 210, thinkers, lex.ANYONE, p.ACTIONS, forms):
+            if _differ(thinker, subject) and compatible(subject, doing):
+                yield subordinate(Clause(thinker, main), "that", "dass", Clause(subject, doing, **options))
 
 
-def _others(thinker: Who, subject: Who) -> bool:
-    """Leave out "Tom thinks that Tom ..." and the ambiguous "he ... that he"."""
+def _differ(thinker: Who, subject: Who) -> bool:
+    """Leave out "Tom thinks that Tom" and "he thinks that he", where no one knows which he."""
     return thinker.en not in subject.en and (thinker.person == "1s" or thinker.person != subject.person)
 
 
-def _called(main: Clause, en_link: str, de_link: str, sub: Clause, mark: str = ".") -> Pair:
-    en = f"{c.english_clause(main)} {en_link} {c.english_clause(sub)}"
-    de = f"{c.german_clause(main)}, {de_link} {c.german_clause(sub, 'subordinate')}"
-    return c.sentence(en, de, mark, sub.call)
-
-
 def whether() -> Iterator[Pair]:
-    """ob for an indirect yes-or-no question, the question word for the others."""
-    for (en, de, mark), subject, what, options in draw(
-        "whether", 520, ASKING, lex.NOT_ADDRESSED, [*p.ACTIONS, *p.FEELINGS, *p.NEEDS * 4], EMBEDDED[:4]
+    """ob for an indirect yes-or-no question."""
+    asked = [who for who in lex.NOT_ADDRESSED if who.person not in ("1s", "2s", "1p")]
+    for inquiry, subject, doing, options in draw("whether", 380, INQUIRIES, asked, p.ACTIONS, EMBEDDED[:4]):
+        if compatible(subject, doing) and not _to_second(doing):
+            yield _inquire(inquiry, ("whether", "ob"), Clause(subject, doing, **options))
+    for inquiry, subject, state, tense in draw(
+        "whether it is", 240, INQUIRIES, asked, [*p.NEEDS * 2, *p.FEELINGS], ["present", "past"]
     ):
-        if compatible(subject, what) and not (subject.person in ("1s", "1p") or _to_you(what)):
-            if what.aspect == "state":
-                options = {"tense": "past" if options.get("tense") == "past" else "present"}
-            sub = Clause(subject, what, **options)
-            yield c.sentence(
-                f"{en} whether {c.english_clause(sub)}",
-                f"{de}, ob {c.german_clause(sub, 'subordinate')}",
-                mark,
-                sub.call,
-            )
-    for (en, de, mark), subject, (wh, what), past in draw(
-        "indirect", 410, ASKING, lex.NOT_ADDRESSED, ABOUT_WHERE, [False, False, True]
-    ):
-        if subject.person in ("1s", "1p"):
-            continue
-        sub = Clause(
-            subject,
-            what,
-            "past" if past else "present" if what.en in SIMPLE else "progressive",
-            contracted=what.en != "be",
-        )
-        said = c.english_clause(sub)
-        yield c.sentence(f"{en} {wh[0]} {said}", f"{de}, {c.german_clause(sub, 'subordinate', wh[1])}", mark)
+        yield _inquire(inquiry, ("whether", "ob"), Clause(subject, state, tense))
 
 
-def _to_you(what: Predicate) -> bool:
-    return any(isinstance(part, Who) and part.person in ("2s", "2p", "Sie") for part in (what.object, what.recipient))
+def indirect() -> Iterator[Pair]:
+    """A question word opens the subordinate clause."""
+    asked = [who for who in lex.NOT_ADDRESSED if who.person not in ("1s", "2s", "1p")]
+    for inquiry, subject, (wh, what), past in draw("indirect", 380, INQUIRIES, asked, GAPS, [False, False, True]):
+        tense = "past" if past else now(what)
+        where_he_is = what.en == "be"  # not: where he's
+        yield _inquire(inquiry, wh, Clause(subject, what, tense, contracted=not where_he_is))
+
+
+def _inquire(inquiry: tuple[str, str, str], link: Pair, sub: Clause) -> Pair:
+    german = c.german_clause(sub, "subordinate", link[1])
+    return c.sentence(f"{inquiry[0]} {link[0]} {c.english_clause(sub)}", f"{inquiry[1]}, {german}", inquiry[2])
+
+
+def _to_second(what: Predicate) -> bool:
+    return any(isinstance(part, Who) and part.person in SECOND for part in (what.object, what.recipient))
 
 
 def if_clauses() -> Iterator[Pair]:
     """wenn first, then the verb."""
-    for weather, subject, doing, options in draw(
-        "weather", 290, WEATHER, lex.NOT_ADDRESSED, [STAY_HOME, *p.GOING[:6], *p.ALONE_ACTIONS], EMBEDDED[2:4]
-    ):
-        main = Clause(subject, doing, **options)
-        yield c.sentence(
-            f"if {weather[0]}, {c.english_clause(main)}", f"wenn {weather[1]}, {c.german_clause(main, 'question')}", "."
-        )
-    causes = [(action, reason) for action, reasons in CAUSES for reason in reasons]
-    for subject, (action, reason), modal in draw("if", 410, lex.ANYONE, causes, [c.CAN, c.SHOULD, c.HAVE_TO, None]):
-        if subject is lex.YOU_BOTH or (subject.person in ("1s", "1p") and modal is c.SHOULD):
-            continue
-        quiet = replace(subject, call=c.NONE)
-        main = Clause(replace(subject.again(), call=subject.call), action, "present" if modal else "future", modal)
-        yield sub_first(("if", "wenn"), Clause(quiet, reason), main)
+    for weather, what in ((WEATHER[:3], IN_THE_RAIN), (WEATHER[3:], IN_THE_SUN)):
+        for (en, de), subject, doing, options in draw(f"if {weather[0]}", 150, weather, lex.NOT_ADDRESSED, what, HOPED):
+            main = Clause(subject, doing, **options)
+            yield c.sentence(f"if {en}, {c.english_clause(main)}", f"wenn {de}, {c.german_clause(main, 'question')}")
+    people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
+    for subject, (action, reason), options in draw("if", 450, people, CAUSES, [*HOPED, {"modal": c.SHOULD}]):
+        main = Clause(_called_again(subject), action, **options)
+        yield subordinate_first("if", "wenn", Clause(without_call(subject), reason), main)
 
 
 def infinitives() -> Iterator[Pair]:
-    """zu before the infinitive, inside a separable verb; um ... zu for a purpose."""
-    for subject, (en, de, noun), doing, no in draw(
-        "no time",
-        410,
-        lex.ANYONE,
-        [("have time", "haben", "Zeit"), ("feel like", "haben", "Lust")],
-        p.ACTIONS,
-        [False, True, True],
-    ):
-        if not compatible(subject, doing) or en == "feel like":
-            continue
-        matrix = Clause(subject, Predicate(en, de, p.silent(noun, "f")), negative=no)
-        inner = Clause(replace(subject, call=c.NONE), doing)
-        text = f"{c.german_clause(matrix)}, {c.german_infinitive(inner)}"
-        yield c.sentence(
-            f"{c.english_clause(matrix)} to {doing.english(subject.person)}",
-            text,
-            ".",
-            matrix.call if matrix.call[0] else doing.call,
-        )
-    for subject, doing, (en, de, tense) in draw(
-        "try",
-        520,
-        lex.ANYONE,
-        p.ACTIONS,
-        [("try", "versuchen", "progressive"), ("forget", "vergessen", "past"), ("promise", "versprechen", "past")],
-    ):
-        if not compatible(subject, doing):
-            continue
-        matrix, inner = Clause(subject, Predicate(en, de), tense), Clause(replace(subject, call=c.NONE), doing)
-        group = c.german_infinitive(inner)
-        comma = "," if " " in group.replace("zu ", "", 1) or tense == "past" else ""
-        yield c.sentence(
-            f"{c.english_clause(matrix)} to {doing.english(subject.person)}",
-            f"{c.german_clause(matrix)}{comma} {group}",
-            ".",
-            matrix.call if matrix.call[0] else doing.call,
-        )
-    for (en, de), doing in draw(
-        "it is hard",
-        140,
-        [("hard", "schwer"), ("easy", "leicht"), ("important", "wichtig"), ("nice", "schön")],
-        [*p.CONSUMING, *p.MEDIA, *p.HOUSEWORK, *p.SHOPPING[:8]],
-    ):
-        if any(getattr(part, "det", "") == "own" for part in (doing.object, doing.recipient)):
-            continue
-        yield c.sentence(
-            f"it's {en} to {doing.english('1s')}", f"es ist {de}, {c.german_infinitive(Clause(lex.I, doing))}"
-        )
-    places = [to for name, to, _ in lex.PLACES if name in ("station", "airport")]
-    pick_up = [predicate for predicate in p.MEETING if predicate.de == "ab|holen"]
-    shop = [q for q in p.SHOPPING if q.en == "buy"]
-    for subject, place, doing, tense in draw(
-        "purpose", 170, lex.ANYONE, places, pick_up, ["progressive", "past", "future"]
+    """zu before the infinitive, inside a separable verb; a comma before it, but for a bare zu."""
+    for subject, doing, no in draw("have time", 420, lex.ANYONE, p.ACTIONS, [{}, NOT, NOT]):
+        if compatible(subject, doing):
+            yield _with_zu(Clause(subject, Predicate("have time", "haben", p.silent("Zeit", "f")), **no), doing)
+    for subject, doing in draw(
+        "try", 220, lex.ANYONE, [p.SLEEP, p.GET_UP, p.COOK, p.WORK, *p.CONSUMING, *p.MEDIA, *p.HOUSEWORK]
     ):
         if compatible(subject, doing):
-            yield _purpose(Clause(subject, p.verb("drive", "fahren", place), tense), doing)
-    town = ("into town", "in die Stadt")
-    for subject, doing, tense in draw("errand", 170, lex.ANYONE, shop, ["progressive", "past", "future"]):
-        yield _purpose(Clause(subject, p.verb("go", "gehen", town), tense), doing)
+            yield _with_zu(Clause(subject, Predicate("try", "versuchen"), "progressive"), doing)
+    for main in (Predicate("forget", "vergessen"), Predicate("promise", "versprechen")):
+        for subject, doing in draw(f"{main.en} to", 200, lex.ANYONE, [*p.ACTIONS, *p.MEETING[::2]]):
+            if compatible(subject, doing):
+                yield _with_zu(Clause(subject, main, "past"), doing)
+    for (en, de), doings in ADVICE.items():
+        for doing in doings:
+            inner = c.german_infinitive(Clause(lex.I, doing))
+            yield c.sentence(f"it's {en} to {doing.english('1s')}", f"es ist {de}, {inner}", ".", doing.call)
 
 
-def _purpose(main: Clause, doing: Predicate) -> Pair:
+def _with_zu(main: Clause, doing: Predicate) -> Pair:
     inner = c.german_infinitive(Clause(main.subject, doing))
-    en = f"{c.english_clause(main)} to {doing.english(main.person)}"
-    return c.sentence(en, f"{c.german_clause(main)}, um {inner}", ".", main.call if main.call[0] else doing.call)
+    bare = inner.startswith("zu ") and main.tense == "progressive"  # Tom versucht zu schlafen
+    english = f"{c.english_clause(main)} to {doing.english(main.person)}"
+    call = main.call if main.call[0] else doing.call
+    return c.sentence(english, f"{c.german_clause(main)}{'' if bare else ','} {inner}", ".", call)
+
+
+def purpose() -> Iterator[Pair]:
+    """um ... zu."""
+    meet_at = [lex.PLACES[name][0] for name in ("station", "airport")]
+    tenses = ["progressive", "past", "future"]
+    for subject, place, doing, tense in draw("purpose", 170, lex.ANYONE, meet_at, p.PICKING_UP, tenses):
+        drive = p.verb("drive", "fahren", place)
+        if compatible(subject, doing) and compatible(subject, drive):
+            yield _in_order_to(Clause(subject, drive, tense), doing)
+    into_town = p.verb("go", "gehen", ("into town", "in die Stadt"))
+    for subject, doing, tense in draw("errand", 200, lex.ANYONE, p.BUYING, tenses):
+        if compatible(subject, doing):
+            yield _in_order_to(Clause(subject, into_town, tense), doing)
+
+
+def _in_order_to(main: Clause, doing: Predicate) -> Pair:
+    inner = c.german_infinitive(Clause(main.subject, doing))
+    english = f"{c.english_clause(main)} to {doing.english(main.person)}"
+    return c.sentence(english, f"{c.german_clause(main)}, um {inner}", ".", main.call if main.call[0] else doing.call)
 
 
 def but() -> Iterator[Pair]:
-    """aber and und join main clauses and change no order."""
-    for subject, state, doing, modal in draw(
-        "but",
-        410,
-        lex.ANYONE,
-        [p.TIRED, p.SICK, p.HUNGRY, p.THIRSTY, p.HEADACHE, BUSY, p.SAD],
-        p.ACTIONS,
-        [c.HAVE_TO, c.WANT_TO],
-    ):
-        if subject is lex.YOU_BOTH or not compatible(subject, doing):
-            continue
-        first = Clause(replace(subject, call=c.NONE), state)
-        second = Clause(replace(subject.again(), call=subject.call), doing, modal=modal)
-        yield c.sentence(
-            f"{c.english_clause(first)}, but {c.english_clause(second)}",
-            f"{c.german_clause(first)}, aber {c.german_clause(second)}",
-            ".",
-            second.call,
-        )
-
-
-BABY = thing("baby", "Baby", "n", "Babys")
+    """aber joins main clauses and changes no order."""
+    people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
+    states = [p.TIRED, p.SICK, p.HUNGRY, p.THIRSTY, p.HEADACHE, p.BUSY, p.SAD]
+    for subject, state, doing, modal in draw("but", 420, people, states, p.ACTIONS, [c.HAVE_TO, c.WANT_TO]):
+        if compatible(subject, doing):
+            first = Clause(without_call(subject), state)
+            second = Clause(_called_again(subject), doing, modal=modal)
+            english = f"{c.english_clause(first)}, but {c.english_clause(second)}"
+            yield c.sentence(english, f"{c.german_clause(first)}, aber {c.german_clause(second)}", ".", second.call)

@@ -7,20 +7,23 @@ from collections.abc import Iterator
 from nmt.data.sources.phrasebook import clause as c
 from nmt.data.sources.phrasebook import lexicon as lex
 from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.patterns.people import compatible
+from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate, Tense
+from nmt.data.sources.phrasebook.german import noun_phrase
+from nmt.data.sources.phrasebook.patterns.forms import NOT, Options
 from nmt.data.sources.phrasebook.sampling import draw
+from nmt.data.sources.phrasebook.sense import compatible, fits
 from nmt.data.sources.phrasebook.words import Phrase, Who
 
-WHY = ("why", "warum")
-ABOUT_WHERE: list[tuple[Pair, Predicate]] = [
-    (("where", "wo"), Predicate("live", "wohnen")),
-    (("where", "wo"), Predicate("work", "arbeiten")),
-    (("where", "wo"), Predicate("be", "sein")),
+WHEN, WHY = ("when", "wann"), ("why", "warum")
+Gap = tuple[Pair, Predicate]  # a question word and the predicate that lacks what it asks for
+GAPS: list[Gap] = [
+    (("where", "wo"), Predicate("live", "wohnen", aspect="habit")),
+    (("where", "wo"), Predicate("work", "arbeiten", aspect="habit")),
+    (("where", "woher"), Predicate("come from", "kommen", aspect="habit")),
+    (("where", "wo"), Predicate("be", "sein", aspect="state")),
     (("where", "wohin"), Predicate("go", "gehen")),
     (("where", "wohin"), Predicate("drive", "fahren")),
     (("where", "wohin"), Predicate("fly", "fliegen")),
-    (("where", "woher"), Predicate("come from", "kommen")),
     (("what", "was"), Predicate("do", "machen")),
     (("what", "was"), Predicate("eat", "essen")),
     (("what", "was"), Predicate("drink", "trinken")),
@@ -35,74 +38,70 @@ ABOUT_WHERE: list[tuple[Pair, Predicate]] = [
     (("who", "wem"), Predicate("help", "helfen")),
     (("who", "wem"), Predicate("answer", "antworten")),
 ]
-SIMPLE = ("live", "work", "come from")
+
+
+def now(predicate: Predicate) -> Tense:
+    """The English tense of what goes on at present: progressive for actions."""
+    return "progressive" if predicate.aspect == "action" else "present"
 
 
 def asked_for() -> Iterator[Pair]:
     """The question word takes the place of what is asked for."""
-    for subject, (wh, predicate), tense in draw("wh", 520, lex.ANYONE, ABOUT_WHERE, ["now", "past", "future", "modal"]):
-        if tense == "modal":
-            if predicate.en not in (*SIMPLE, "be"):
-                yield c.question(Clause(subject, predicate, modal=c.WANT_TO), wh)
-        elif tense != "now":
-            yield c.question(Clause(subject, predicate, tense), wh)
-        else:
-            yield c.question(Clause(subject, predicate, "present" if predicate.en in SIMPLE else "progressive"), wh)
+    for subject, (wh, what), when in draw("wh", 560, lex.ANYONE, GAPS, ["now", "past", "future", "wants"]):
+        if when == "wants" and what.aspect == "action":
+            yield c.question(Clause(subject, what, modal=c.WANT_TO), wh)
+        elif when != "wants" and compatible(subject, what):
+            yield c.question(Clause(subject, what, now(what) if when == "now" else when), wh)
 
 
 def when_and_why() -> Iterator[Pair]:
     """Wann and warum before a whole question."""
-    for subject, predicate in draw("when", 230, lex.ANYONE, p.ACTIONS):
+    for subject, predicate in draw("when", 260, lex.ANYONE, p.ACTIONS):
         if compatible(subject, predicate):
-            yield c.question(Clause(subject, predicate, "progressive"), ("when", "wann"))
-    for subject, predicate in draw("when past", 170, lex.ANYONE, p.DOINGS):
+            yield c.question(Clause(subject, predicate, "progressive"), WHEN)
+    for subject, predicate in draw("when past", 200, lex.ANYONE, p.DOINGS):
         if compatible(subject, predicate):
-            yield c.question(Clause(subject, predicate, "past"), ("when", "wann"))
-    for subject, predicate, no in draw("why states", 290, lex.ANYONE, [*p.NEEDS, *p.FEELINGS], [False, True]):
-        if not (no and subject.person == "1s"):
-            yield c.question(Clause(subject, predicate, negative=no), WHY)
-    for subject, predicate, modal, no in draw(
-        "why modals", 230, lex.ANYONE, p.ACTIONS, [c.CAN, c.HAVE_TO, c.WANT_TO], [False, True]
-    ):
+            yield c.question(Clause(subject, predicate, "past"), WHEN)
+    others = [who for who in lex.ANYONE if who.person not in ("1s", "1p")]
+    for subject, predicate, no in draw("why", 280, others, [*p.NEEDS, *p.PLAIN_FEELINGS], [{}, NOT]):
+        yield c.question(Clause(subject, predicate, **no), WHY)
+    modals = [c.CAN, c.HAVE_TO, c.WANT_TO]
+    for subject, predicate, modal, no in draw("why modals", 280, others, p.ACTIONS, modals, [{}, NOT]):
         if compatible(subject, predicate):
-            yield c.question(Clause(subject, predicate, modal=modal, negative=no), WHY)
+            yield c.question(Clause(subject, predicate, modal=modal, **no), WHY)
 
 
 def who_does() -> Iterator[Pair]:
     """Wer as the subject: no do in English."""
     who = Who("3m", "who", "who", ("wer", "wen", "wem"))
-    for predicate, options in draw(
-        "who",
-        290,
-        [*p.ACTIONS, *p.EVENTS],
-        [{"tense": "past"}, {"tense": "future"}, {"modal": c.WANT_TO}, {"modal": c.CAN}, {"tense": "progressive"}],
-    ):
-        if predicate.reflexive or _owned(predicate):
-            continue
-        clause = Clause(who, predicate, **options, contracted=False)
-        yield c.sentence(c.english_clause(clause), c.german_clause(clause), "?", predicate.call)
-
-
-def _owned(predicate: Predicate) -> bool:
-    return any(isinstance(part, Phrase) and part.det == "own" for part in (predicate.object, predicate.recipient))
+    forms: list[Options] = [
+        {"tense": "past"}, {"tense": "future"}, {"tense": "progressive"}, {"modal": c.WANT_TO}, {"modal": c.CAN},
+    ]  # fmt: skip
+    for predicate, options in draw("who", 330, [*p.ACTIONS, *p.EVENTS], forms):
+        if not (
+            predicate.reflexive or predicate.owned or (isinstance(predicate.object, Who) and predicate.object is lex.HE)
+        ):
+            clause = Clause(who, predicate, **options, contracted=False)
+            yield c.sentence(c.english_clause(clause), c.german_clause(clause), "?", predicate.call)
 
 
 def which() -> Iterator[Pair]:
     """Welcher agrees with its noun."""
-    for things, what in ((lex.GARMENTS, "wear"), (lex.READING, "read"), (lex.DISHES, "eat"), (lex.BELONGINGS, "buy")):
-        de = {"wear": "tragen", "read": "lesen", "eat": "essen", "buy": "kaufen"}[what]
-        for subject, item, tense in draw(f"which {what}", 60, lex.ANYONE, things, ["wants", "past"]):
-            welcher = Phrase(item, "welch")
-            wh = (f"which {item.en}", _welcher(welcher))
-            clause = (
-                Clause(subject, Predicate(what, de), "past")
-                if tense == "past"
-                else Clause(subject, Predicate(what, de), modal=c.WOULD_LIKE)
-            )
-            yield c.question(clause, wh)
+    choices = [
+        (lex.GARMENTS, Predicate("wear", "tragen")),
+        (lex.READING, Predicate("read", "lesen")),
+        (lex.DISHES, Predicate("eat", "essen")),
+        (lex.BELONGINGS, Predicate("buy", "kaufen")),
+    ]
+    for things, what in choices:
+        for subject, item, wish in draw(f"which {what.en}", 70, lex.ANYONE, things, [True, False]):
+            wh = (f"which {item.en}", noun_phrase("welch", item.de, "acc"))
+            clause = Clause(subject, what, modal=c.WOULD_LIKE) if wish else Clause(subject, what, "past")
+            if fits(item, subject.person):
+                yield c.question(clause, wh)
 
 
-def _welcher(phrase: Phrase) -> str:
-    from nmt.data.sources.phrasebook.german import noun_phrase
-
-    return noun_phrase("welch", phrase.thing.de, "acc")
+def whose() -> Iterator[Pair]:
+    """Wem gehört, with dieser in the nominative."""
+    for item in [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]:
+        yield c.sentence(f"whose {item.en} is this", f"wem gehört {Phrase(item, 'this').de('nom')}", "?")

@@ -6,283 +6,255 @@ from collections.abc import Iterator
 
 from nmt.data.sources.phrasebook import clause as c
 from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
 from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
 from nmt.data.sources.phrasebook.german import contract
+from nmt.data.sources.phrasebook.lexicon import items
 from nmt.data.sources.phrasebook.numbers import english_number, german_number
-from nmt.data.sources.phrasebook.patterns.people import PAST, present, say
+from nmt.data.sources.phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, say
 from nmt.data.sources.phrasebook.sampling import draw
+from nmt.data.sources.phrasebook.sense import compatible, fits
 from nmt.data.sources.phrasebook.words import Phrase, Quality, Thing, Who, pronoun
 
-SAID_OF: list[tuple[Thing, Quality]] = [
-    (item, q) for items, qualities in lex.SUITS for item in items for q in qualities
-]
 DEGREES: list[Pair] = [c.NONE, ("very", "sehr"), ("too", "zu"), ("really", "wirklich")]
-SURFACES = [item for item in lex.FURNITURE if item.en in ("table", "chair", "bed", "sofa", "cupboard")]
-LYING = [*(item for item in lex.READING if item.en in ("book", "newspaper", "letter", "magazine")),
-         *(item for item in lex.BELONGINGS if item.en in ("key", "phone", "pen", "ball", "ring")), *lex.DISHWARE[3:5]]  # fmt: skip
-STANDING = [*(item for item in lex.DISHWARE if item.en in ("cup", "glass", "plate", "bottle")),
-            *(item for item in lex.BELONGINGS if item.en in ("bag", "suitcase", "computer"))]  # fmt: skip
-WHERE = [("on", "auf"), ("under", "unter"), ("next to", "neben"), ("behind", "hinter"), ("in front of", "vor")]
-OWNERS = [lex.I, lex.YOU, lex.HE, lex.SHE, lex.WE, lex.THEY, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER,
-          lex.OUR_TEACHER, lex.OUR_NEIGHBOUR, lex.MY_PARENTS, lex.MR_WEBER]  # fmt: skip
+UNGRADED = [*lex.COLOURS, lex.BROKEN, lex.EMPTY]
 DETS = ["the", "this", "1s", "2s", "3m", "3f", "1p", "3p"]
+FURNISHED = items("table chair bed sofa cupboard")
+LYING = items("book newspaper letter magazine key phone pen ball ring knife spoon")
+STANDING = items("cup glass plate bottle bag suitcase computer")
+WHERE = [("on", "auf"), ("under", "unter"), ("next to", "neben"), ("behind", "hinter"), ("in front of", "vor")]
+OWNED = [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]
+LIKEABLE = [(item, q) for item, q in lex.SAID_OF if item in OWNED and q in (*lex.COLOURS, lex.NEW, lex.OLD)]
+OWNERS = [
+    *lex.PRONOUNS, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER, lex.OUR_TEACHER, lex.OUR_NEIGHBOUR,
+    lex.MY_PARENTS, lex.MR_WEBER, lex.YOU_CHILDREN,
+]  # fmt: skip
+OPPOSITES = [{"big", "small"}, {"cheap", "expensive"}, {"new", "old"}]
+PRICES = [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100, 200]
 
 
 def quality(item: Quality, degree: Pair = c.NONE) -> Predicate:
     """Be of some quality to some degree."""
-    return Predicate(
-        "be", "sein", complement=(f"{degree[0]} {item.en}".strip(), f"{degree[1]} {item.de}".strip()), aspect="state"
-    )
+    return Predicate("be", "sein", complement=(f"{degree[0]} {item.en}".strip(), f"{degree[1]} {item.de}".strip()))
+
+
+def it(phrase: Phrase) -> Who:
+    """The pronoun for a thing: it in English, the noun's gender in German."""
+    return Who(phrase.person, "it", "it", pronoun(phrase.person).de)
 
 
 def qualities() -> Iterator[Pair]:
     """sein with an adjective; dieser and mein before the noun, singular and plural."""
-    for (item, q), det, degree, (options, how) in draw(
-        "qualities", 1160, SAID_OF, DETS, DEGREES, [*present(), PAST[0]]
-    ):
-        if q.en == "broken" and degree[0] in ("very", "too"):
-            continue
-        yield say(Clause(Phrase(item, det), quality(q, degree), **options), how)
-    for (item, q), det, degree in draw("plurals", 520, SAID_OF, DETS, DEGREES):
-        if q.en != "broken":
+    for (item, q), det, degree, (options, how) in draw("is", 1150, lex.SAID_OF, DETS, DEGREES, [*PRESENT, PAST[0]]):
+        if fits(item, det) and not (degree[0] and q in UNGRADED):
+            yield say(Clause(Phrase(item, det), quality(q, degree), **options), how)
+    several = [(item, q) for item, q in lex.SAID_OF if item not in lex.ROOMS and q is not lex.BROKEN]
+    for (item, q), det, degree in draw("are", 550, several, DETS, DEGREES):
+        if fits(item, det) and not (degree[0] and q in UNGRADED):
             yield c.statement(Clause(Phrase(item, det, plural=True), quality(q, degree)))
-    for item, q, det in draw(
-        "paired", 70, [lex.TROUSERS, lex.GLASSES], [lex.NEW, lex.OLD, lex.EXPENSIVE, lex.DIRTY, lex.BEAUTIFUL], DETS
-    ):
-        yield c.statement(Clause(Phrase(item, det), quality(q)))
+    worn = [lex.NEW, lex.OLD, lex.EXPENSIVE, lex.DIRTY, lex.BEAUTIFUL]
+    for item, q, det, (options, how) in draw("paired", 120, [lex.TROUSERS, lex.GLASSES], worn, DETS, PRESENT):
+        yield say(Clause(Phrase(item, det), quality(q), **options), how)
 
 
 def identified() -> Iterator[Pair]:
     """Das ist ein alter Tisch: the nominative with its adjective."""
-    for (item, q), det, no in draw("this is", 410, SAID_OF, ["a", "1s", "2s", "3m", "3f", "1p"], [False, False, True]):
-        if q.en == "broken":
-            continue
-        phrase = Phrase(item, det, None if no else q)
-        negation = "n't" if no else ""
-        de = phrase.de("nom", negative=no)
-        yield c.sentence(
-            f"this is{negation} {phrase.en()}", f"das ist {'nicht ' if no and phrase.definite else ''}{de}"
-        )
-        if not no:
-            yield c.sentence(f"is this {phrase.en()}", f"ist das {de}", "?")
+    for (item, q), det in draw("this is", 500, lex.SAID_OF, ["a", "1s", "2s", "3m", "3f", "1p"]):
+        phrase = Phrase(item, det, q)
+        if fits(item, det) and q is not lex.BROKEN:
+            yield c.sentence(f"this is {phrase.en()}", f"das ist {phrase.de('nom')}")
+            yield c.sentence(f"is this {phrase.en()}", f"ist das {phrase.de('nom')}", "?")
+    for item, det in draw("this isn't", 180, list(lex.THINGS.values()), ["a", "1s", "2s", "3m", "3f", "1p"]):
+        phrase = Phrase(item, det)
+        if fits(item, det) and item.de.plural and not item.paired:
+            no = "nicht " if phrase.definite else ""
+            yield c.sentence(f"this isn't {phrase.en()}", f"das ist {no}{phrase.de('nom', negative=True)}")
 
 
 def comparisons() -> Iterator[Pair]:
     """The comparative with als, and so ... wie."""
-    comparable = [(items, q) for items, qualities_ in lex.SUITS for q in qualities_ if q.de_more]
-    for (items, q), i, j, how in draw("compare", 410, comparable, range(12), range(12), ["more", "more", "as"]):
-        one, other = items[i % len(items)], items[j % len(items)]
-        if one is other:
-            continue
+    sizes = (lex.BIG, lex.SMALL)
+    pairs = [
+        (one, other, q)
+        for things, qualities_ in lex.SUITS
+        for q in qualities_
+        if q.de_more and not (things is lex.BELONGINGS and q in sizes)
+        for one in things
+        for other in things
+        if one is not other
+    ]
+    for (one, other, q), more in draw("compare", 420, pairs, [True, True, False]):
         a, b = Phrase(one), Phrase(other)
-        if how == "more":
+        if more:
             yield c.sentence(
                 f"{a.en()} is {q.en_more} than {b.en()}", f"{a.de('nom')} ist {q.de_more} als {b.de('nom')}"
             )
         else:
             yield c.sentence(f"{a.en()} is as {q.en} as {b.en()}", f"{a.de('nom')} ist so {q.de} wie {b.de('nom')}")
     people = [q for q in lex.CHARACTER if q.de_more]
-    for one, other, q in draw("compare people", 290, lex.NOT_ADDRESSED, [*lex.PRONOUNS, *lex.OTHERS], people):
+    others = [*lex.PRONOUNS, *lex.OTHERS]
+    for one, other, q, (options, how) in draw("compare people", 450, lex.NOT_ADDRESSED, others, people, PRESENT):
         if one.person != other.person and one.en not in other.en and other.en not in one.en:
-            more = Predicate(
-                "be", "sein", complement=(f"{q.en_more} than {other.en_object}", f"{q.de_more} als {other.form('nom')}")
-            )
-            yield c.statement(Clause(one, more))
+            than = (f"{q.en_more} than {other.en_object}", f"{q.de_more} als {other.form('nom')}")
+            yield say(Clause(one, Predicate("be", "sein", complement=than), **options), how)
 
 
 def pronouns() -> Iterator[Pair]:
     """The pronoun takes the gender of the thing it stands for."""
-    for item, det, prep, place in draw("where is it", 410, [*LYING, *STANDING], ["the", *DETS[2:]], WHERE, SURFACES):
-        phrase, spot = Phrase(item, det), Phrase(place)
-        verb = "liegt" if item in LYING else "steht"
-        en = f"Where is {phrase.en()}? It's {prep[0]} {spot.en()}."
-        it = pronoun(phrase.person).form("nom").capitalize()
-        yield en, f"Wo ist {phrase.de('nom')}? {it} {verb} {contract(prep[1], spot.de('dat'))}."
-    for (item, q), det, again, degree in draw(
-        "but it is",
-        290,
-        SAID_OF,
-        ["the", "this", "1s"],
-        ["too", "not very"],
-        [lex.EXPENSIVE, lex.BIG, lex.SMALL, lex.OLD, lex.HEAVY],
-    ):
-        if (
-            q is degree
-            or (item, degree) not in SAID_OF_SET
-            or {q.en, degree.en} in ({"big", "small"}, {"cheap", "expensive"}, {"new", "old"})
-        ):
+    yield from _found()
+    yield from _given()
+    for (item, q), det, too in draw("but it is", 500, lex.SAID_OF, ["the", "this", "1s"], ["too", "not very"]):
+        second = [other for thing, other in lex.SAID_OF if thing is item and other not in UNGRADED]
+        last = second[(lex.SAID_OF.index((item, q)) * 7 + len(det)) % len(second)]
+        if q is last or {q.en, last.en} in OPPOSITES or q is lex.BROKEN:
             continue
         phrase = Phrase(item, det)
-        de_again = {"too": "zu", "not very": "nicht sehr"}[again]
-        it = pronoun(phrase.person).form("nom")
-        yield c.sentence(
-            f"{phrase.en()} is {q.en}, but it's {again} {degree.en}",
-            f"{phrase.de('nom')} ist {q.de}, aber {it} ist {de_again} {degree.de}",
-        )
+        degree = {"too": ("too", "zu"), "not very": ("not very", "nicht sehr")}[too]
+        en = f"{phrase.en()} is {q.en}, but it's {degree[0]} {last.en}"
+        yield c.sentence(en, f"{phrase.de('nom')} ist {q.de}, aber {it(phrase).de[0]} ist {degree[1]} {last.de}")
+
+
+def _found() -> Iterator[Pair]:
+    """Where is it? It lies there."""
+    for item, det, prep, place in draw("where is", 400, [*LYING, *STANDING], ["the", *DETS[2:]], WHERE, FURNISHED):
+        phrase, spot = Phrase(item, det), Phrase(place)
+        lies = "liegt" if item in LYING else "steht"
+        en = f"where is {phrase.en()}? It's {prep[0]} {spot.en()}"
+        er = it(phrase).de[0].capitalize()
+        yield c.sentence(en, f"wo ist {phrase.de('nom')}? {er} {lies} {contract(prep[1], spot.de('dat'))}")
+    answers = [
+        (Predicate("see", "sehen"), None),
+        (Predicate("need", "brauchen"), None),
+        (Predicate("find", "finden"), c.CAN),
+    ]
+    things = [*lex.BELONGINGS, *lex.GARMENTS]
+    for subject, item, (what, modal), no in draw("where seen", 260, lex.SPEAKERS, things, answers, [True, False]):
+        if no or what.en == "need":
+            phrase = Phrase(item)
+            seen = Predicate(what.en, what.de, it(phrase), aspect="state")
+            answer = c.statement(Clause(subject, seen, modal=modal, negative=no and what.en != "need"))
+            yield f"Where is {phrase.en()}? {answer[0]}", f"Wo ist {phrase.de('nom')}? {answer[1]}"
+
+
+def _given() -> Iterator[Pair]:
+    """I bought it; it was cheap. I gave it to him: the accusative pronoun stands before the dative."""
     bought = [*lex.GARMENTS, *lex.BELONGINGS, *lex.VEHICLES, *lex.FURNITURE]
-    for subject, item, q in draw("bought it", 200, [*lex.SPEAKERS, *lex.OTHERS], bought, [lex.EXPENSIVE, lex.CHEAP]):
-        phrase = Phrase(item, "a")
-        it = pronoun(phrase.person)
-        first = c.statement(Clause(subject, Predicate("buy", "kaufen", phrase), "past"))
-        second = c.statement(Clause(it, quality(q), "past"))
-        yield first[0] + " It was " + q.en + ".", f"{first[1]} {second[1]}"
-    for subject, item, (en, de) in draw(
-        "see it",
-        200,
-        lex.SPEAKERS,
-        [*lex.BELONGINGS, *lex.GARMENTS],
-        [("see", "sehen"), ("find", "finden"), ("need", "brauchen")],
-    ):
+    subjects = [*lex.SPEAKERS, *lex.OTHERS]
+    for subject, item, q in draw("bought it", 220, subjects, bought, [lex.EXPENSIVE, lex.CHEAP]):
+        buy = Predicate("buy", "kaufen", Phrase(item, "a"))
+        if compatible(subject, buy):
+            first = c.statement(Clause(subject, buy, "past"))
+            second = c.statement(Clause(it(Phrase(item)), quality(q), "past"))
+            yield f"{first[0]} {second[0]}", f"{first[1]} {second[1]}"
+    verbs = [("give", "geben"), ("show", "zeigen"), ("lend", "leihen")]
+    for subject, item, who, (en, de) in draw("gave it", 300, lex.SPEAKERS, lex.BELONGINGS, lex.OBJECTS, verbs):
         phrase = Phrase(item)
-        it = pronoun(phrase.person)
-        modal = c.CAN if en == "find" else None
-        answer = Clause(subject, Predicate(en, de, Who(it.person, "it", "it", it.de)), negative=True, modal=modal)
-        statement = c.statement(answer)
-        yield f"Where is {phrase.en()}? {statement[0]}", f"Wo ist {phrase.de('nom')}? {statement[1]}"
-
-
-SAID_OF_SET = set(SAID_OF)
+        to = Clause(subject, Predicate(f"{en} {{}} to {who.en_object}", de, it(phrase)), "past")
+        german = Clause(subject, Predicate(en, de, it(phrase), recipient=who), "past")
+        if compatible(subject, german.predicate):
+            answer = c.sentence(c.english_clause(to), c.german_clause(german), ".", who.call)
+            yield f"Where is {phrase.en()}? {answer[0]}", f"Wo ist {phrase.de('nom')}? {answer[1]}"
 
 
 def places() -> Iterator[Pair]:
     """Two-way prepositions: the dative where something is, the accusative where it is put."""
-    for item, prep, place, (options, how) in draw(
-        "lies", 410, [*LYING, *STANDING], WHERE, SURFACES, [*present(), PAST[0]]
-    ):
+    things = [*LYING, *STANDING]
+    for item, prep, place, (options, how) in draw("lies", 420, things, WHERE, FURNISHED, [*PRESENT, PAST[0]]):
+        verb = "sein" if options.get("tense") == "past" else "liegen" if item in LYING else "stehen"
         spot = (f"{prep[0]} {Phrase(place).en()}", contract(prep[1], Phrase(place).de("dat")))
-        if options.get("tense") == "past":
-            yield c.statement(Clause(Phrase(item), Predicate("be", "sein", complement=spot), "past"))
-        else:
-            yield say(
-                Clause(
-                    Phrase(item), Predicate("be", "liegen" if item in LYING else "stehen", complement=spot), **options
-                ),
-                how,
-            )
+        yield say(Clause(Phrase(item), Predicate("be", verb, complement=spot), **options), how)
     for subject, item, prep, place, form in draw(
-        "puts", 410, lex.ANYONE, [*LYING, *STANDING], WHERE, SURFACES, ["progressive", "past", "should", "order"]
+        "puts", 420, lex.ANYONE, things, WHERE, FURNISHED, ["progressive", "past", "has to", "order"]
     ):
         spot = (f"{prep[0]} {Phrase(place).en()}", contract(prep[1], Phrase(place).de("acc")))
         put = Predicate("put", "legen" if item in LYING else "stellen", Phrase(item), complement=spot)
-        if form == "order":
-            if subject.person in ("2s", "Sie"):
-                yield c.command(Clause(subject, put))
-        else:
-            yield c.statement(Clause(subject, put, modal=c.HAVE_TO) if form == "should" else Clause(subject, put, form))
-    for item, place, count in draw("there is", 200, [*lex.FURNITURE], [pl for pl in lex.ROOMS[:5]], [0, 1, 2, 3, 4]):
-        if count == 1:
-            en, de = f"there is no {item.en}", Phrase(item, "a").de("acc", negative=True)
-        elif count == 0:
-            en, de = f"there is {Phrase(item, 'a').en()}", Phrase(item, "a").de("acc")
-        else:
-            several = Phrase(item, "", count=count, plural=True)
-            en, de = f"there are {several.en()}", several.de("acc")
-        room = Phrase(place)
-        yield c.sentence(f"{en} in {room.en()}", f"{contract('in', room.de('dat'))} gibt es {de}")
+        if form != "order":
+            yield c.statement(Clause(subject, put, modal=c.HAVE_TO) if form == "has to" else Clause(subject, put, form))
+        elif subject.person in ("2s", "Sie"):
+            yield c.command(Clause(subject, put))
+
+
+def there_is() -> Iterator[Pair]:
+    """es gibt with the accusative, the place in front."""
+    for item, room, count in draw("there is", 220, lex.FURNITURE, [*lex.ROOMS], [0, 1, 2, 3, 4]):
+        if item.en == "bed" and room.en in ("kitchen", "bathroom"):
+            continue
+        phrase = Phrase(item, "", count=count, plural=True) if count > 1 else Phrase(item, "a")
+        en = f"there is no {item.en}" if count == 0 else f"there {'are' if count > 1 else 'is'} {phrase.en()}"
+        de = phrase.de("acc", negative=count == 0)
+        spot = Phrase(room)
+        yield c.sentence(f"{en} in {spot.en()}", f"{contract('in', spot.de('dat'))} gibt es {de}")
 
 
 def belonging() -> Iterator[Pair]:
-    """gehören and gefallen with the dative; wem for whose; Toms Fahrrad."""
-    owned = [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]
-    for item, det, owner, (options, how) in draw("belongs", 410, owned, ["the", "this"], OWNERS, present()):
-        belongs = Predicate("belong to", "gehören", owner, "dat")
-        yield say(Clause(Phrase(item, det), belongs, **options), how)
-    for item in owned:
-        this = Phrase(item, "this")
-        yield c.sentence(f"whose {item.en} is this", f"wem gehört {this.de('nom')}", "?")
-    for (item, q), det, who, no in draw(
-        "pleases",
-        520,
-        [pair for pair in SAID_OF if pair[0] in owned],
-        ["the", "this", "2s", "3m", "3f"],
-        OWNERS,
-        [False, False, True],
-    ):
-        if q.en in ("broken", "dirty", "ugly") or who.person == "2s":
-            continue
-        phrase = Phrase(item, det, q if q in (*lex.COLOURS, lex.NEW, lex.OLD) else None)
-        if det == "2s" and who.person == "Sie":
-            continue
-        like = Clause(who, Predicate("like", "mögen", phrase), negative=no)
-        de = c.german_clause(Clause(phrase, Predicate("", "gefallen", who, "dat"), negative=no))
-        yield c.sentence(c.english_clause(like), de, ".", who.call)
-    for item, who in draw("do you like", 90, owned, lex.ADDRESSED):
-        phrase = Phrase(item)
-        en = c.english_clause(Clause(who, Predicate("like", "mögen", phrase)), "question")
-        de = c.german_clause(Clause(phrase, Predicate("", "gefallen", who, "dat")), "question")
-        yield c.sentence(en, de, "?", who.call)
-    for name, item, (options, how), (en, de) in draw(
-        "Tom's",
-        170,
-        lex.NAMES,
-        [*lex.BELONGINGS, *lex.VEHICLES, *lex.ROOMS[:3]],
-        present(),
-        [("new", "neu"), ("old", "alt"), ("big", "groß"), ("small", "klein")],
-    ):
-        verb = "isn't" if options.get("negative") else "is"
-        genitive = name.de[0] + ("s" if name.de[0][-1] != "s" else "'")
-        thing = f"{name.en}'s {item.en}"
-        no = "nicht " if options.get("negative") else ""
-        if how == "question":
-            yield c.sentence(f"is {thing} {en}", f"ist {genitive} {item.de.singular} {de}", "?")
+    """gehören with the dative, and a name's genitive."""
+    for item, det, owner, (options, how) in draw("belongs", 420, OWNED, ["the", "this"], OWNERS, PRESENT):
+        if fits(item, owner.person):
+            yield say(Clause(Phrase(item, det), Predicate("belong to", "gehören", owner, "dat"), **options), how)
+    qualities_ = [lex.NEW, lex.OLD, lex.BIG, lex.SMALL]
+    things = [*lex.BELONGINGS, *lex.VEHICLES, *lex.ROOMS[:3]]
+    for name, item, q, (options, how) in draw("Tom's", 200, lex.NAMES, things, qualities_, PRESENT):
+        en, de = f"{name.en}'s {item.en}", f"{name.en}s {item.de.singular}"
+        if how == ASK:
+            yield c.sentence(f"is {en} {q.en}", f"ist {de} {q.de}", "?")
         else:
-            yield c.sentence(f"{thing} {verb} {en}", f"{genitive} {item.de.singular} ist {no}{de}")
+            no = options == NOT
+            yield c.sentence(
+                f"{en} {'isn' if no else 'is'}{chr(39) + 't' if no else ''} {q.en}",
+                f"{de} ist {'nicht ' if no else ''}{q.de}",
+            )
+
+
+def pleasing() -> Iterator[Pair]:
+    """gefallen: what one likes is the German subject, who likes it the dative."""
+    for item, det, who, (options, how) in draw(
+        "pleases", 420, OWNED, ["the", "this", "2s", "3m", "3f"], OWNERS, PRESENT
+    ):
+        if det in ("the", "this") or (
+            not {det, who.person} <= {"2s", "2p", "Sie"} and det != who.person and fits(item, det)
+        ):
+            yield _liking(Phrase(item, det), who, options, how)
+    for (item, q), who, (options, how) in draw("pleases well", 280, LIKEABLE, OWNERS, PRESENT):
+        yield _liking(Phrase(item, "the", q), who, options, how)
+
+
+def _liking(phrase: Phrase, who: Who, options: dict[str, bool], how: str) -> Pair:
+    english = Clause(who, Predicate("like", "mögen", phrase), negative=bool(options))
+    german = Clause(phrase, Predicate("please", "gefallen", who, "dat"), negative=bool(options))
+    if how == ASK:
+        return c.sentence(c.english_clause(english, "question"), c.german_clause(german, "question"), "?", who.call)
+    return c.sentence(c.english_clause(english), c.german_clause(german), ".", who.call)
 
 
 def tastes() -> Iterator[Pair]:
     """schmecken."""
-    for item, (en, de), (options, how) in draw(
-        "tastes",
-        140,
-        [*lex.DISHES, *lex.FOOD, *lex.DRINKS],
-        [("good", "gut"), ("very good", "sehr gut"), ("bad", "schlecht")],
-        [*present(), PAST[0]],
-    ):
-        yield say(Clause(Phrase(item), Predicate("taste", "schmecken", complement=(en, de)), **options), how)
+    eaten = [*lex.DISHES, *lex.FOOD, *lex.DRINKS]
+    how_well = [("good", "gut"), ("very good", "sehr gut"), ("bad", "schlecht")]
+    for item, taste, (options, how) in draw("tastes", 180, eaten, how_well, [*PRESENT, PAST[0]]):
+        yield say(Clause(Phrase(item), Predicate("taste", "schmecken", complement=taste), **options), how)
 
 
 def prices() -> Iterator[Pair]:
     """Numbers in prices: Euro has no plural ending."""
-    wares = [*lex.GARMENTS, *lex.BELONGINGS, *lex.FURNITURE, *lex.VEHICLES, *lex.DISHES[3:4], *lex.GIFTS]
-    for item, det, n in draw(
-        "costs",
-        350,
-        wares,
-        ["the", "this"],
-        [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100, 200],
-    ):
+    wares = [*lex.GARMENTS, *lex.BELONGINGS, *lex.FURNITURE, *items("bike cake present flower")]
+    for item, det, n in draw("costs", 400, wares, ["the", "this"], PRICES):
         phrase = Phrase(item, det)
-        yield c.sentence(
-            f"{phrase.en()} costs {english_number(n)} euros", f"{phrase.de('nom')} kostet {german_number(n)} Euro"
-        )
-    for item in wares:
-        for det in ("the", "this"):
-            phrase = Phrase(item, det)
-            yield c.sentence(f"how much does {phrase.en()} cost", f"wie viel kostet {phrase.de('nom')}", "?")
-    counted = [
-        *lex.READING[:1],
-        *lex.ANIMALS,
-        *lex.FURNITURE[:2],
-        *lex.DISHWARE[:3],
-        *lex.BELONGINGS[:3],
-        lex.BROTHER,
-        lex.SISTER,
-        lex.CHILD,
-    ]
-    for subject, item, n in draw("counts", 350, lex.ANYONE, counted, [2, 3, 4, 5, 6, 7, 10, 12, 20]):
-        if n > 7 and item in (lex.BROTHER, lex.SISTER, lex.CHILD):
-            continue
-        yield c.statement(
-            Clause(subject, Predicate("have", "haben", Phrase(item, "the" if False else "", count=n, plural=True)))
-        )
-    for subject, item in draw("how many", 120, lex.ANYONE, counted):
+        de = f"{phrase.de('nom')} kostet {german_number(n)} Euro"
+        yield c.sentence(f"{phrase.en()} costs {english_number(n)} euros", de)
+    for item, det in draw("how much", 60, wares, ["the", "this"]):
+        phrase = Phrase(item, det)
+        yield c.sentence(f"how much does {phrase.en()} cost", f"wie viel kostet {phrase.de('nom')}", "?")
+
+
+def counts() -> Iterator[Pair]:
+    """Plurals after numbers; wie viele."""
+    counted: list[Thing] = [*lex.ANIMALS, *items("book table chair cup glass plate bag key phone brother sister child")]
+    for subject, item, n in draw("counts", 380, lex.ANYONE, counted, [2, 3, 4, 5, 6, 7, 10, 12, 20]):
+        several = Predicate("have", "haben", Phrase(item, "", count=n, plural=True))
+        if compatible(subject, several) and not (n > 6 and item.en in ("brother", "sister", "child", "cow", "horse")):
+            yield c.statement(Clause(subject, several))
+    for subject, item in draw("how many", 130, lex.ANYONE, counted):
         wh = (f"how many {item.en_plural}", f"wie viele {item.de.plural}")
         yield c.question(Clause(subject, Predicate("have", "haben")), wh)
-    for subject, item, bought, n in draw(
-        "bought some", 170, lex.ANYONE, lex.DISHES[:12], [("buy", "kaufen"), ("eat", "essen")], [2, 3, 4, 5]
-    ):
-        yield c.statement(Clause(subject, Predicate(*bought, Phrase(item, "", count=n, plural=True)), "past"))
-
-
-LIKE_KEYS = p.LIKING
+    verbs = [("buy", "kaufen"), ("eat", "essen")]
+    for subject, item, (en, de), n in draw("some", 200, lex.ANYONE, lex.DISHES[:12], verbs, [2, 3, 4, 5]):
+        yield c.statement(Clause(subject, Predicate(en, de, Phrase(item, "", count=n, plural=True)), "past"))

@@ -1,0 +1,45 @@
+"""What the patterns share: the forms a clause can take, and the combining of subjects, predicates and forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nmt.data.sources.phrasebook import clause as c
+from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
+from nmt.data.sources.phrasebook.sampling import draw
+from nmt.data.sources.phrasebook.sense import compatible
+from nmt.data.sources.phrasebook.words import Who
+
+Options = dict[str, Any]  # keyword arguments of a clause
+Form = tuple[Options, str]  # ... and how it is said: statement, question, or with its time in front
+
+SAY, ASK, FRONT = "statement", "question", "fronted"
+NOT = {"negative": True}
+PRESENT: list[Form] = [({}, SAY), (NOT, SAY), ({}, ASK)]
+PROGRESSIVE: list[Form] = [
+    ({"tense": "progressive"}, SAY),
+    ({"tense": "progressive", **NOT}, SAY),
+    ({"tense": "progressive"}, ASK),
+]
+PAST: list[Form] = [({"tense": "past"}, SAY), ({"tense": "past", **NOT}, SAY), ({"tense": "past"}, ASK)]
+IN_FULL: list[Form] = [({"contracted": False}, SAY), ({"contracted": False, **NOT}, SAY)]  # I am not, do not
+
+
+def say(clause: Clause, how: str) -> Pair:
+    """Write a clause as a statement, a question, or with its time in front."""
+    return {SAY: c.statement, ASK: c.question, FRONT: c.fronted}[how](clause)
+
+
+def told(
+    name: str,
+    count: int,
+    who: Sequence[Who],
+    what: Sequence[Predicate],
+    forms: Sequence[Form],
+    *times: Sequence[Pair],
+) -> Iterator[Pair]:
+    """Combine subjects, predicates and forms, with a time where `times` are given."""
+    for subject, predicate, (options, how), *when in draw(name, count, who, what, forms, *times):
+        if compatible(subject, predicate):
+            yield say(Clause(subject, predicate, **options, **({"time": when[0]} if when else {})), how)

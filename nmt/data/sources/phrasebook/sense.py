@@ -1,0 +1,43 @@
+"""What goes together: no one calls himself, children do not drive, and a man's things are not his skirt."""
+
+from __future__ import annotations
+
+from nmt.data.sources.phrasebook import lexicon as lex
+from nmt.data.sources.phrasebook.clause import Predicate
+from nmt.data.sources.phrasebook.words import Phrase, Thing, Who
+
+SECOND = {"2s", "2p", "Sie"}
+CHILDREN = (lex.THE_CHILDREN, lex.YOU_CHILDREN)
+FOR_ADULTS = {"beer", "wine", "coffee", "car", "house", "flat", "son", "daughter", "boss", "colleague", "money"}
+WORK_OF_ADULTS = {"drive", "sell", "repair", "work"}
+WOMENS = {"dress", "skirt"}
+
+
+def compatible(subject: Who, predicate: Predicate) -> bool:
+    """Say whether the subject may have this predicate: its objects are others, and fit its age and sex."""
+    parts = (predicate.object, predicate.recipient)
+    things = {part.thing.en for part in parts if isinstance(part, Phrase)}
+    if subject in CHILDREN and (things & FOR_ADULTS or predicate.en in WORK_OF_ADULTS):
+        return False
+    if subject.person == "3m" and things & WOMENS:
+        return False
+    return all(_other(subject, part) for part in parts if part is not None)
+
+
+def _other(subject: Who, part: Who | Phrase) -> bool:
+    """Say whether the object is someone other than the subject, told apart in speech."""
+    if isinstance(part, Phrase):
+        return not (part.det == "own" and part.thing.en in subject.en)  # my brother and his brother
+    if part.en in subject.en or subject.en in part.en:
+        return False
+    if part.person == subject.person and (part.is_pronoun or subject.is_pronoun):
+        return False
+    if part is lex.MY_PARENTS and subject in (lex.MY_MOTHER, lex.MY_FATHER):
+        return False
+    persons = {part.person, subject.person}
+    return not (persons <= {"1s", "1p"} or persons <= SECOND)
+
+
+def fits(thing: Thing, owner: str) -> bool:
+    """Say whether the thing may belong to the person."""
+    return not (owner == "3m" and thing.en in WOMENS)

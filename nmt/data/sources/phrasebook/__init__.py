@@ -51,27 +51,23 @@ def words(text: str) -> list[str]:
 
 @cache
 def _splits() -> dict[str, list[Pair]]:
-    pinned: list[Pair] = []
-    others: list[Pair] = []
+    """Share the sentences out; those with one German translation (I'm, I am) stay together."""
     seen: set[str] = set()
-    for pattern in PINNED:
-        pinned += _fresh(pattern(), seen)
-    taken = {bare(de) for _, de in pinned}
-    for pattern in PATTERNS:
-        others += _fresh(pattern(), seen)
-    others.sort(key=lambda pair: rank(*pair))
-    count = Counter(word for pair in [*pinned, *others] for word in {*words(pair[0]), *words(pair[1])})
-    result: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
-    home = dict.fromkeys(taken, "train")  # sentences with one German translation stay together
+    pinned = [pair for pattern in PINNED for pair in _fresh(pattern(), seen)]
+    others = [pair for pattern in PATTERNS for pair in _fresh(pattern(), seen)]
+    count = Counter(word for pair in [*pinned, *others] for text in pair for word in set(words(text)))
+    groups: dict[str, list[Pair]] = {}
     for pair in others:
-        german = bare(pair[1])
-        if german not in home:
-            known = all(count[word] >= FAMILIAR for text in pair for word in words(text))
-            room = [split for split in ("test", "valid") if known and len(result[split]) < HELD_OUT]
-            home[german] = room[0] if room else "train"
-        result[home[german]].append(pair)
-    result["train"] = sorted([*pinned, *result["train"]], key=lambda pair: rank("order", *pair))
-    return result
+        groups.setdefault(bare(pair[1]), []).append(pair)
+    result: dict[str, list[Pair]] = {"train": pinned, "valid": [], "test": []}
+    known_german = {bare(german) for _, german in pinned}
+    for german in sorted(groups, key=rank):
+        group = groups[german]
+        familiar = all(count[word] >= FAMILIAR for pair in group for text in pair for word in words(text))
+        free = familiar and german not in known_german
+        rooms = [split for split in ("test", "valid") if free and len(result[split]) + len(group) <= HELD_OUT]
+        result[rooms[0] if rooms else "train"] += group
+    return {split: sorted(made, key=lambda pair: rank("order", *pair)) for split, made in result.items()}
 
 
 def _fresh(made: Iterable[Pair], seen: set[str]) -> Iterator[Pair]:

@@ -78,6 +78,7 @@ class Modal:
 
 
 CAN = Modal("can", "können", "could")
+ABLE_TO = Modal("be able to", "können", "be able to")
 MUST = Modal("must", "müssen")
 HAVE_TO = Modal("have to", "müssen", "have to")
 WANT_TO = Modal("want to", "wollen", "want to")
@@ -224,10 +225,12 @@ def german_clause(clause: Clause, order: Order = "statement", wh: str = "", fron
 
 
 def _subject_first(clause: Clause, subject: str, middle: list[str]) -> list[str]:
-    """Put the subject before the middle field, but a thing after a pronoun: gefällt dir das Bild."""
-    if isinstance(clause.subject, Phrase) and clause.predicate.object and _is_pronoun(clause.predicate.object):
-        return [middle[0], subject, *middle[1:]]
-    return [subject, *middle]
+    """Put the subject before the middle field, but a thing after a pronoun, and after whomever it pleases."""
+    rest = [words for words in middle if words]
+    target = clause.predicate.object
+    if isinstance(clause.subject, Phrase) and target and (_is_pronoun(target) or clause.predicate.de == "gefallen"):
+        return [rest[0], subject, *rest[1:]]
+    return [subject, *rest]
 
 
 def german_infinitive(clause: Clause, *, zu: bool = True) -> str:

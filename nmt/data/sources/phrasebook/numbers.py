@@ -27,7 +27,7 @@ def english_number(n: int) -> str:
 def german_number(n: int) -> str:
     """Write 0 to 999 in German words: einundzwanzig, zweihundertfünf."""
     if n >= 100:
-        head = "ein" if n // 100 == 1 else DE_SMALL[n // 100]
+        head = "" if n // 100 == 1 else DE_SMALL[n // 100]
         return f"{head}hundert{german_number(n % 100) if n % 100 else ''}"
     if n < 20:
         return DE_SMALL[n]

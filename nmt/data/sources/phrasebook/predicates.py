@@ -144,10 +144,10 @@ ORIGIN = [
 ]
 LANGUAGES = [some(thing(en, de, "n")) for en, de in lex.LANGUAGES]
 SPEAKING = each("speak", "sprechen", LANGUAGES, "habit")
-LEARNING = each("learn", "lernen", LANGUAGES, "habit")
+LEARNING = each("learn", "lernen", LANGUAGES)
 PLAYING = [Predicate("play", "spielen", complement=game, aspect="habit") for game in lex.GAMES]
 HABITS = [
-    *EATING, *DRINKING, *LIVING, *ORIGIN, *SPEAKING, *LEARNING, *each("understand", "verstehen", LANGUAGES, "habit"),
+    *EATING, *DRINKING, *LIVING, *ORIGIN, *SPEAKING, *each("understand", "verstehen", LANGUAGES, "habit"),
     *PLAYING,
 ]  # fmt: skip
 
@@ -188,6 +188,7 @@ ON_ONES_OWN = [
     Predicate("get dressed", "an|ziehen", reflexive=True),
     Predicate("do", "machen", HOMEWORK),
 ]
+SCHEDULED = [what for what in ON_ONES_OWN if what is not HURRY]  # what one does at a given time
 GOING = {name: verb("go", "gehen", whereto) for name, (whereto, _) in lex.PLACES.items()}
 TRAVELLING = [
     *(verb("fly", "fliegen", (f"to {en}", f"nach {de}")) for en, de in lex.CITIES),
@@ -269,10 +270,11 @@ LOOKING_FORWARD = [
     Predicate("look forward to", "freuen", the(noun), prep="auf", reflexive=True)
     for noun in (thing("weekend", "Wochenende", "n"), thing("party", "Party", "f"), thing("holiday", "Urlaub", "m"))
 ]
-ACTIONS = [
-    *ON_ONES_OWN * 4, *GOING.values(), *GOING.values(), *TRAVELLING, *CONSUMING, *MEDIA, *HOUSEWORK, *DRESSING[::2], *SHOPPING[::2],
-    *MEETING[::2], *GIVING[::7], *LOOKING_FORWARD * 2,
+TASKS = [
+    *ON_ONES_OWN * 6, *GOING.values(), *GOING.values(), *TRAVELLING, *MEDIA, *HOUSEWORK * 2, *SHOPPING[::2],
+    *MEETING[::2], *GIVING[::11], *LEARNING * 2,
 ]  # fmt: skip
+ACTIONS = [*TASKS, *CONSUMING, *DRESSING[::2]]  # fmt: skip
 
 # --- events: what happens to one, told in the past --------------------------------------------------------------------
 

@@ -11,6 +11,15 @@ CHILDREN = (lex.THE_CHILDREN, lex.YOU_CHILDREN)
 FOR_ADULTS = {"beer", "wine", "coffee", "car", "house", "flat", "son", "daughter", "boss", "colleague", "money"}
 WORK_OF_ADULTS = {"drive", "sell", "repair", "work"}
 WOMENS = {"dress", "skirt"}
+OUT_OF_SCHOOL = (
+    lex.MY_PARENTS,
+    lex.MY_MOTHER,
+    lex.MY_FATHER,
+    lex.MY_UNCLE,
+    lex.MY_AUNT,
+    lex.OUR_TEACHER,
+    lex.OUR_NEIGHBOUR,
+)
 
 
 def compatible(subject: Who, predicate: Predicate) -> bool:
@@ -18,6 +27,8 @@ def compatible(subject: Who, predicate: Predicate) -> bool:
     parts = (predicate.object, predicate.recipient)
     things = {part.thing.en for part in parts if isinstance(part, Phrase)}
     if subject in CHILDREN and (things & FOR_ADULTS or predicate.en in WORK_OF_ADULTS):
+        return False
+    if "homework" in things and (subject in OUT_OF_SCHOOL or subject.person == "Sie"):
         return False
     if subject.person == "3m" and things & WOMENS:
         return False

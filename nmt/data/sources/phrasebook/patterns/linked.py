@@ -37,14 +37,16 @@ CAUSES = [
         (STAY_HOME, [p.SICK, p.TIRED, p.HEADACHE, p.COLD, p.FEELS_SICK]),
         (p.SLEEP, [p.TIRED, p.VERY_TIRED, p.SICK]),
         (p.REST, [p.TIRED, p.SICK, p.HEADACHE]),
-        (p.verb("cry", "weinen"), [p.SAD, p.AFRAID, p.DISAPPOINTED]),
-        (p.verb("laugh", "lachen"), [p.HAPPY, p.EXCITED]),
         (Predicate("put {} on", "an|ziehen", p.own(THINGS["coat"])), [p.COLD]),
         (Predicate("close", "zu|machen", p.the(THINGS["window"])), [p.COLD]),
         (Predicate("open", "öffnen", p.the(THINGS["window"])), [p.WARM, p.FEELS_SICK]),
         (p.verb("go", "gehen", ("to the doctor", "zum Arzt")), [p.SICK, p.HEADACHE, p.FEELS_SICK]),
     )
     for reason in reasons
+]
+MOVED = [
+    *((p.verb("cry", "weinen"), reason) for reason in (p.SAD, p.AFRAID, p.DISAPPOINTED)),
+    *((p.verb("laugh", "lachen"), reason) for reason in (p.HAPPY, p.EXCITED)),
 ]
 # What one cannot do, and why.
 OBSTACLES = [
@@ -138,13 +140,13 @@ def because() -> Iterator[Pair]:
     """weil sends the verb to the end."""
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     forms: list[Options] = [{"tense": "progressive"}, {"tense": "past"}, {"tense": "future"}, {"modal": c.WANT_TO}]
-    for subject, (action, reason), options in draw("because", 800, people, CAUSES, forms):
+    for subject, (action, reason), options in draw("because", 800, people, CAUSES + MOVED, forms):
         why = Clause(_again(subject), reason, "past" if options.get("tense") == "past" else "present")
         yield subordinate(Clause(subject, action, **options), "because", "weil", why)
     for subject, (action, reason), tense in draw("cannot", 330, people, OBSTACLES, ["present", "past"]):
         why = Clause(_again(subject), reason, tense)
         yield subordinate(Clause(subject, action, tense, c.CAN, negative=True), "because", "weil", why)
-    for subject, (action, reason) in draw("because first", 260, people, CAUSES):
+    for subject, (action, reason) in draw("because first", 260, people, CAUSES + MOVED):
         main = Clause(_called_again(subject), action, "progressive")
         yield subordinate_first("because", "weil", Clause(without_call(subject), reason), main)
 
@@ -161,25 +163,29 @@ def _called_again(subject: Who) -> Who:
 
 def that() -> Iterator[Pair]:
     """dass after verbs of thinking and saying."""
-    states, good = [*p.NEEDS, *p.FEELINGS, *p.BEING_AT], [*p.GOOD_NEWS]
-    for thinkers, main, what in (
-        (THINKERS, THINK, states),
-        (THINKERS, KNOW, states),
-        (THINKERS, HOPE, good),
-        (SPEAKERS, SAY, states),
-    ):
+    states = [*p.NEEDS, *p.FEELINGS, *p.BEING_AT]
+    matrices = [
+        (THINKERS, THINK, states, EMBEDDED),
+        (THINKERS, KNOW, states, EMBEDDED),
+        (THINKERS, HOPE, p.GOOD_NEWS, HOPED),
+        (SPEAKERS, SAY, states, EMBEDDED),
+    ]
+    for thinkers, main, what, forms in matrices:
         for thinker, subject, state in draw(f"{main.en} that it is", 140, thinkers, lex.ANYONE, what):
             if _differ(thinker, subject):
                 yield subordinate(Clause(thinker, main), "that", "dass", Clause(subject, state))
-    for thinkers, main, forms in (
-        (THINKERS, THINK, EMBEDDED),
-        (THINKERS, KNOW, EMBEDDED),
-        (THINKERS, HOPE, HOPED),
-        (SPEAKERS, SAY, EMBEDDED),
-    ):
-        for thinker, subject, doing, options in draw(f"{main.en} that", 210, thinkers, lex.ANYONE, p.ACTIONS, forms):
+        for thinker, subject, doing, options in draw(f"{main.en} that", 200, thinkers, lex.ANYONE, p.ACTIONS, forms):
             if _differ(thinker, subject) and compatible(subject, doing):
                 yield subordinate(Clause(thinker, main), "that", "dass", Clause(subject, doing, **options))
+    yield from _rejoined()
+
+
+def _rejoined() -> Iterator[Pair]:
+    """Separable verbs in the present: prefix and verb are one word again at the clause's end."""
+    separable = [what for what in [*p.ON_ONES_OWN * 6, *p.HOUSEWORK * 2, *p.DRESSING, *p.MEETING] if "|" in what.de]
+    for thinker, main, subject, doing in draw("rejoined", 330, THINKERS, [THINK, KNOW], lex.ANYONE, separable):
+        if _differ(thinker, subject) and compatible(subject, doing):
+            yield subordinate(Clause(thinker, main), "that", "dass", Clause(subject, doing, "progressive"))
 
 
 def _differ(thinker: Who, subject: Who) -> bool:
@@ -231,7 +237,7 @@ def if_clauses() -> Iterator[Pair]:
 
 def infinitives() -> Iterator[Pair]:
     """zu before the infinitive, inside a separable verb; a comma before it, but for a bare zu."""
-    for subject, doing, no in draw("have time", 420, lex.ANYONE, p.ACTIONS, [{}, NOT, NOT]):
+    for subject, doing, no in draw("have time", 420, lex.ANYONE, p.TASKS, [{}, NOT, NOT]):
         if compatible(subject, doing):
             yield _with_zu(Clause(subject, Predicate("have time", "haben", p.silent("Zeit", "f")), **no), doing)
     for subject, doing in draw(
@@ -240,13 +246,16 @@ def infinitives() -> Iterator[Pair]:
         if compatible(subject, doing):
             yield _with_zu(Clause(subject, Predicate("try", "versuchen"), "progressive"), doing)
     for main in (Predicate("forget", "vergessen"), Predicate("promise", "versprechen")):
-        for subject, doing in draw(f"{main.en} to", 200, lex.ANYONE, [*p.ACTIONS, *p.MEETING[::2]]):
+        for subject, doing in draw(f"{main.en} to", 200, lex.ANYONE, [*p.TASKS, *p.MEETING[::2]]):
             if compatible(subject, doing):
                 yield _with_zu(Clause(subject, main, "past"), doing)
     for (en, de), doings in ADVICE.items():
         for doing in doings:
             inner = c.german_infinitive(Clause(lex.I, doing))
-            yield c.sentence(f"it's {en} to {doing.english('1s')}", f"es ist {de}, {inner}", ".", doing.call)
+            to = f"{en} to {doing.english('1s')}"
+            yield c.sentence(f"it's {to}", f"es ist {de}, {inner}", ".", doing.call)
+            yield c.sentence(f"it isn't {to}", f"es ist nicht {de}, {inner}", ".", doing.call)
+            yield c.sentence(f"is it {to}", f"ist es {de}, {inner}", "?", doing.call)
 
 
 def _with_zu(main: Clause, doing: Predicate) -> Pair:
@@ -281,7 +290,7 @@ def but() -> Iterator[Pair]:
     """aber joins main clauses and changes no order."""
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     states = [p.TIRED, p.SICK, p.HUNGRY, p.THIRSTY, p.HEADACHE, p.BUSY, p.SAD]
-    for subject, state, doing, modal in draw("but", 420, people, states, p.ACTIONS, [c.HAVE_TO, c.WANT_TO]):
+    for subject, state, doing, modal in draw("but", 420, people, states, p.TASKS, [c.HAVE_TO, c.WANT_TO]):
         if compatible(subject, doing):
             first = Clause(without_call(subject), state)
             second = Clause(_called_again(subject), doing, modal=modal)

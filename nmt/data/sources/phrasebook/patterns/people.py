@@ -26,11 +26,11 @@ from nmt.data.sources.phrasebook.sense import compatible
 from nmt.data.sources.phrasebook.words import Phrase
 
 BEGINNERS = [*lex.PRONOUNS, lex.TOM, lex.ANNA, lex.YOU_CHILDREN, lex.YOU_BOTH, lex.MR_WEBER, lex.MRS_KLEIN]
+NOT_OFTEN = [*p.LIVING, *p.ORIGIN, p.GET_UP, p.HURRY]  # what is odd with often or never
 PERFECT: list[Form] = [
     ({"tense": "perfect", "already": "already"}, SAY),
     ({"tense": "perfect", "already": "yet", **NOT}, SAY),
     ({"tense": "perfect", "already": "yet"}, ASK),
-    ({"tense": "perfect", "already": "never"}, SAY),
 ]
 MODAL: list[Form] = [
     *(({"modal": modal, **no}, SAY) for modal in (c.CAN, c.HAVE_TO, c.WANT_TO, c.MAY) for no in ({}, NOT)),
@@ -44,7 +44,7 @@ MODAL: list[Form] = [
     ({"tense": "future", "contracted": False}, SAY),
 ]
 MODAL_PAST: list[Form] = [
-    *(({"modal": modal, "tense": "past"}, SAY) for modal in (c.CAN, c.HAVE_TO, c.WANT_TO, c.MAY)),
+    *(({"modal": modal, "tense": "past"}, SAY) for modal in (c.ABLE_TO, c.HAVE_TO, c.WANT_TO, c.MAY)),
     *(({"modal": modal, "tense": "past", **NOT}, SAY) for modal in (c.CAN, c.WANT_TO, c.HAVE_TO)),
 ]
 
@@ -76,9 +76,9 @@ def habits() -> Iterator[Pair]:
     """What one does as a rule: the simple present, with do-support in English and none in German."""
     yield from told("habits", 1100, lex.ANYONE, p.HABITS, [*PRESENT, *PRESENT, PAST[0], IN_FULL[1]])
     for subject, predicate, often in draw("often", 650, lex.ANYONE, [*p.HABITS, *p.ACTIONS], lex.HOW_OFTEN):
-        if compatible(subject, predicate) and predicate not in (*p.LIVING, *p.ORIGIN):
+        if compatible(subject, predicate) and predicate not in NOT_OFTEN:
             yield c.statement(Clause(subject, predicate, often=often))
-    regular = [*p.ON_ONES_OWN * 3, *p.GOING.values(), *p.MEDIA, *p.MEETING[::9]]
+    regular = [*p.SCHEDULED * 3, *p.GOING.values(), *p.MEDIA, *p.MEETING[::9]]
     yield from told("regularly", 550, lex.ANYONE, regular, [({}, SAY), ({}, ASK), ({}, FRONT)], lex.REGULARLY)
 
 
@@ -86,6 +86,7 @@ def doing() -> Iterator[Pair]:
     """What is going on: the English progressive is a plain German present; prefixes stand at the end."""
     now = [("right now", "gerade"), c.NONE, c.NONE]
     yield from told("doing", 1600, lex.ANYONE, p.ACTIONS, PROGRESSIVE, now)
+    yield from told("looking forward", 70, lex.ANYONE, p.LOOKING_FORWARD, PROGRESSIVE)
     forms: list[Form] = [*PROGRESSIVE, ({"tense": "progressive"}, FRONT)]
     yield from told("arranged", 1500, lex.ANYONE, p.ACTIONS, forms, [*lex.COMING, *lex.ON_WEEKDAYS])
 
@@ -94,7 +95,9 @@ def past() -> Iterator[Pair]:
     """The English past is the German perfect: haben or sein, the participle at the end."""
     yield from told("past", 1000, lex.ANYONE, p.DOINGS, PAST)
     yield from told("past times", 1400, lex.ANYONE, p.DOINGS, [*PAST, ({"tense": "past"}, FRONT)], lex.GONE)
-    yield from told("perfect", 750, lex.ANYONE, p.ACTIONS, PERFECT)
+    yield from told("perfect", 700, lex.ANYONE, p.ACTIONS, PERFECT)
+    new_to_one = [*p.TRAVELLING, *p.EATING, *p.PLAYING * 2, *p.CONSUMING]
+    yield from told("never", 200, lex.ANYONE, new_to_one, [({"tense": "perfect", "already": "never"}, SAY)])
 
 
 def modals() -> Iterator[Pair]:
@@ -110,8 +113,11 @@ def modals() -> Iterator[Pair]:
 def commands() -> Iterator[Pair]:
     """Commands to du, to ihr and to Sie, and let's."""
     addressed = [lex.YOU, lex.YOU, lex.YOU_CHILDREN, lex.MR_WEBER, lex.MRS_KLEIN]
-    what = [*p.ACTIONS, *p.ASKING]
-    for subject, predicate, no, please in draw("do", 900, addressed, what, [False, False, True], [False, True]):
+    for what in p.ON_ONES_OWN:
+        for subject in addressed[1:4]:
+            yield c.command(Clause(subject, what))
+    whats = [*p.ACTIONS, *p.ASKING]
+    for subject, predicate, no, please in draw("do", 850, addressed, whats, [False, False, True], [False, True]):
         if compatible(subject, predicate) and not (no and predicate is p.HURRY):
             yield c.command(Clause(subject, predicate, negative=no), please=please)
     for predicate, time in draw("let us", 170, p.ACTIONS, [c.NONE, *lex.COMING[:4]]):

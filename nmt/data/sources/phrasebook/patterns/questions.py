@@ -77,12 +77,11 @@ def who_does() -> Iterator[Pair]:
     forms: list[Options] = [
         {"tense": "past"}, {"tense": "future"}, {"tense": "progressive"}, {"modal": c.WANT_TO}, {"modal": c.CAN},
     ]  # fmt: skip
-    for predicate, options in draw("who", 330, [*p.ACTIONS, *p.EVENTS], forms):
-        if not (
-            predicate.reflexive or predicate.owned or (isinstance(predicate.object, Who) and predicate.object is lex.HE)
-        ):
-            clause = Clause(who, predicate, **options, contracted=False)
-            yield c.sentence(c.english_clause(clause), c.german_clause(clause), "?", predicate.call)
+    doings = [(what, options) for what in p.ACTIONS for options in forms] + [(what, forms[0]) for what in p.EVENTS * 2]
+    for ((what, options),) in draw("who", 330, doings):
+        if not (what.reflexive or what.owned or what.object is lex.HE):
+            clause = Clause(who, what, **options, contracted=False)
+            yield c.sentence(c.english_clause(clause), c.german_clause(clause), "?", what.call)
 
 
 def which() -> Iterator[Pair]:

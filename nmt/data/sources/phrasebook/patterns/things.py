@@ -10,9 +10,9 @@ from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
 from nmt.data.sources.phrasebook.german import contract
 from nmt.data.sources.phrasebook.lexicon import items
 from nmt.data.sources.phrasebook.numbers import english_number, german_number
-from nmt.data.sources.phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, say
+from nmt.data.sources.phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, SAY, say
 from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible, fits
+from nmt.data.sources.phrasebook.sense import CHILDREN, compatible, fits
 from nmt.data.sources.phrasebook.words import Phrase, Quality, Thing, Who, pronoun
 
 DEGREES: list[Pair] = [c.NONE, ("very", "sehr"), ("too", "zu"), ("really", "wirklich")]
@@ -28,6 +28,8 @@ OWNERS = [
     *lex.PRONOUNS, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER, lex.OUR_TEACHER, lex.OUR_NEIGHBOUR,
     lex.MY_PARENTS, lex.MR_WEBER, lex.YOU_CHILDREN,
 ]  # fmt: skip
+PRAISE = [lex.BEAUTIFUL, lex.GOOD, lex.INTERESTING, lex.CLEAN, lex.COMFORTABLE, lex.CHEAP]
+COMPLAINT = [lex.EXPENSIVE, lex.HEAVY, lex.SMALL, lex.BIG, lex.LONG, lex.SHORT, lex.OLD, lex.DARK]
 OPPOSITES = [{"big", "small"}, {"cheap", "expensive"}, {"new", "old"}]
 PRICES = [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100, 200]
 
@@ -91,8 +93,9 @@ def comparisons() -> Iterator[Pair]:
         else:
             yield c.sentence(f"{a.en()} is as {q.en} as {b.en()}", f"{a.de('nom')} ist so {q.de} wie {b.de('nom')}")
     people = [q for q in lex.CHARACTER if q.de_more]
-    others = [*lex.PRONOUNS, *lex.OTHERS]
-    for one, other, q, (options, how) in draw("compare people", 450, lex.NOT_ADDRESSED, others, people, PRESENT):
+    others = [who for who in [*lex.PRONOUNS, *lex.OTHERS] if who is not lex.THE_CHILDREN]
+    adults = [who for who in lex.NOT_ADDRESSED if who is not lex.THE_CHILDREN]
+    for one, other, q, (options, how) in draw("compare people", 450, adults, others, people, PRESENT):
         if one.person != other.person and one.en not in other.en and other.en not in one.en:
             than = (f"{q.en_more} than {other.en_object}", f"{q.de_more} als {other.form('nom')}")
             yield say(Clause(one, Predicate("be", "sein", complement=than), **options), how)
@@ -102,15 +105,27 @@ def pronouns() -> Iterator[Pair]:
     """The pronoun takes the gender of the thing it stands for."""
     yield from _found()
     yield from _given()
-    for (item, q), det, too in draw("but it is", 500, lex.SAID_OF, ["the", "this", "1s"], ["too", "not very"]):
-        second = [other for thing, other in lex.SAID_OF if thing is item and other not in UNGRADED]
-        last = second[(lex.SAID_OF.index((item, q)) * 7 + len(det)) % len(second)]
-        if q is last or {q.en, last.en} in OPPOSITES or q is lex.BROKEN:
-            continue
+    yield from _praised()
+
+
+def _praised() -> Iterator[Pair]:
+    """It is beautiful, but too expensive; it is old, but very good."""
+    judged = [
+        (item, good, bad)
+        for things, qualities_ in lex.SUITS
+        for item in things
+        for good in qualities_
+        for bad in qualities_
+        if good in (lex.NEW, *PRAISE) and bad in COMPLAINT and {good.en, bad.en} not in OPPOSITES
+    ]
+    for (item, good, bad), det, praise in draw("but it is", 300, judged, ["the", "this", "1s"], [True, False]):
         phrase = Phrase(item, det)
-        degree = {"too": ("too", "zu"), "not very": ("not very", "nicht sehr")}[too]
-        en = f"{phrase.en()} is {q.en}, but it's {degree[0]} {last.en}"
-        yield c.sentence(en, f"{phrase.de('nom')} ist {q.de}, aber {it(phrase).de[0]} ist {degree[1]} {last.de}")
+        er = it(phrase).de[0]
+        last_good = praise and good is not lex.NEW
+        first, last = (bad, good) if last_good else (good, bad)
+        en, de = ("very", "sehr") if last_good else ("too", "zu")
+        english = f"{phrase.en()} is {first.en}, but it's {en} {last.en}"
+        yield c.sentence(english, f"{phrase.de('nom')} ist {first.de}, aber {er} ist {de} {last.de}")
 
 
 def _found() -> Iterator[Pair]:
@@ -234,12 +249,16 @@ def tastes() -> Iterator[Pair]:
 
 
 def prices() -> Iterator[Pair]:
-    """Numbers in prices: Euro has no plural ending."""
+    """Numbers from two up in prices: Euro has no plural ending."""
     wares = [*lex.GARMENTS, *lex.BELONGINGS, *lex.FURNITURE, *items("bike cake present flower")]
     for item, det, n in draw("costs", 400, wares, ["the", "this"], PRICES):
         phrase = Phrase(item, det)
         de = f"{phrase.de('nom')} kostet {german_number(n)} Euro"
         yield c.sentence(f"{phrase.en()} costs {english_number(n)} euros", de)
+    for subject, n, asked in draw("paid", 420, lex.ANYONE, range(2, 100), [False, False, True]):
+        pay = Predicate(f"pay {english_number(n)} euros", "bezahlen", complement=("", f"{german_number(n)} Euro"))
+        if subject not in CHILDREN:
+            yield say(Clause(subject, pay, "past"), ASK if asked else SAY)
     for item, det in draw("how much", 60, wares, ["the", "this"]):
         phrase = Phrase(item, det)
         yield c.sentence(f"how much does {phrase.en()} cost", f"wie viel kostet {phrase.de('nom')}", "?")

@@ -53,10 +53,10 @@ def telling() -> Iterator[Pair]:
 
 def appointments() -> Iterator[Pair]:
     """um with clock times in the middle field, after the day."""
-    what = [*p.ON_ONES_OWN * 2, *p.GOING.values(), *p.MEETING[::5]]
+    what = [*p.SCHEDULED * 2, *p.GOING.values(), *p.MEETING[::5]]
     forms: list[Form] = [
-        ({"tense": "progressive"}, SAY), ({"tense": "past"}, SAY), ({"tense": "past"}, ASK), ({"modal": c.HAVE_TO}, SAY),
-        ({"modal": c.WANT_TO}, SAY), ({"modal": c.CAN}, ASK),
+        ({"tense": "progressive"}, SAY), ({"tense": "past"}, SAY), ({"tense": "past"}, ASK),
+        ({"modal": c.HAVE_TO}, SAY), ({"modal": c.WANT_TO}, SAY), ({"modal": c.CAN}, ASK),
     ]  # fmt: skip
     yield from told("at", 800, lex.ANYONE, what, forms, AT)
     on_monday_at = [(f"{day[0]} {at[0]}", f"{day[1]} {at[1]}") for day in lex.ON_WEEKDAYS for at in AT]
@@ -64,7 +64,7 @@ def appointments() -> Iterator[Pair]:
     daily = [
         (f"{at[0]} every {en}", f"jeden {de} {at[1]}") for en, de in (("day", "Tag"), lex.WEEKDAYS[0]) for at in AT
     ]
-    yield from told("every day at", 260, lex.ANYONE, p.ON_ONES_OWN, [({}, SAY)], daily)
+    yield from told("every day at", 260, lex.ANYONE, p.SCHEDULED, [({}, SAY)], daily)
 
 
 def timetable() -> Iterator[Pair]:

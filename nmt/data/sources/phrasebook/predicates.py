@@ -158,6 +158,7 @@ SHOES = Phrase(THINGS["shoe"], "own", plural=True)
 WORK, SLEEP, COOK = verb("work", "arbeiten"), verb("sleep", "schlafen"), verb("cook", "kochen")
 COME_ALONG = verb("come along", "mit|kommen")
 GET_UP = verb("get up", "auf|stehen")
+DRESS = Predicate("get dressed", "an|ziehen", reflexive=True)
 HURRY = Predicate("hurry up", "beeilen", reflexive=True)
 REST = Predicate("rest", "aus|ruhen", reflexive=True)
 WALK = verb("go for a walk", "gehen", ("", "spazieren"))
@@ -185,10 +186,10 @@ ON_ONES_OWN = [
     verb("have breakfast", "frühstücken"),
     verb("go shopping", "gehen", ("", "einkaufen")),
     verb("go swimming", "gehen", ("", "schwimmen")),
-    Predicate("get dressed", "an|ziehen", reflexive=True),
+    DRESS,
     Predicate("do", "machen", HOMEWORK),
 ]
-SCHEDULED = [what for what in ON_ONES_OWN if what is not HURRY]  # what one does at a given time
+SCHEDULED = [what for what in ON_ONES_OWN if what not in (HURRY, DRESS)]  # what one does at a given time
 GOING = {name: verb("go", "gehen", whereto) for name, (whereto, _) in lex.PLACES.items()}
 TRAVELLING = [
     *(verb("fly", "fliegen", (f"to {en}", f"nach {de}")) for en, de in lex.CITIES),

@@ -30,7 +30,7 @@ def compatible(subject: Who, predicate: Predicate) -> bool:
         return False
     if "homework" in things and (subject in OUT_OF_SCHOOL or subject.person == "Sie"):
         return False
-    if subject.person == "3m" and things & WOMENS:
+    if (subject.person == "3m" or subject in CHILDREN) and things & WOMENS:
         return False
     return all(_other(subject, part) for part in parts if part is not None)
 

@@ -30,6 +30,7 @@ OWNERS = [
 ]  # fmt: skip
 PRAISE = [lex.BEAUTIFUL, lex.GOOD, lex.INTERESTING, lex.CLEAN, lex.COMFORTABLE, lex.CHEAP]
 COMPLAINT = [lex.EXPENSIVE, lex.HEAVY, lex.SMALL, lex.BIG, lex.LONG, lex.SHORT, lex.OLD, lex.DARK]
+RELATIVES = [*lex.FAMILY, *lex.ACQUAINTANCES]
 OPPOSITES = [{"big", "small"}, {"cheap", "expensive"}, {"new", "old"}]
 PRICES = [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100, 200]
 
@@ -47,15 +48,21 @@ def it(phrase: Phrase) -> Who:
 def qualities() -> Iterator[Pair]:
     """sein with an adjective; dieser and mein before the noun, singular and plural."""
     for (item, q), det, degree, (options, how) in draw("is", 1150, lex.SAID_OF, DETS, DEGREES, [*PRESENT, PAST[0]]):
-        if fits(item, det) and not (degree[0] and q in UNGRADED):
+        if fits(item, det) and _graded(q, degree):
             yield say(Clause(Phrase(item, det), quality(q, degree), **options), how)
-    several = [(item, q) for item, q in lex.SAID_OF if item not in lex.ROOMS and q is not lex.BROKEN]
+    odd = [*lex.ROOMS, *items("glass")]  # glasses are on one's nose
+    several = [(item, q) for item, q in lex.SAID_OF if item not in odd and q is not lex.BROKEN]
     for (item, q), det, degree in draw("are", 550, several, DETS, DEGREES):
-        if fits(item, det) and not (degree[0] and q in UNGRADED):
+        if fits(item, det) and _graded(q, degree):
             yield c.statement(Clause(Phrase(item, det, plural=True), quality(q, degree)))
     worn = [lex.NEW, lex.OLD, lex.EXPENSIVE, lex.DIRTY, lex.BEAUTIFUL]
     for item, q, det, (options, how) in draw("paired", 120, [lex.TROUSERS, lex.GLASSES], worn, DETS, PRESENT):
         yield say(Clause(Phrase(item, det), quality(q), **options), how)
+
+
+def _graded(q: Quality, degree: Pair) -> bool:
+    """Say whether the quality takes the degree: not very red, not too good."""
+    return not degree[0] or not (q in UNGRADED or (degree[0] == "too" and q in (lex.NEW, lex.FRESH, *PRAISE)))
 
 
 def identified() -> Iterator[Pair]:
@@ -67,19 +74,20 @@ def identified() -> Iterator[Pair]:
             yield c.sentence(f"is this {phrase.en()}", f"ist das {phrase.de('nom')}", "?")
     for item, det in draw("this isn't", 180, list(lex.THINGS.values()), ["a", "1s", "2s", "3m", "3f", "1p"]):
         phrase = Phrase(item, det)
-        if fits(item, det) and item.de.plural and not item.paired:
+        if fits(item, det) and item.de.plural and not item.paired and (det != "a" or item not in RELATIVES):
             no = "nicht " if phrase.definite else ""
             yield c.sentence(f"this isn't {phrase.en()}", f"das ist {no}{phrase.de('nom', negative=True)}")
 
 
 def comparisons() -> Iterator[Pair]:
     """The comparative with als, and so ... wie."""
-    sizes = (lex.BIG, lex.SMALL)
+    of_size = [lex.ROOMS, lex.ANIMALS, lex.FURNITURE, lex.DISHES]  # what is compared for more than price, age and looks
+    always = [lex.EXPENSIVE, lex.CHEAP, lex.BEAUTIFUL, lex.UGLY, lex.NEW, lex.OLD, lex.INTERESTING, lex.BORING]
     pairs = [
         (one, other, q)
         for things, qualities_ in lex.SUITS
         for q in qualities_
-        if q.de_more and not (things is lex.BELONGINGS and q in sizes)
+        if q.de_more and (things in of_size or q in always)
         for one in things
         for other in things
         if one is not other

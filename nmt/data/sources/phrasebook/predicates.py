@@ -271,6 +271,7 @@ LOOKING_FORWARD = [
     Predicate("look forward to", "freuen", the(noun), prep="auf", reflexive=True)
     for noun in (thing("weekend", "Wochenende", "n"), thing("party", "Party", "f"), thing("holiday", "Urlaub", "m"))
 ]
+# Every second or so of the verbs with many objects, lest the objects crowd out the other verbs.
 TASKS = [
     *ON_ONES_OWN * 6, *GOING.values(), *GOING.values(), *TRAVELLING, *MEDIA, *HOUSEWORK * 2, *SHOPPING[::2],
     *MEETING[::2], *GIVING[::11], *LEARNING * 2,

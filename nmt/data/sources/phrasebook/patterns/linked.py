@@ -291,7 +291,7 @@ def but() -> Iterator[Pair]:
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     states = [p.TIRED, p.SICK, p.HUNGRY, p.THIRSTY, p.HEADACHE, p.BUSY, p.SAD]
     for subject, state, doing, modal in draw("but", 420, people, states, p.TASKS, [c.HAVE_TO, c.WANT_TO]):
-        if compatible(subject, doing):
+        if compatible(subject, doing) and doing not in (p.SLEEP, p.REST):
             first = Clause(without_call(subject), state)
             second = Clause(_called_again(subject), doing, modal=modal)
             english = f"{c.english_clause(first)}, but {c.english_clause(second)}"

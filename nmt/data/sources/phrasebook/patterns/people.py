@@ -75,7 +75,8 @@ def states() -> Iterator[Pair]:
 def habits() -> Iterator[Pair]:
     """What one does as a rule: the simple present, with do-support in English and none in German."""
     yield from told("habits", 1100, lex.ANYONE, p.HABITS, [*PRESENT, *PRESENT, PAST[0], IN_FULL[1]])
-    for subject, predicate, often in draw("often", 650, lex.ANYONE, [*p.HABITS, *p.ACTIONS], lex.HOW_OFTEN):
+    usual = [*p.HABITS, *p.ON_ONES_OWN * 2, *p.GOING.values(), *p.TRAVELLING, *p.MEDIA, *p.HOUSEWORK, *p.MEETING[::3]]
+    for subject, predicate, often in draw("often", 650, lex.ANYONE, usual, lex.HOW_OFTEN):
         if compatible(subject, predicate) and predicate not in NOT_OFTEN:
             yield c.statement(Clause(subject, predicate, often=often))
     regular = [*p.SCHEDULED * 3, *p.GOING.values(), *p.MEDIA, *p.MEETING[::9]]

@@ -72,9 +72,15 @@ def identified() -> Iterator[Pair]:
         if fits(item, det) and q is not lex.BROKEN:
             yield c.sentence(f"this is {phrase.en()}", f"das ist {phrase.de('nom')}")
             yield c.sentence(f"is this {phrase.en()}", f"ist das {phrase.de('nom')}", "?")
+    not_owned = items("man woman boy girl")
     for item, det in draw("this isn't", 180, list(lex.THINGS.values()), ["a", "1s", "2s", "3m", "3f", "1p"]):
         phrase = Phrase(item, det)
-        if fits(item, det) and item.de.plural and not item.paired and (det != "a" or item not in RELATIVES):
+        if (
+            fits(item, det)
+            and item.de.plural
+            and not item.paired
+            and item not in (RELATIVES if det == "a" else not_owned)
+        ):
             no = "nicht " if phrase.definite else ""
             yield c.sentence(f"this isn't {phrase.en()}", f"das ist {no}{phrase.de('nom', negative=True)}")
 

@@ -87,9 +87,10 @@ def calendar() -> Iterator[Pair]:
         yield c.sentence(f"is today {en}", f"ist heute {de}", "?")
         yield c.sentence(f"is tomorrow {en}", f"ist morgen {de}", "?")
     singular = [who for who in lex.ANYONE if who.person in ("1s", "2s", "3m", "3f", "Sie")]
-    for subject, when in draw("birthday", 150, singular, IN_MONTHS[:12]):
-        en = f"have {english.PRONOUNS[subject.person][2]} birthday"
-        yield c.statement(Clause(subject, Predicate(en, "haben", p.silent("Geburtstag", "m")), time=when))
+    for subject, (month, monat) in draw("birthday", 150, singular, lex.MONTHS):
+        whose = english.PRONOUNS[subject.person][2] if subject.is_pronoun else f"{subject.en}'s"
+        has = Clause(subject, Predicate("have", "haben", p.silent("Geburtstag", "m")), time=("", f"im {monat}"))
+        yield c.sentence(f"{whose} birthday is in {month}", c.german_clause(has), ".", has.call)
     forms: list[Form] = [({"tense": tense}, SAY) for tense in ("progressive", "past", "future")]
     yield from told("months", 420, lex.ANYONE, p.TRAVELLING, [*forms, ({"tense": "progressive"}, FRONT)], IN_MONTHS)
     yield from told("years", 200, lex.NOT_ADDRESSED, p.TRAVELLING, [({"tense": "past"}, SAY)], YEARS)

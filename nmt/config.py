@@ -1,6 +1,6 @@
-"""Every option of nmt, as frozen dataclasses. The defaults train the quickstart; `configs/` holds the others.
+"""Every option of nmt, as frozen dataclasses. A config names what differs from these defaults.
 
-The text under a field is its documentation: `nmt config --help-options` prints it. Spec strings such as
+The text under a field is its documentation: `nmt config --options` prints it. Spec strings such as
 `beam(size=4)` name a function of a family and its options (see `nmt.registry`).
 """
 
@@ -31,9 +31,9 @@ class DataConfig:
 class TokenizerConfig:
     """One SentencePiece model for both languages."""
 
-    kind: str = "unigram"
+    kind: str = "bpe"
     """Segmentation model: unigram or bpe."""
-    size: int = 4000
+    size: int = 8000
     """Number of pieces, the special ones and 256 bytes included; a small corpus may allow fewer."""
     sample: int = 2_000_000
     """Most sentences that the tokenizer is trained on; a larger corpus is sampled."""
@@ -57,8 +57,8 @@ class ModelConfig:
     """Layers of the encoder."""
     decoder_layers: int = 3
     """Layers of the decoder."""
-    norm: str = "post"
-    """Where layer normalisation stands: post (the paper) or pre (more stable when deep)."""
+    norm: str = "pre"
+    """Where layer normalisation stands: post (the paper) or pre (learns at higher rates)."""
     positions: str = "sinusoidal"
     """Positional encoding."""
     dropout: float = 0.1
@@ -75,15 +75,15 @@ class ModelConfig:
 class TrainConfig:
     """How the network is trained."""
 
-    steps: int = 2000
+    steps: int = 10_000
     """Updates."""
-    batch_tokens: int = 4096
+    batch_tokens: int = 2048
     """Most tokens of a batch, padding counted, on its longer side."""
     accumulate: int = 1
     """Batches whose gradients make one update."""
     max_length: int = 256
     """Training pairs with more tokens than this on one side are left out (and counted)."""
-    schedule: str = "noam(warmup=4000)"
+    schedule: str = "linear(peak=2e-3, warmup=400)"
     """Learning rate over the updates: noam, inverse_sqrt or linear, with their options."""
     beta1: float = 0.9
     """Adam's decay of the first moment."""

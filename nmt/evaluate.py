@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -107,9 +108,10 @@ def evaluate(
     }
     try:
         output.mkdir(parents=True, exist_ok=True)
-        write_text(output / f"{test.name}.hyp", "".join(f"{line}\n" for line in hypotheses))
-        write_text(output / f"{test.name}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        stem = re.sub(r"[^\w.-]+", "-", test.name)
+        write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
+        write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"cannot write into {output}: {error.strerror}", "name another folder with --output") from None
-    log(f"hypotheses and report are in {output}/{test.name}.hyp and .json")
-    return scores, output / f"{test.name}.json"
+    log(f"hypotheses and report are in {output / stem}.hyp and .json")
+    return scores, output / f"{stem}.json"

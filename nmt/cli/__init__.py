@@ -7,31 +7,50 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
 
 from nmt import __version__
 from nmt.cli import config, data, evaluate, tokenizer, train, translate
-from nmt.errors import NMTError
+from nmt.errors import NMTError, UsageError
+
+Misuse = cast(type[Exception], typer.BadParameter.__base__)  # click's UsageError, wherever this typer keeps it
 
 
 class Boundary(TyperGroup):
     """Turns every expected failure into one line and an exit code; what passes it is a bug."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command and report an `NMTError` as a person wants to read it."""
+        """Run the command and report an error as a person wants to read it."""
         try:
-            return super().main(*args, **kwargs)
+            sys.exit(super().main(*args, **kwargs | {"standalone_mode": False}))
         except NMTError as error:
-            typer.echo(f"nmt: error: {error.message}", err=True)
-            if error.hint:
-                typer.echo(f"     hint: {error.hint}", err=True)
-            sys.exit(error.exit_code)
+            _report(error)
+        except Misuse as error:
+            context = getattr(error, "ctx", None)
+            message = error.format_message()  # type: ignore[attr-defined]
+            if not message:  # a bare `nmt` or `nmt data`: its help stands on the screen already
+                sys.exit(UsageError.exit_code)
+            _report(UsageError(message, f"{context.command_path if context else 'nmt'} --help"))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what the system refuses (a full disk, say) becomes an error like any other."""
+        try:
+            return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`: the reader has what it wanted
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise NMTError(f"{error.filename}: {reason}" if error.filename else reason) from None
+
+
+def _report(error: NMTError) -> NoReturn:
+    typer.echo(f"nmt: error: {error.message}", err=True)
+    if error.hint:
+        typer.echo(f"     hint: {error.hint}", err=True)
+    sys.exit(error.exit_code)
 
 
 app = typer.Typer(
@@ -64,4 +83,4 @@ def root(
 
 def main() -> None:
     """Run the `nmt` command."""
-    app()
+    app(prog_name="nmt")  # also where it runs as `python -m nmt`

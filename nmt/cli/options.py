@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -38,8 +39,10 @@ def search_spec(spec: str, beam_size: int | None, top_beams: int | None, length_
     """Return the search's spec string with the options of the command line put in.
 
     Raises:
-        UsageError: more than one translation was asked of a search that gives one.
+        UsageError: a length penalty that is no number.
     """
+    if length_penalty is not None and not math.isfinite(length_penalty):
+        raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "1.0 is usual")
     name, options = parse(spec)
     given = {"size": beam_size, "top": top_beams, "length_penalty": length_penalty}
     if name != "beam":

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from nmt.cli.options import DeviceOption, ErrorsOption, ModelOption, SearchOption, check_errors, search_spec
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 
 
 def translate(
@@ -43,18 +43,21 @@ def translate(
     check_errors(errors)
     if text and input:
         raise UsageError("give sentences or --input, not both")
-    if not text and not input and sys.stdin.isatty():
+    if not text and not input and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("there is nothing to translate", 'nmt translate "im thirsty", or --input FILE, or a pipe')
 
     from nmt import checkpoint
     from nmt.console import log
-    from nmt.data.pairs import decode_lines, read_lines
+    from nmt.data.pairs import decode_lines, open_text, read_lines
     from nmt.translate import Translator, as_they_come, in_windows
 
     windows: Iterator[list[str]]
     if text:
         windows = in_windows(line for argument in text for line in argument.split("\n"))
     elif input:
+        open_text(input).close()  # a mistake shows before the output is made and the model loaded
+        if output and output.exists() and output.samefile(input):
+            raise UsageError(f"--output {output} is the file that is read", "name another one")
         windows = in_windows(read_lines(input, errors=errors))
     else:
         windows = as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
@@ -63,8 +66,9 @@ def translate(
     if model is None:
         log(f"using {translator.origin}")
     spec = search_spec(search or translator.config.search, beam_size, top_beams, length_penalty)
+    found = translator.translate_windows(windows, spec)
     with _open_output(output) as write:
-        for translations in translator.translate_windows(windows, spec):
+        for translations in found:
             for translation in translations:
                 write(translation.text)
 
@@ -78,5 +82,8 @@ def _open_output(path: Path | None) -> Iterator[Any]:
         file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    with file:
-        yield lambda line: file.write(line + "\n")
+    try:
+        with file:
+            yield lambda line: file.write(line + "\n")
+    except OSError as error:
+        raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was translated so far") from None

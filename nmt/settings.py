@@ -28,6 +28,8 @@ class _Loader(yaml.SafeLoader):
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise ConfigError(f"line {key_node.start_mark.line + 1}: a key must be a word")
         key = loader.construct_object(key_node)
         if key in seen:
             raise ConfigError(f"line {key_node.start_mark.line + 1}: key '{key}' is given twice")
@@ -85,7 +87,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"config {path} is not UTF-8 (byte {error.start})") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2001-13-01
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"config {path}{where}: {getattr(error, 'problem', None) or 'not valid YAML'}") from None
@@ -116,7 +118,7 @@ def override(config: Config, text: str) -> Config:
     else:
         try:
             value = yaml.load(raw, Loader=_Loader)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):
             raise ConfigError(f"cannot read the value of --set {text}") from None
     changed = dataclasses.replace(holder, **{key: _value(hints[key], value, path)})
     return dataclasses.replace(config, **{section: changed}) if dot else typing.cast(Config, changed)

@@ -23,6 +23,7 @@ def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[
         file=sys.stderr,
         dynamic_ncols=terminal,
         mininterval=0.1 if terminal else 60.0,
+        delay=0.0 if terminal else 60.0,
         leave=False,
         **options,
     )

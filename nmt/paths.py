@@ -31,8 +31,11 @@ def new_directory(path: Path) -> Iterator[Path]:
     work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield work
-        work.chmod(0o755)  # mkdtemp makes it private
+        umask = os.umask(0)  # it can only be read by setting it
+        os.umask(umask)
+        work.chmod(0o777 & ~umask)  # mkdtemp makes it private, and safetensors its files
         for file in work.rglob("*"):
+            file.chmod((0o777 if file.is_dir() else 0o666) & ~umask)
             sync(file)
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))

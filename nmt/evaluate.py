@@ -12,7 +12,7 @@ from nmt import __version__
 from nmt.console import log, progress
 from nmt.data.pairs import read_pairs
 from nmt.data.sources import open_split
-from nmt.errors import DataError, UsageError, suggest
+from nmt.errors import DataError, NMTError, UsageError, suggest
 from nmt.metrics import METRICS, Score
 from nmt.paths import write_text
 from nmt.translate import Translator
@@ -91,6 +91,7 @@ def evaluate(
     Returns:
         The scores in the order of `names`, and the report's path.
     """
+    _make_folder(output)  # first: a mistake must not cost the translation of a whole test set
     hypotheses = []
     with progress(len(test.sources), "translating", " lines") as bar:
         for best in translator.translate(test.sources, spec):
@@ -107,11 +108,18 @@ def evaluate(
         "scores": [asdict(score) for score in scores],
     }
     try:
-        output.mkdir(parents=True, exist_ok=True)
         stem = re.sub(r"[^\w.-]+", "-", test.name)
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise UsageError(f"cannot write into {output}: {error.strerror}", "name another folder with --output") from None
+        raise NMTError(f"cannot write into {output}: {error.strerror}", "name another folder with --output") from None
     log(f"hypotheses and report are in {output / stem}.hyp and .json")
     return scores, output / f"{stem}.json"
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if path.is_file() else error.strerror
+        raise UsageError(f"cannot write into {path}: {reason}", "name another folder with --output") from None

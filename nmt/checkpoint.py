@@ -2,6 +2,7 @@
 
     runs/NAME/config.yaml           the resolved configuration
     runs/NAME/spm.model             the tokenizer; every checkpoint names its checksum
+    runs/NAME/data.json             what was learned from: corpora with checksums, pairs, what cleaning dropped
     runs/NAME/metrics.jsonl         the training log
     runs/NAME/step-000500/          one checkpoint
         model.safetensors           the weights that translate
@@ -181,6 +182,8 @@ class Loaded:
     config: Config
     tokenizer: Tokenizer
     model: Transformer
+    max_source: int
+    """Source tokens, the end token not counted, up to which the model was trained."""
 
 
 def load(path: Path) -> Loaded:
@@ -206,7 +209,17 @@ def load(path: Path) -> Loaded:
         model.load_state_dict(read_tensors(checkpoint, WEIGHTS))
     except RuntimeError:
         raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}") from None
-    return Loaded(checkpoint, run, config, tokenizer, model.eval())
+    return Loaded(checkpoint, run, config, tokenizer, model.eval(), _max_source(run, config))
+
+
+def _max_source(run: Path, config: Config) -> int:
+    try:
+        longest = int(json.loads((run / "data.json").read_text(encoding="utf-8"))["longest_source"])
+    except OSError as error:
+        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{run / 'data.json'} is damaged") from None
+    return max(1, min(longest, config.train.max_length - 1))
 
 
 def _locate(path: Path) -> tuple[Path, Path]:

@@ -10,7 +10,10 @@ from tqdm import tqdm
 
 def log(message: str) -> None:
     """Print one line on stderr without tearing a progress bar."""
-    tqdm.write(f"nmt: {message}", file=sys.stderr)
+    if sys.stderr.isatty():
+        tqdm.write(f"nmt: {message}", file=sys.stderr)
+    else:
+        print(f"nmt: {message}", file=sys.stderr, flush=True)
 
 
 def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[Any]:
@@ -24,6 +27,7 @@ def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[
         dynamic_ncols=terminal,
         mininterval=0.1 if terminal else 60.0,
         delay=0.0 if terminal else 60.0,
+        bar_format=None if terminal else "{l_bar}{r_bar}\n",
         leave=False,
         **options,
     )

@@ -45,13 +45,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             grad = grad_NV.to(hidden.dtype)
             grad_hidden[start : start + CHUNK] = grad @ weight
             grad_weight += grad.t() @ hidden
-        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.grads = grad_hidden, grad_weight
         return total
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad.to(grad_hidden.dtype), grad_weight * grad, None, None
+        grad_hidden, grad_weight = ctx.grads
+        return grad_hidden.mul_(grad.to(grad_hidden.dtype)), grad_weight.mul_(grad), None, None
 
 
 def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, *, smoothing: float) -> Tensor:

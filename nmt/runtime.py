@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
+import sys
 
 import numpy as np
 import torch
@@ -61,6 +63,18 @@ def _cpu_flag(*names: str) -> bool:
     except OSError:  # not Linux
         return False
     return not set(names).isdisjoint(flags.split())
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep freed memory for the next tensor instead of returning it to the system.
+
+    Large tensors come and go in every update; mapping and clearing their pages anew cost about a twelfth of the
+    time on a CPU. Does nothing where the C library is not glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt:
+        mallopt(-4, 0)  # M_MMAP_MAX: no block gets a mapping of its own
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: free memory at the top of the heap stays
 
 
 def seed_everything(seed: int) -> None:

@@ -229,7 +229,8 @@ class Trainer:
         model = (self.average or self.model).eval()
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
-        translator = Translator(inference_copy(model), self.tokenizer, self.config, self.device)
+        longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
+        translator = Translator(inference_copy(model), self.tokenizer, self.config, self.device, longest)
         found = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         score = metrics.bleu([best[0].text for best in found], self.valid_tgt[:count]).value
         self.model.train()
@@ -350,11 +351,13 @@ def train(
     check_specs(config)
     where = runtime.device(device)
     dtype = runtime.precision(precision, where)
+    runtime.keep_freed_memory()
     run = _claim(config, run, resume)
     prepared = prepare(config)
     write_text(run / "config.yaml", settings.dump(config))
     trainer = Trainer(config, run, prepared, where, dtype)
     (run / "spm.model").write_bytes(trainer.tokenizer.model)
+    write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
     if resume and trainer.restore():
         log(f"resuming {run} at update {trainer.progress.step:,}")
     if trainer.loader.too_long:
@@ -380,6 +383,8 @@ def _claim(config: Config, run: Path, resume: bool) -> Path:
         raise UsageError(f"{run} already holds a run", "go on with --resume, or name another with --run")
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file", "name a folder with --run")
+    if resume and not holds_run:  # a misspelt name must not start another training
+        raise UsageError(f"there is no run to resume in {run}", "start it without --resume")
     if holds_run:
         before = settings.load(run / "config.yaml")
         same = ("data", "tokenizer", "model", "seed")

@@ -42,9 +42,12 @@ class Translation:
 class Translator:
     """A model, its tokenizer and a device, ready to translate."""
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer, config: Config, device: torch.device) -> None:
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, config: Config, device: torch.device, max_source: int
+    ) -> None:
+        """Put the parts together; input of more than `max_source` tokens is cut."""
         self.model, self.tokenizer, self.config, self.device = model, tokenizer, config, device
-        self.max_source = config.train.max_length - 1  # the end token is the last
+        self.max_source = max_source
         self.origin = Path()
 
     @classmethod
@@ -57,7 +60,7 @@ class Translator:
         """
         where = runtime.device(device)
         loaded = checkpoint.load(Path(path))
-        translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where)
+        translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where, loaded.max_source)
         translator.origin = loaded.checkpoint
         return translator
 

@@ -40,25 +40,18 @@ def train(
       nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
     """
     from nmt import settings
+    from nmt.paths import runs_dir
 
     limit = seconds(time_limit) if time_limit else None
-    if resume and run is not None and not config and (run / "config.yaml").is_file():
-        source = run / "config.yaml"
-    else:
-        source = settings.find(config or "quickstart")
-    folder = run if run is not None else _default_run(source)
+    folder = run or runs_dir() / Path(config or "quickstart").stem
+    own = folder / "config.yaml"
+    source = own if resume and not config and own.is_file() else settings.find(config or "quickstart")
     resolved = settings.load(source, set_ or [])
 
     from nmt.train import train as run_training
 
     best = run_training(resolved, folder, resume=resume, device=device, precision=precision, time_limit=limit)
     typer.echo(best)
-
-
-def _default_run(config: Path) -> Path:
-    from nmt.paths import runs_dir
-
-    return runs_dir() / config.stem
 
 
 def seconds(text: str) -> float:

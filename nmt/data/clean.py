@@ -18,6 +18,7 @@ from nmt.registry import resolve
 
 Cleaner = Callable[..., Iterator[Pair]]
 
+
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Compose characters (NFC), make every run of white space one space, strip, remove control characters."""
     for source, target in pairs:

@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt import tokenizer as tokenizers
 from nmt.config import Config
 from nmt.console import log, progress
@@ -105,10 +107,13 @@ def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[
             for code in (src, tgt):
                 for done in encode_side(work / f"{split}.{code}", tokenizer):
                     bar.update(done)
+    lengths_N2 = Store(work, "train", src, tgt).lengths_N2
     log(f"prepared {pairs:,} training and {valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
     return {
         "pairs": {"train": pairs, "valid": valid_pairs},
         "pieces": len(tokenizer),
+        # What is longer was hardly ever learned from; a translator cuts such input into sentences.
+        "longest_source": int(np.percentile(lengths_N2[:, 0], 99.9, method="higher")),
         "tokenizer": tokenizer.checksum,
         "dropped": {step.step: step.dropped for step in cleaned.report},
     }

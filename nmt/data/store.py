@@ -19,7 +19,7 @@ from nmt.data.pairs import read_lines
 from nmt.errors import DataError
 from nmt.tokenizer import Tokenizer
 
-VERSION = 1
+VERSION = 2
 """Part of every fingerprint: raise it when the files change their meaning."""
 Number = TypeVar("Number", bound=np.generic)
 

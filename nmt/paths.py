@@ -50,10 +50,15 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole or not at all: beside it first, then renamed into place."""
     work = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        work.write_text(text, encoding="utf-8")
+        work.write_bytes(content)
         sync(work)
         os.replace(work, path)
     finally:

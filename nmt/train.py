@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import shlex
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ from nmt.errors import TrainingError, UsageError
 from nmt.loss import cross_entropy
 from nmt.model.transformer import Transformer
 from nmt.optim import Schedule, adam, schedule
-from nmt.paths import write_text
+from nmt.paths import write_bytes, write_text
 from nmt.search import search
 from nmt.translate import Translator
 
@@ -356,7 +357,7 @@ def train(
     prepared = prepare(config)
     write_text(run / "config.yaml", settings.dump(config))
     trainer = Trainer(config, run, prepared, where, dtype)
-    (run / "spm.model").write_bytes(trainer.tokenizer.model)
+    write_bytes(run / "spm.model", trainer.tokenizer.model)
     write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
     if resume and trainer.restore():
         log(f"resuming {run} at update {trainer.progress.step:,}")
@@ -372,7 +373,8 @@ def train(
     if chosen is None:
         raise TrainingError("training ended before its first checkpoint", "give it more time")
     if not finished:
-        log(f"stopped and saved at update {trainer.progress.step:,}; go on with: nmt train --run {run} --resume")
+        again = f"nmt train --run {shlex.quote(str(run))} --resume"
+        log(f"stopped and saved at update {trainer.progress.step:,}; go on with: {again}")
     return chosen
 
 

@@ -110,7 +110,7 @@ def _quality(path: Path) -> float | None:
 def prune(run: Path, keep: int = 2) -> None:
     """Delete all checkpoints but the best and the `keep` latest: two, so that one may turn out damaged."""
     wanted = {best(run), *checkpoints(run)[-keep:]}
-    for path in checkpoints(run):
+    for path in (*checkpoints(run), *run.glob(".step-*")):  # the latter were left by a save that was killed
         if path not in wanted:
             shutil.rmtree(path)
 

@@ -1,0 +1,95 @@
+"""Evaluation: the same text that a user gets, scored as sacrebleu's own command scores the written files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt import evaluate, settings
+from nmt.errors import DataError, UsageError
+from nmt.metrics import METRICS
+from nmt.train import train
+from nmt.translate import Translator
+
+WORDS = "red blue green small big old new round flat long".split()
+TINY = [
+    "model.dim=16", "model.heads=2", "model.ff=32", "model.encoder_layers=1", "model.decoder_layers=1",
+    "tokenizer.size=320", "train.steps=4", "train.valid_every=4", "train.batch_tokens=512",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = tmp_path_factory.mktemp("evaluate")
+    lines = [f"the {a} {b} thing" for a in WORDS for b in WORDS if a != b]
+    for split, part in (("train", lines), ("valid", lines[:8]), ("test", lines[8:14])):
+        for code in ("en", "de"):
+            (folder / f"{split}.{code}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    corpus = ", ".join(f"{split}={str(folder / split)!r}" for split in ("train", "valid", "test"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_DATA", str(folder / "data"))
+        config = settings.load(None, [*TINY, f"data.train=files({corpus})"])
+        train(config, folder / "run", resume=False, device="cpu", precision="fp32")
+        return Translator.load(folder / "run", "cpu")
+
+
+def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Translator, tmp_path: Path) -> None:
+    test = evaluate.own_test_set(translator)
+    scores, report = evaluate.evaluate(translator, test, ["bleu", "chrf", "ter"], "greedy", tmp_path)
+    reference = tmp_path / "ref"
+    reference.write_text("".join(f"{line}\n" for line in test.references), encoding="utf-8")
+    hypotheses = report.with_suffix(".hyp")
+    assert len(hypotheses.read_text(encoding="utf-8").split("\n")) == len(test.sources) + 1
+    command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", str(hypotheses), "-m", "bleu", "chrf", "ter"]
+    done = subprocess.run([*command, "-w", "4"], capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)
+    assert [score.value for score in scores] == pytest.approx([float(entry["score"]) for entry in theirs], abs=5e-5)
+    for score, entry in zip(scores, theirs, strict=True):
+        assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
+
+
+def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -> None:
+    test = evaluate.own_test_set(translator)
+    scores, path = evaluate.evaluate(translator, test, ["chrf"], "beam(size=2)", tmp_path / "new" / "folder")
+    report = json.loads(path.read_text(encoding="utf-8"))
+    assert report["search"] == "beam(size=2)"
+    assert report["lines"] == 6
+    assert report["direction"] == "en-de"
+    assert report["scores"] == [{"name": "chrF2", "value": scores[0].value, "signature": scores[0].signature}]
+
+
+def test_hypotheses_are_what_translate_gives(translator: Translator, tmp_path: Path) -> None:
+    test = evaluate.own_test_set(translator)
+    _, path = evaluate.evaluate(translator, test, ["bleu"], "greedy", tmp_path)
+    alone = [next(translator.translate([line], "greedy"))[0].text for line in test.sources]
+    assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in alone)
+
+
+def test_a_slash_in_a_test_sets_name_makes_no_folder(translator: Translator, tmp_path: Path) -> None:
+    test = evaluate.TestSet("a/b c", ["the red"], ["the red"])
+    _, path = evaluate.evaluate(translator, test, ["bleu"], "greedy", tmp_path)
+    assert path == tmp_path / "a-b-c.json"
+
+
+def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
+    for name in ("empty.en", "empty.de"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match="is empty"):
+        evaluate.file_test_set(tmp_path / "empty.en", tmp_path / "empty.de")
+    with pytest.raises(UsageError, match="unknown test set 'wmt1414'") as caught:
+        evaluate.named_test_set("wmt1414", "en", "de")
+    assert "wmt14" in caught.value.hint
+    with pytest.raises(UsageError, match="has no xx-yy"):
+        evaluate.named_test_set("wmt14", "xx", "yy")
+
+
+def test_perfect_text_scores_perfectly() -> None:
+    lines = ["Das ist ein kleiner Satz für alle.", "Und hier steht noch ein zweiter."]
+    assert METRICS["bleu"](lines, lines).value == pytest.approx(100)
+    assert METRICS["chrf"](lines, lines).value == pytest.approx(100)
+    assert METRICS["ter"](lines, lines).value == 0
+    assert "case:mixed" in METRICS["bleu"](lines, lines).signature

@@ -1,0 +1,242 @@
+"""What bad input gets: one line that names the place, or a result in which nothing is lost. Never a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from commandline import CommandLine, Done, sentences, write
+
+SOURCE, TARGET = sentences(400)
+ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
+
+
+def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
+    """The prepared folder that a run was trained on."""
+    fingerprint = json.loads((nmt.folder / run / "data.json").read_text())["fingerprint"]
+    return nmt.folder / "data" / "prepared" / str(fingerprint)
+
+
+def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, str]]:
+    folder = prepared(nmt)
+    sides = [(folder / f"{split}.{code}").read_bytes().decode().split("\n")[:-1] for code in ("en", "de")]
+    return list(zip(*sides, strict=True))
+
+
+# ---- training text
+
+
+def test_files_of_unequal_length_name_both_counts(nmt: CommandLine) -> None:
+    write(nmt.folder / "short", SOURCE, TARGET[:-3])
+    nmt.train("runs/new", "files(train='short')").refuses(1, "short.en has 400 lines and short.de has 397", "hint: ")
+    nmt("evaluate", "--src", "short.en", "--ref", "short.de").refuses(1, "short.en has 400 lines and short.de has 397")
+
+
+def test_a_blank_line_on_one_side_drops_that_pair_and_shifts_no_other(nmt: CommandLine) -> None:
+    source, target = list(SOURCE), list(TARGET)
+    source[5], source[90], target[200] = "", " \u2028\t", "\u200b"
+    write(nmt.folder / "blank", source, target)
+    corpus = "files(train='blank', valid='text', hold_out=False)"
+    done = nmt.train("runs/new", corpus)
+    assert done.code == 0, done.err
+    assert "cleaning step blank dropped 3 pairs" in done.err
+    assert json.loads((nmt.folder / "runs/new/data.json").read_text())["dropped"]["blank"] == 3
+    kept = [pair for i, pair in enumerate(zip(SOURCE, TARGET, strict=True)) if i not in (5, 90, 200)]
+    assert prepared_pairs(nmt) == kept
+
+
+def test_odd_line_breaks_tabs_and_double_spaces_train_fine_and_stay_in_line(nmt: CommandLine) -> None:
+    source = list(SOURCE)
+    for i, odd in enumerate(["\u0085", "\u2028", "\u2029", "\x0c", "\x0b", "\r", "\x1c", "\t", "  "]):
+        source[10 * i] = source[10 * i].replace(" ", odd, 1)
+    write(nmt.folder / "odd", source, TARGET)
+    done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
+    assert done.code == 0, done.err
+    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each one became a space
+
+
+def test_odd_line_breaks_survive_without_normalising(nmt: CommandLine) -> None:
+    source = [line.replace(" ", "\u2028", 1) for line in SOURCE[:60]]
+    write(nmt.folder / "odd", source, TARGET[:60])
+    done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)", data__clean="[]")
+    assert done.code == 0, done.err
+    assert prepared_pairs(nmt) == list(zip(source, TARGET[:60], strict=True))
+
+
+def test_training_text_that_is_not_utf8_names_file_line_and_byte(nmt: CommandLine) -> None:
+    lines = [line.encode() for line in TARGET]
+    lines[11] = b"sch\xf6n"
+    write(nmt.folder / "latin", SOURCE, b"\n".join(lines) + b"\n")
+    nmt.train("runs/new", "files(train='latin')").refuses(
+        1, "latin.de, line 12, byte 4 of the line: not UTF-8 (0xf6)", "errors='replace'"
+    )
+    done = nmt.train("runs/new", "files(train='latin', errors='replace', valid='text', hold_out=False)")
+    assert done.code == 0, done.err
+    assert prepared_pairs(nmt)[11] == (SOURCE[11], "sch\ufffdn")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "0 different source sentences are too few"),
+        ([""] * 400, "0 different source sentences are too few"),
+        (SOURCE[:5] * 80, "5 different source sentences are too few"),
+        (b"\x7fELF\x02\x01\x01\x00\xb0\x00" * 400, "line 1, byte 9 of the line: not UTF-8"),
+    ],
+    ids=["empty", "blank", "few", "binary"],
+)
+def test_text_that_nothing_can_be_learned_from(source: list[str] | bytes, message: str, trained: CommandLine) -> None:
+    nmt = CommandLine(trained.folder, {"NMT_RUNS": "elsewhere"})
+    write(nmt.folder / "poor", source, TARGET if source else [])
+    done = nmt("data", "prepare", "--set", "data.train=files(train='poor')")
+    done.refuses(1, message)
+
+
+# ---- text to translate
+
+
+def test_every_line_in_is_a_line_out_blank_ones_too(trained: CommandLine) -> None:
+    text = "\n".join(["the dog", "", "  \t ", "\u2028", *ODD, "\u200b", "the cat"]) + "\n"
+    (trained.folder / "lines.en").write_bytes(text.encode())
+    blank = [1, 2, 3, 10]
+    piped = trained("translate", stdin=text.encode())
+    filed = trained("translate", "--input", "lines.en", "--output", "lines.de")
+    for done, out in ((piped, piped.out), (filed, (trained.folder / "lines.de").read_bytes().decode())):
+        assert done.code == 0, done.err
+        assert len(out.split("\n")[:-1]) == 12
+        assert [i for i in blank if out.split("\n")[i]] == []
+    assert filed.out == ""
+
+
+def test_no_end_of_line_at_the_end_and_windows_line_ends_change_nothing(trained: CommandLine) -> None:
+    unix = trained("translate", stdin=b"the dog\nthe cat\n")
+    assert trained("translate", stdin=b"\xef\xbb\xbfthe dog\r\nthe cat").out == unix.out
+    assert len(unix.out.split("\n")) == 3
+
+
+def test_a_line_of_3000_words_is_translated_whole(trained: CommandLine) -> None:
+    long = " ".join(SOURCE[i % 400] for i in range(430))
+    assert len(long.split()) > 3000
+    word = "x" * 5000  # nowhere to cut
+    lines = ["the dog", long, word, "the cat"]
+    done = trained("translate", "--search", "greedy", stdin="\n".join(lines).encode())
+    assert done.code == 0, done.err
+    assert len(done.out.split("\n")[:-1]) == 4
+    alone = trained("translate", "--search", "greedy", "the dog", "the cat").out.split("\n")
+    assert [done.out.split("\n")[0], done.out.split("\n")[3]] == alone[:2]
+
+
+def test_the_pieces_of_a_long_line_are_the_line(trained: CommandLine) -> None:
+    from nmt.translate import Translator
+
+    translator = Translator.load(trained.folder / "runs/tiny", "cpu")
+    for line in (" ".join(SOURCE), "word, " * 3000, "x" * 5000):
+        pieces = translator._pieces(line)
+        assert len(pieces) > 1
+        assert all(0 < len(ids) <= translator.max_source for ids in pieces)
+        text = "".join(translator.tokenizer.decode(ids).replace(" ", "") for ids in pieces)
+        assert text == line.replace(" ", "")
+
+
+@pytest.mark.parametrize("way", ["--input", "stdin", "--src", "--ref"])
+def test_text_that_is_not_utf8_is_named_or_replaced(way: str, trained: CommandLine) -> None:
+    text = b"the dog\nthe \xff\xfe cat\nthe bird\n"
+    (trained.folder / "bad.en").write_bytes(text)
+    (trained.folder / "good.en").write_bytes(b"one\ntwo\nthree\n")
+    command: dict[str, list[str]] = {
+        "--input": ["translate", "--input", "bad.en"],
+        "stdin": ["translate"],
+        "--src": ["evaluate", "--src", "bad.en", "--ref", "good.en"],
+        "--ref": ["evaluate", "--src", "good.en", "--ref", "bad.en"],
+    }
+    given = text if way == "stdin" else b""
+    name = "standard input" if way == "stdin" else "bad.en"
+    strict = trained(*command[way], stdin=given)
+    assert strict.code == 1
+    assert strict.errors == [f"{name}, line 2, byte 5 of the line: not UTF-8 (0xff)"]
+    assert "--errors replace" in strict.err
+    lenient = trained(*command[way], "--errors", "replace", stdin=given)
+    assert lenient.code == 0, lenient.err
+    assert lenient.out.count("\n") == (3 if command[way][0] == "translate" else 1)
+
+
+def test_input_that_is_missing_a_folder_or_empty(trained: CommandLine) -> None:
+    (trained.folder / "empty.txt").write_bytes(b"")
+    (trained.folder / "precious.de").write_text("ein Werk\n")
+    trained("translate", "--input", "nothing.en", "--output", "precious.de").refuses(1, "no such file: nothing.en")
+    trained("translate", "--input", "runs").refuses(1, "runs is a folder, not a text file")
+    trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").refuses(1, "test set empty.txt is empty")
+    trained("translate", "--search", "beem", "hi", "--output", "precious.de").refuses(2, "did you mean 'beam'?")
+    assert (trained.folder / "precious.de").read_text() == "ein Werk\n"  # no mistake may cost an older result
+    for done in (trained("translate", "--input", "empty.txt"), trained("translate")):
+        assert (done.code, done.out) == (0, "")
+
+
+def test_the_input_is_never_overwritten(trained: CommandLine) -> None:
+    (trained.folder / "same.en").write_text("the dog\n")
+    done = trained("translate", "--input", "same.en", "--output", "./same.en")
+    done.refuses(2, "same.en is the file that is read")
+    assert (trained.folder / "same.en").read_text() == "the dog\n"
+
+
+# ---- models and runs
+
+
+def test_a_foreign_tokenizer_is_refused(nmt: CommandLine) -> None:
+    write(nmt.folder / "other", [line.upper() for line in SOURCE], TARGET)
+    spm = nmt.folder / "runs/tiny/spm.model"
+    assert nmt("tokenizer", "train", "other.en", "other.de", "--size", "320", "-o", spm).code == 0
+    nmt("translate", "the dog").refuses(1, "spm.model is not the tokenizer that step-0000", "hint: put the run's own")
+    nmt("evaluate").refuses(1, "spm.model is not the tokenizer that step-0000")
+    spm.write_bytes(b"not a model")
+    nmt("translate", "the dog").refuses(1, "spm.model is not a SentencePiece model")
+    spm.unlink()
+    nmt("translate", "the dog").refuses(1, "cannot read tokenizer runs/tiny/spm.model: No such file")
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_damaged_models_say_so(nmt: CommandLine) -> None:
+    best = max((nmt.folder / "runs/tiny").glob("step-*"))
+    damage(best / "model.safetensors")
+    nmt("translate", "-m", best, "the dog").refuses(1, "model.safetensors is damaged: its checksum differs", "hint: ")
+    (best / "model.safetensors").unlink()
+    nmt("translate", "-m", best, "the dog").refuses(1, "cannot read", "model.safetensors: No such file")
+    (best / "meta.json").write_text("{")
+    nmt("translate", "-m", best, "the dog").refuses(1, "meta.json is damaged")
+    (nmt.folder / "runs/tiny/data.json").write_text("{}")
+    nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").refuses(1, "data.json is damaged")
+
+
+def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: CommandLine) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
+    trained.train("runs/tiny").refuses(2, "runs/tiny already holds a run", "--resume", "--run")
+    trained.train("runs/tiny", "files(train='text')", "--resume", model__dim="64").refuses(2, "another 'model' section")
+    assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("command", ["train", "translate", "evaluate"])
+def test_a_gpu_that_is_not_there_is_one_line(command: str, trained: CommandLine) -> None:
+    text = ["the dog"] if command == "translate" else []
+    done = trained(command, *text, "--device", "cuda")
+    done.refuses(2, "there is no usable CUDA GPU here", "hint: --device auto")
+
+
+def test_a_misspelt_option_or_key_gets_the_right_one(trained: CommandLine) -> None:
+    (trained.folder / "mine.yaml").write_text("model:\n  dimm: 8\n")
+    cases: list[tuple[Done, str, str]] = [
+        (trained("train", "--config", "mine.yaml"), "unknown key model.dimm", "did you mean 'dim'?"),
+        (trained("train", "--set", "train.step=1"), "unknown key train.step", "did you mean 'train.steps'?"),
+        (trained("train", "--set", "data.train=tatoebba"), "unknown corpus 'tatoebba'", "did you mean 'tatoeba'?"),
+        (trained("train", "--precison", "fp32"), "No such option: --precison", "--precision"),
+        (trained("translat", "hi"), "No such command 'translat'.", "Did you mean 'translate'"),
+    ]
+    for done, message, suggestion in cases:
+        done.refuses(2, message, suggestion)

@@ -1,0 +1,187 @@
+"""The Transformer: sizes, masks, cache, and that neither padding nor company change a sentence's numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt import settings
+from nmt.config import ModelConfig
+from nmt.data.batching import collate
+from nmt.errors import ConfigError
+from nmt.model import build, check, count_parameters
+from nmt.model.attention import masked_softmax
+from nmt.model.layers import Dropout
+from nmt.model.positions import Sinusoidal, sinusoids
+from nmt.model.transformer import Transformer
+
+VOCABULARY = 23
+TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
+PAIRS = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20], [21])]
+
+
+@pytest.fixture(params=["pre", "post"])
+def model(request: pytest.FixtureRequest) -> Transformer:
+    torch.manual_seed(0)
+    return build(dataclasses.replace(TINY, norm=request.param), VOCABULARY).eval()
+
+
+def logits(model: Transformer, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
+    """The logits of every pair's target positions, from one padded batch."""
+    batch = collate(pairs)
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
+    return list(model.project(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
+
+
+def test_parameters_per_layer_are_the_papers() -> None:
+    base = build(ModelConfig(dim=512, heads=8, ff=2048, encoder_layers=1, decoder_layers=1, norm="post"), 100)
+    assert sum(p.numel() for p in base.encoder.parameters()) == 3_152_384
+    assert sum(p.numel() for p in base.decoder.parameters()) == 4_204_032
+
+
+@pytest.mark.parametrize(("name", "millions"), [("wmt14-base", 63.1), ("wmt14-big", 214.2)])
+def test_the_papers_models_have_the_papers_size(name: str, millions: float) -> None:
+    config = settings.load(settings.find(name)).model
+    with torch.device("meta"):
+        model = build(config, 37_000)
+    assert count_parameters(model) / 1e6 == pytest.approx(millions, abs=0.05)  # table 3 says 65 and 213
+
+
+def test_tied_embeddings_are_one_matrix() -> None:
+    tied, loose = (build(dataclasses.replace(TINY, tied=tied), VOCABULARY) for tied in (True, False))
+    assert count_parameters(loose) - count_parameters(tied) == 2 * VOCABULARY * TINY.dim
+    assert tied.output_weight_VD is tied.embeddings["shared"]
+
+
+def test_cached_logits_equal_uncached_ones(model: Transformer) -> None:
+    batch = collate(PAIRS)
+    memory_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
+    whole_BTV = model.project(model.step(batch.tgt_in_BT, model.start(memory_BSD, batch.src_mask_BS, keep=False)))
+    state = model.start(memory_BSD, batch.src_mask_BS)
+    steps = [model.project(model.step(batch.tgt_in_BT[:, t : t + 1], state)) for t in range(batch.tgt_in_BT.shape[1])]
+    torch.testing.assert_close(torch.cat(steps, 1), whole_BTV, atol=1e-5, rtol=1e-5)
+
+
+def test_the_cache_survives_growth_and_steps_of_any_size(model: Transformer) -> None:
+    tgt_BT = torch.randint(4, VOCABULARY, (2, 45))
+    src_BS, mask_BS = torch.randint(4, VOCABULARY, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
+    memory_BSD = model.encode(src_BS, mask_BS)
+    whole_BTD = model.step(tgt_BT, model.start(memory_BSD, mask_BS, keep=False))
+    state = model.start(memory_BSD, mask_BS)
+    parts = [model.step(part, state) for part in tgt_BT.split([1, 7, 30, 1, 6], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, 1), whole_BTD, atol=1e-5, rtol=1e-5)
+
+
+def test_selecting_rows_and_sentences_carries_their_memory(model: Transformer) -> None:
+    batch = collate(PAIRS)
+    state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
+    rows = torch.arange(3).repeat_interleave(2)  # two rows of each sentence
+    first_R1 = torch.tensor([4, 5, 6, 7, 8, 9])[:, None]
+    model.step(first_R1, state)
+    # Drop the second sentence, swap the rows of the others.
+    state.select(torch.tensor([1, 0, 5, 4]), torch.tensor([0, 2]))
+    second_R1 = torch.tensor([10, 11, 12, 13])[:, None]
+    cached_R1D = model.step(second_R1, state)
+    tgt_RT = torch.cat((first_R1[[1, 0, 5, 4]], second_R1), 1)
+    src_RS, mask_RS = batch.src_BS[rows[[1, 0, 5, 4]]], batch.src_mask_BS[rows[[1, 0, 5, 4]]]
+    whole_RTD = model.step(tgt_RT, model.start(model.encode(src_RS, mask_RS), mask_RS, keep=False))
+    torch.testing.assert_close(cached_R1D[:, 0], whole_RTD[:, 1], atol=1e-5, rtol=1e-5)
+
+
+def test_padding_and_company_change_nothing(model: Transformer) -> None:
+    together = logits(model, PAIRS)
+    for pair, logits_TV in zip(PAIRS, together, strict=True):
+        torch.testing.assert_close(logits(model, [pair])[0], logits_TV, atol=1e-5, rtol=1e-5)
+
+
+def test_the_decoder_does_not_look_ahead(model: Transformer) -> None:
+    (one,), (other,) = logits(model, [([5, 6], [7, 8, 9])]), logits(model, [([5, 6], [7, 8, 20])])
+    torch.testing.assert_close(one[:3], other[:3])
+    assert not torch.allclose(one[3], other[3])
+
+
+def test_every_source_token_matters(model: Transformer) -> None:
+    (one,), (other,) = logits(model, [([5, 6, 7], [8])]), logits(model, [([5, 6, 9], [8])])
+    assert not torch.allclose(one[0], other[0], atol=1e-4)
+
+
+def test_masked_places_weigh_exactly_nothing() -> None:
+    scores = torch.randn(2, 1, 3, 4, requires_grad=True)
+    mask = torch.tensor([[True, False, True, False], [False] * 4])[:, None, None]
+    weights = masked_softmax(scores, mask)
+    assert (weights[0, 0, :, [1, 3]] == 0).all()
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(1, 3))
+    assert (weights[1] == 0).all()
+    (weights * torch.randn(4)).sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+    assert (scores.grad[1] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_source_of_nothing_but_padding_gives_no_nan(model: Transformer, dtype: torch.dtype) -> None:
+    model.compute_dtype = dtype
+    batch = collate(PAIRS)
+    mask_BS = batch.src_mask_BS.clone()
+    mask_BS[1] = False
+    model.train()
+    hidden_ND = model(batch.src_BS, mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
+    hidden_ND.float().square().sum().backward()
+    assert hidden_ND.isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_bf16_activations_leave_float32_gradients(model: Transformer) -> None:
+    reference = torch.cat(logits(model, PAIRS))
+    model.compute_dtype = torch.bfloat16
+    rounded = torch.cat(logits(model, PAIRS))
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded.float() - reference).abs().max() < 0.1
+    rounded.sum().backward()
+    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
+
+
+def test_sinusoids_are_the_papers_formula_and_extend() -> None:
+    table_TD = sinusoids(50, 8)
+    for position in (0, 3, 49):
+        for i in range(4):
+            angle = position / 10_000 ** (2 * i / 8)
+            assert table_TD[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table_TD[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+    positions = Sinusoidal(8)
+    far_BTD = positions.embed(torch.zeros(1, 3, 8), start=5000)
+    torch.testing.assert_close(far_BTD[0], sinusoids(5003, 8)[5000:])
+
+
+def test_dropout_keeps_the_mean_and_the_rate() -> None:
+    torch.manual_seed(0)
+    dropout = Dropout(0.3)
+    x = torch.ones(1000, 1001)
+    dropped = dropout(x)
+    assert (dropped == 0).float().mean().item() == pytest.approx(77 / 256, abs=0.002)
+    assert dropped.mean().item() == pytest.approx(1, abs=0.005)
+    assert dropped.unique().numel() == 2
+    assert dropout.eval()(x) is x
+    torch.manual_seed(0)
+    again = Dropout(0.3)(x)
+    assert torch.equal(again, dropped)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"arch": "transfomer"}, "model.arch"), ({"positions": "sinus"}, "model.positions")],
+)
+def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        check(dataclasses.replace(TINY, **change))
+    assert "did you mean" in caught.value.hint
+
+
+def test_configs_load_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert settings.load(settings.find("wmt14-big")).model.heads == 16

@@ -21,7 +21,9 @@ def commands() -> list[tuple[str, str]]:
     found = []
     for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
         inner = getattr(command, "commands", None)
-        found += [(f"{name} {sub}", c.help or "") for sub, c in inner.items()] if inner else [(name, command.help or "")]
+        found += (
+            [(f"{name} {sub}", c.help or "") for sub, c in inner.items()] if inner else [(name, command.help or "")]
+        )
     return found
 
 

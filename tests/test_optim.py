@@ -12,7 +12,8 @@ from nmt.optim import adam, schedule
 
 
 @pytest.mark.parametrize(
-    ("step", "rate"), [(1, 512**-0.5 * 4000**-1.5), (4000, 512**-0.5 * 4000**-0.5), (100_000, 512**-0.5 * 100_000**-0.5)]
+    ("step", "rate"),
+    [(1, 512**-0.5 * 4000**-1.5), (4000, 512**-0.5 * 4000**-0.5), (100_000, 512**-0.5 * 100_000**-0.5)],
 )
 def test_noam_is_the_papers_equation_3(step: int, rate: float) -> None:
     assert schedule("noam(warmup=4000)")(step, 100_000, 512) == pytest.approx(rate)

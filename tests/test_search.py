@@ -31,7 +31,9 @@ def make(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Tran
 
 
 @torch.inference_mode()
-def run(model: Transformer, spec: str, limits: list[int] | None = None, rows: slice = slice(None)) -> list[list[Hypothesis]]:
+def run(
+    model: Transformer, spec: str, limits: list[int] | None = None, rows: slice = slice(None)
+) -> list[list[Hypothesis]]:
     limit_B = torch.tensor(limits or [6, 6, 6])[rows]
     return search(spec)(model, SOURCES[rows], MASK[rows], limit_B, BOS, EOS)
 
@@ -78,6 +80,16 @@ def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: f
     assert [h.score for h in found] == pytest.approx([score(ids) for ids in best], abs=1e-4)
 
 
+@pytest.mark.parametrize("size", [6, 12, 40])
+def test_impossible_beams_never_become_hypotheses(size: int) -> None:
+    model = make(0, 5)
+    src, mask = torch.tensor([[4, 4, 3]]), torch.ones(1, 3, dtype=torch.bool)
+    with torch.inference_mode():
+        (found,) = search(f"beam(size={size}, top={size})")(model, src, mask, torch.tensor([3]), BOS, EOS)
+    assert len(found) == size  # of the 85 translations there are
+    assert all(h.log_prob > -torch.inf for h in found)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("spec", ["greedy", "beam(size=4, top=4)"])
 def test_reported_log_probs_are_teacher_forced_ones(seed: int, spec: str) -> None:
@@ -98,7 +110,9 @@ def test_n_best_is_sorted_distinct_and_normalised(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("options", ["size=3", "size=5, top=3", "size=4, length_penalty=0.0", "size=4, length_penalty=2.0"])
+@pytest.mark.parametrize(
+    "options", ["size=3", "size=5, top=3", "size=4, length_penalty=0.0", "size=4, length_penalty=2.0"]
+)
 def test_stopping_early_changes_nothing(seed: int, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(seed, 11, end_bias=0.5)
     early = run(model, f"beam({options})", [12, 12, 12])

@@ -86,7 +86,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"config {path} is not UTF-8 (byte {error.start})") from None
+        raise ConfigError(f"config {path} is not UTF-8 (byte {error.start + 1})") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2001-13-01
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""

@@ -64,7 +64,7 @@ def test_every_module_stands_in_the_architecture_document() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         parts = path.relative_to(ROOT / "nmt").parts
-        if parts[0] in ("cli", "data") and len(parts) > 2 or path.name in ("__init__.py", "__main__.py"):
+        if (parts[0] in ("cli", "data") and len(parts) > 2) or path.name in ("__init__.py", "__main__.py"):
             continue
         name = path.name if parts[0] != "cli" else "cli/"
         assert name in text, path

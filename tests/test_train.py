@@ -1,0 +1,244 @@
+"""Training: it learns, it resumes exactly, it stops when it should, and a bad update never happens."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import config, copy_text
+
+from nmt import checkpoint
+from nmt import train as training
+from nmt.config import Config, ModelConfig
+from nmt.data.batching import collate
+from nmt.errors import CheckpointError, TrainingError, UsageError
+from nmt.model import build
+from nmt.optim import adam
+from nmt.train import Trainer, train, train_step
+from nmt.translate import Translator
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+def run(
+    experiment: Config, folder: Path, name: str = "run", *, resume: bool = False, limit: float | None = None
+) -> Path:
+    return train(experiment, folder / name, resume=resume, device="cpu", precision="fp32", time_limit=limit)
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(folder: Path) -> dict[int, float]:
+    return {int(line["step"]): line["loss"] for line in metrics(folder) if "loss" in line}
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    a, b = (load_file(checkpoint.checkpoints(run)[-1] / checkpoint.WEIGHTS) for run in (one, other))
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_the_copy_task_is_learned(folder: Path) -> None:
+    copy_text(folder, 4000, longest=5)
+    copy_text(folder, 50, longest=5, split="valid")
+    experiment = config(
+        folder, "model.dim=64", "model.heads=4", "model.ff=128", "train.steps=500", "train.valid_every=250",
+        "train.batch_tokens=512", "train.schedule=linear(peak=5e-3, warmup=50)", "model.dropout=0.0",
+    )  # fmt: skip
+    best = run(experiment, folder)
+    lines = (folder / "valid.en").read_text().splitlines()
+    found = [translations[0].text for translations in Translator.load(best, "cpu").translate(lines)]
+    right = sum(a == b for a, b in zip(found, lines, strict=True))
+    assert right >= 45, list(zip(found, lines, strict=True))[:10]
+
+
+@pytest.mark.parametrize("changes", [[], ["train.ema=0.9", "train.accumulate=2", "train.noise=[sloppy(p=0.5)]"]])
+def test_an_interrupted_run_ends_bit_for_bit_where_an_unbroken_one_does(folder: Path, changes: list[str]) -> None:
+    schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
+    experiment = config(folder, schedule, "train.steps=40", "train.valid_every=50", *changes)
+    run(experiment, folder, "whole")
+    calls = 0
+
+    class Interrupting(training._Window):
+        def add(self, stats: training.StepStats) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 17:
+                os.kill(os.getpid(), signal.SIGTERM)
+            super().add(stats)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "_Window", Interrupting)
+        run(experiment, folder, "broken")
+    assert checkpoint.read_progress(checkpoint.checkpoints(folder / "broken")[-1]).step == 17
+    run(experiment, folder, "broken", resume=True)
+    assert same_weights(folder / "whole", folder / "broken")
+    assert losses(folder / "whole") == losses(folder / "broken")
+
+
+def test_resuming_a_finished_run_changes_nothing(folder: Path) -> None:
+    best = run(config(folder), folder)
+    before = sorted(p.name for p in (folder / "run").iterdir())
+    assert run(config(folder), folder, resume=True) == best
+    assert sorted(p.name for p in (folder / "run").iterdir()) == before
+
+
+def test_accumulated_gradients_are_the_big_batchs(folder: Path) -> None:
+    torch.manual_seed(0)
+    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
+    pairs = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]
+    optimizer = adam(model, config(folder).train)  # its learning rate is 0: the weights stay
+    gradients = []
+    for micro in ([collate(pairs)], [collate(pairs[:1]), collate(pairs[1:])], [collate([pair]) for pair in pairs]):
+        stats = train_step(model, micro, optimizer, config(folder, "train.clip_norm=0.0"))
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        assert stats.tokens == 3 + 2 + 8 + 4
+    for other in gradients[1:]:
+        for a, b in zip(gradients[0], other, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
+
+
+def test_clipping_bounds_the_gradient(folder: Path) -> None:
+    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
+    experiment = config(folder, "train.clip_norm=0.01")
+    stats = train_step(model, [collate([([5], [6, 7])])], adam(model, experiment.train), experiment)
+    assert stats.grad_norm > 0.01  # what is reported is the norm before
+    norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
+    assert norm.item() == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_a_bad_update_never_happens(folder: Path, poison: str) -> None:
+    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
+    optimizer = adam(model, config(folder).train)
+    optimizer.param_groups[0]["lr"] = 0.1
+    if poison == "loss":
+        with torch.no_grad():
+            model.output_weight_VD[9] = float("nan")
+    else:
+        model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(TrainingError, match=f"the {poison} is (nan|inf).*lines 42, 8") as caught:
+        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(folder))
+    assert "--resume" in caught.value.hint
+    for a, b in zip(before, model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
+
+
+def test_fp16_skips_and_counts_an_overflow(folder: Path) -> None:
+    from torch.amp.grad_scaler import GradScaler
+
+    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
+    optimizer, scaler = adam(model, config(folder).train), GradScaler("cpu", init_scale=2.0**20)
+    optimizer.param_groups[0]["lr"] = 0.1
+    before = model.output_weight_VD.detach().clone()
+    handle = model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
+    batch = collate([([5], [9]), ([6], [7])])
+    assert train_step(model, [batch], optimizer, config(folder), scaler).skipped
+    assert torch.equal(before, model.output_weight_VD)
+    assert scaler.get_scale() == 2.0**19
+    handle.remove()
+    assert not train_step(model, [batch], optimizer, config(folder), scaler).skipped
+    assert not torch.equal(before, model.output_weight_VD)
+
+
+def test_a_time_limit_is_kept_and_brings_the_rate_down(folder: Path) -> None:
+    started = time.monotonic()
+    experiment = config(folder, "train.steps=1000000", "train.valid_every=100000", "train.schedule=linear(warmup=5)")
+    best = run(experiment, folder, limit=6)
+    assert time.monotonic() - started < 9
+    assert checkpoint.read_progress(best).step > 5
+    rates = [line["lr"] for line in metrics(folder / "run") if "lr" in line]
+    assert rates[-1] < 0.1 * max(rates)
+
+
+def test_patience_stops_early(folder: Path) -> None:
+    # With a learning rate of almost nothing no validation after the first can be better.
+    experiment = config(
+        folder, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best=loss",
+        "train.schedule=inverse_sqrt(peak=1e-30, warmup=1)",
+    )  # fmt: skip
+    run(experiment, folder)
+    assert [line["step"] for line in metrics(folder / "run") if "valid_bleu" in line] == [2, 4, 6, 8]
+
+
+def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
+    experiment = config(folder, "train.steps=20", "train.valid_every=4", "train.best=loss")
+    values = iter([3.0, 1.0, 2.0, 4.0, 5.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Trainer, "validate", lambda self: {"valid_loss": (v := next(values)), "valid_bleu": 0.0, "quality": -v}
+        )
+        best = run(experiment, folder)
+    assert best.name == "step-000008"
+    assert [p.name for p in checkpoint.checkpoints(folder / "run")] == ["step-000008", "step-000016", "step-000020"]
+
+
+def test_an_average_is_what_is_saved(folder: Path) -> None:
+    last = run(config(folder, "train.ema=0.9", "train.valid_every=100"), folder)
+    weights, state = load_file(last / checkpoint.WEIGHTS), load_file(last / checkpoint.TRAINING)
+    assert all(not torch.equal(t, state[f"raw.{name}"]) for name, t in weights.items() if t.std() > 0)
+
+
+def test_a_run_is_never_overwritten(folder: Path) -> None:
+    run(config(folder), folder)
+    with pytest.raises(UsageError, match="already holds a run") as caught:
+        run(config(folder), folder)
+    assert "--resume" in caught.value.hint
+    assert "--run" in caught.value.hint
+    with pytest.raises(UsageError, match="another 'model' section"):
+        run(config(folder, "model.ff=16"), folder, resume=True)
+
+
+def test_more_steps_may_be_asked_of_a_finished_run(folder: Path) -> None:
+    run(config(folder), folder)
+    assert checkpoint.read_progress(run(config(folder, "train.steps=18"), folder, resume=True)).step <= 18
+    assert checkpoint.checkpoints(folder / "run")[-1].name == "step-000018"
+
+
+def test_damaged_checkpoints_are_named_and_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = config(folder)
+    run(experiment, folder)
+    first, last = checkpoint.checkpoints(folder / "run")
+    weights = (last / checkpoint.WEIGHTS).read_bytes()
+    (last / checkpoint.WEIGHTS).write_bytes(weights[:-7])
+    run(experiment, folder, resume=True)
+    assert f"skipping {last.name}" in capsys.readouterr().err
+    assert checkpoint.read_tensors(last, checkpoint.WEIGHTS)  # trained and saved again
+    flipped = bytearray((first / checkpoint.TRAINING).read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    (first / checkpoint.TRAINING).write_bytes(flipped)
+    with pytest.raises(CheckpointError, match="checksum differs"):
+        checkpoint.read_tensors(first, checkpoint.TRAINING)
+    (last / checkpoint.TRAINING).unlink()
+    with pytest.raises(CheckpointError, match="every checkpoint of"):
+        run(experiment, folder, resume=True)
+
+
+def test_resume_with_another_tokenizer_is_refused(folder: Path) -> None:
+    run(config(folder), folder)
+    copy_text(folder, 300, seed=1)
+    (folder / "train.en").write_text((folder / "train.en").read_text().replace("ba", "xylophone"), encoding="utf-8")
+    with pytest.raises(TrainingError, match="another tokenizer"):
+        run(config(folder, "train.steps=20"), folder, resume=True)
+
+
+def test_bf16_trains_and_resumes(folder: Path) -> None:
+    experiment = config(folder)
+    train(experiment, folder / "run", resume=False, device="cpu", precision="bf16")
+    longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=14))
+    train(longer, folder / "run", resume=True, device="cpu", precision="bf16")
+    weights = load_file(checkpoint.checkpoints(folder / "run")[-1] / checkpoint.WEIGHTS)
+    assert {t.dtype for t in weights.values()} == {torch.float32}

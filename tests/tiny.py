@@ -1,0 +1,33 @@
+"""A small experiment on generated text, in-process: what the tests of training and checkpoints share."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from nmt import settings
+from nmt.config import Config
+
+WORDS = "ba be bi bo bu da de di do du ga ge gi go gu".split()
+
+
+def copy_text(folder: Path, pairs: int, longest: int = 6, split: str = "train", seed: int = 0) -> None:
+    """Write aligned files whose target is the source: the copy task."""
+    rng = random.Random(f"{split} {seed}")
+    lines = ["".join(f"{' '.join(rng.choices(WORDS, k=rng.randint(1, longest)))}\n") for _ in range(pairs)]
+    for code in ("en", "de"):
+        (folder / f"{split}.{code}").write_text("".join(lines), encoding="utf-8")
+
+
+def config(folder: Path, *changes: str) -> Config:
+    """A tiny config on the copy text in `folder`, which is written unless it is there."""
+    if not (folder / "train.en").exists():
+        copy_text(folder, 300)
+        copy_text(folder, 20, split="valid")
+    corpus = f"data.train=files(train={str(folder / 'train')!r}, valid={str(folder / 'valid')!r}, hold_out=False)"
+    tiny = [
+        corpus, "data.clean=[normalize]", "tokenizer.size=300", "model.dim=16", "model.heads=2", "model.ff=32",
+        "model.encoder_layers=1", "model.decoder_layers=1", "train.steps=12", "train.valid_every=6",
+        "train.batch_tokens=256", "train.max_length=64", "train.log_every=1", "train.noise=[]",
+    ]  # fmt: skip
+    return settings.load(None, [*tiny, *changes])

@@ -83,7 +83,10 @@ class CommandLine:
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a command to its end; whatever it was given, it must not answer with a traceback."""
         process = self.start(*arguments, **options)
-        out, err = process.communicate(stdin or None, timeout=120)
+        try:
+            out, err = process.communicate(stdin or None, timeout=120)
+        finally:
+            process.kill()
         done = Done(process.returncode, (out or b"").decode(), (err or b"").decode())
         assert "Traceback" not in done.err, done.err
         return done

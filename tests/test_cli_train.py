@@ -1,0 +1,213 @@
+"""`nmt train` interrupted, killed, out of disk and out of range: the last good checkpoint always loads."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine, training
+
+from nmt import checkpoint
+
+FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
+
+
+def wait_for(process: subprocess.Popen[bytes], run: Path, count: int) -> None:
+    """Wait until a training has written `count` checkpoints."""
+    end = time.monotonic() + 60
+    while len(checkpoint.checkpoints(run)) < count:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def step(run: Path) -> int:
+    return checkpoint.read_progress(checkpoint.checkpoints(run)[-1]).step
+
+
+def translates(nmt: CommandLine, run: str) -> None:
+    done = nmt("translate", "--model", run, "the dog", "the cat", "--beam-size", "1")
+    assert done.code == 0, done.err
+    assert done.out.count("\n") == 2
+
+
+def goes_on(nmt: CommandLine, run: str, extra: int = 5) -> None:
+    """Resume a run for a few updates with nothing but its folder's name."""
+    before = step(nmt.folder / run)
+    done = nmt("train", "--run", run, "--resume", "--set", f"train.steps={before + extra}")
+    assert done.code == 0, done.err
+    assert f"resuming {run} at update {before:,}" in done.err
+    assert step(nmt.folder / run) == before + extra
+
+
+# ---- stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.Signals, nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/a run"
+    process = nmt.start(*training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER))
+    while not (run / "metrics.jsonl").exists():  # training, with no checkpoint yet
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err.decode()
+    stopped = step(run)
+    assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
+    assert f"stopped and saved at update {stopped:,}; go on with: nmt train --run 'runs/a run' --resume" in err.decode()
+    assert "Traceback" not in err.decode()
+    goes_on(nmt, "runs/a run")
+
+
+def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
+    # a validation that takes minutes: the first request waits for it, the second does not
+    write = "\n".join(["the dog"] * 30_000) + "\n"
+    for code in ("en", "de"):
+        (nmt.folder / f"huge.{code}").write_text(write)
+    corpus = "files(train='text', valid='huge', hold_out=False)"
+    process = nmt.start(*training("runs/new", corpus, train__valid_every="2", train__valid_pairs="0", **FOREVER))
+    while not (nmt.folder / "runs/new/data.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in err.decode()
+
+
+def test_an_interrupt_while_text_is_prepared_leaves_nothing_half_made(nmt: CommandLine) -> None:
+    process = nmt.start("data", "prepare", "--set", "tokenizer.size=1000")  # the phrasebook: some seconds
+    prepared = nmt.folder / "data/prepared"
+    while not list(prepared.glob(".*/train.en")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    before = sorted(path.name for path in prepared.iterdir() if not path.name.startswith("."))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err.decode()
+    assert sorted(path.name for path in prepared.iterdir()) == before
+
+
+# ---- killed, and a disk that is full
+
+
+def test_killed_at_any_moment_the_run_translates_and_goes_on(nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/killed"
+    options = training("runs/killed", train__valid_every="1", train__valid_pairs="1", **FOREVER)
+    moment = random.Random(0)
+    for attempt in range(4):  # saving takes most of the time when every update is followed by a checkpoint
+        process = nmt.start(*options, *(["--resume"] if attempt else []), stderr=subprocess.DEVNULL)
+        wait_for(process, run, 1 if attempt else 2)
+        time.sleep(moment.uniform(0.0, 0.3) + (3.0 if attempt else 0.0))
+        process.kill()
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        found = checkpoint.latest_intact(run)
+        assert found is not None
+        assert found[0] == checkpoint.checkpoints(run)[-1]  # none under its final name was half written
+    translates(nmt, "runs/killed")
+    goes_on(nmt, "runs/killed", 1)
+    assert not list(run.glob(".step-*"))
+
+
+def test_a_disk_that_fills_up_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/tiny"
+    before = sorted(path.name for path in run.iterdir())
+    room = (run / "step-000010/model.safetensors").stat().st_size + 4096  # the weights fit, the training state not
+
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    again = ["train", "--run", "runs/tiny", "--resume", "--set", "train.steps=30"]
+    done = nmt(*again, preexec_fn=fill)
+    done.refuses(1, "cannot save runs/tiny/step-000030", "hint: free some space", "--resume")
+    assert sorted(path.name for path in run.iterdir()) == before
+    translates(nmt, "runs/tiny")
+    assert nmt(*again).code == 0
+
+
+def test_a_damaged_newest_checkpoint_is_skipped_and_named(nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/tiny"
+    (run / "step-000020/training.safetensors").write_bytes(b"cut")
+    done = nmt("train", "--run", "runs/tiny", "--resume")
+    assert done.code == 0, done.err
+    assert "skipping step-000020: runs/tiny/step-000020/training.safetensors is damaged" in done.err
+    assert "resuming runs/tiny at update 10" in done.err
+    assert checkpoint.latest_intact(run)[0].name == "step-000020"  # type: ignore[index]
+    for path in run.glob("step-*/training.safetensors"):
+        path.write_bytes(b"cut")
+    nmt("train", "--run", "runs/tiny", "--resume").refuses(1, "every checkpoint of runs/tiny is damaged", "hint: ")
+
+
+# ---- loss
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/tiny"
+    done = nmt(
+        *("train", "--run", "runs/tiny", "--resume", "--precision", "fp32"),
+        *("--set", "train.schedule=inverse_sqrt(peak=1e30, warmup=1)", "--set", "train.steps=40"),
+    )
+    assert done.code == 1
+    assert len(done.errors) == 1
+    for text in ("the loss is nan", "in a batch of ", "pairs (lines ", "of the prepared text", "lower learning rate"):
+        assert text in done.err
+    assert step(run) == 20
+    translates(nmt, "runs/tiny")
+    again = ["--resume", "--set", "train.schedule=inverse_sqrt(peak=1e-3)", "--set", "train.steps=30"]
+    assert nmt("train", "--run", "runs/tiny", *again).code == 0
+    assert step(run) == 30
+
+
+# ---- going on
+
+
+def test_resume_needs_a_run(nmt: CommandLine) -> None:
+    nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "there is no run to resume in runs/tinny", "hint: ")
+    assert not (nmt.folder / "runs/tinny").exists()
+    nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
+    nmt("train", "--run", "text.en/run").refuses(2, "cannot make text.en/run: Not a directory")
+
+
+def test_a_finished_run_says_so(nmt: CommandLine) -> None:
+    done = nmt("train", "--run", "runs/tiny", "--resume")
+    assert done.code == 0
+    assert "this run is finished; set train.steps higher to go on" in done.err
+    assert done.out.startswith("runs/tiny/step-")
+
+
+# ---- what a run leaves behind
+
+
+def test_a_run_holds_what_it_promises_readable_for_others(trained: CommandLine) -> None:
+    run = trained.folder / "runs/tiny"
+    names = {path.name for path in run.iterdir()} - {"eval"}
+    assert names == {"config.yaml", "data.json", "metrics.jsonl", "spm.model", "step-000010", "step-000020"}
+    probe = trained.folder / "probe"
+    probe.touch()
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in run.rglob("*") if path.is_file()} == {mode}
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().split("\n")[:-1]]
+    assert [line["step"] for line in lines if "valid_bleu" in line] == [10, 20]
+    assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
+
+
+def test_progress_in_a_file_is_whole_lines_of_log(nmt: CommandLine) -> None:
+    done = nmt.train("runs/new")
+    assert done.code == 0
+    assert all(line.startswith("nmt: ") for line in done.err.split("\n")[:-1]), done.err
+    assert "\r" not in done.err

@@ -1,0 +1,319 @@
+"""The command line: exit codes, what goes to stdout and what to stderr, help, config, and mistakes in options."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from commandline import CommandLine
+
+from nmt import settings
+from nmt.cli import app
+from nmt.cli.train import seconds
+from nmt.config import Config
+from nmt.errors import UsageError
+
+HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece", "httpx", "numpy")
+"""What must not be imported where it is not used: each costs from a tenth of a second to several."""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """A folder without a model."""
+    return CommandLine(tmp_path_factory.mktemp("bare"))
+
+
+def commands() -> list[list[str]]:
+    root = typer.main.get_command(app)
+    found: list[list[str]] = []
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", {})
+        found += [[name, sub] for sub in inner] or [[name]]
+    return found
+
+
+# ---- help, and how fast it comes
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_help_with_an_example(command: list[str], bare: CommandLine) -> None:
+    done = bare(*command, "--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert "Example" in done.out
+    assert f"nmt {' '.join(command)}" in done.out.split("Example")[1]
+
+
+def test_nmt_alone_shows_its_commands(bare: CommandLine) -> None:
+    alone, asked = bare(), bare("--help")
+    assert (alone.code, asked.code) == (2, 0)
+    for name in {command[0] for command in commands()}:
+        assert name in alone.out
+        assert name in asked.out
+    assert bare("--version").out.startswith("nmt ")
+
+
+@pytest.mark.parametrize(
+    ("command", "unused"),
+    [
+        (["--help"], HEAVY),
+        (["translate", "--help"], HEAVY),
+        (["train", "--set", "model.dimm=1"], HEAVY),
+        (["config"], HEAVY),
+        (["config", "--options"], HEAVY),
+        (["data", "list"], ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")),
+        (["tokenizer", "train", "text.en", "--size", "300"], ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")),
+    ],
+    ids=" ".join,
+)
+def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[str, ...], bare: CommandLine) -> None:
+    (bare.folder / "text.en").write_text("the quick brown fox jumps over the lazy dog\n" * 3)
+    code = (
+        f"import sys; sys.argv = ['nmt', *{command}]\n"
+        "from nmt.cli import main\n"
+        "try: main()\n"
+        f"finally: print(*sorted({set(unused)} & set(sys.modules)), file=sys.stderr, sep=',', end='')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=bare.folder, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.split("\n")[-1] == ""
+
+
+# ---- wrong usage: exit 2, one line, a hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--bogus", "No such option: --bogus"),
+        ("frobnicate", "No such command 'frobnicate'"),
+        ("data lsit", "Did you mean 'list'?"),
+        ("data download", "Missing argument 'name'"),
+        ("config one two", "unexpected extra argument"),
+        ("translate --beem 3 hi", "No such option: --beem"),
+        ("translate --beam-siz 3 hi", "--beam-size"),
+        ("translate --beam-size", "'--beam-size' requires an argument"),
+        ("translate --beam-size many hi", "Invalid value for '--beam-size'"),
+        ("translate --errors ignore hi", "--errors must be strict or replace, got 'ignore'"),
+        ("translate --input a.en hi", "give sentences or --input, not both"),
+        ("evaluate --src a.en", "--src and --ref go together"),
+        ("evaluate --ref a.de", "--src and --ref go together"),
+        ("evaluate --src a.en --ref a.de --test wmt14", "--test, not both"),
+        ("evaluate --errors ignore", "--errors must be strict or replace"),
+        ("train --time-limit nonsense", "cannot read --time-limit nonsense"),
+        ("train --time-limit -5", "cannot read --time-limit -5"),
+        ("train --config nope", "config nope does not exist"),
+        ("train --config folder", "config folder is a folder, not a config file"),
+        ("train --config double.yaml", "config double.yaml, line 3: key 'dim' is given twice"),
+        ("train --config broken.yaml", "config broken.yaml, line 2: expected"),
+        ("train --config latin.yaml", "config latin.yaml is not UTF-8 (byte 2)"),
+        ("train --config list.yaml", "config list.yaml is not a mapping"),
+        ("train --config keys.yaml", "config keys.yaml, line 1: a key must be a word"),
+        ("train --config date.yaml", "config date.yaml: not valid YAML"),
+        ("train --config section.yaml", "model: expected a section, got 3"),
+        ("train --config no.yaml", "data.src: expected str, got False"),
+        ("train --set model.dim", "cannot read --set model.dim"),
+        ("train --set model.dim=", "model.dim: expected int, got None"),
+        ("train --set model.dim=x", "model.dim: expected int, got 'x'"),
+        ("train --set model.dim=1.5", "model.dim: expected int, got 1.5"),
+        ("train --set model.dim=yes", "model.dim: expected int, got True"),
+        ("train --set model.dim=[}", "cannot read the value of --set model.dim=[}"),
+        ("train --set seed=2001-13-45", "cannot read the value of --set seed=2001-13-45"),
+        ("train --set model=3", "unknown key model"),
+        ("train --set modell.dim=3", "did you mean 'model.dim'?"),
+        ("train --set model.heads=5", "model.dim (192) must be a multiple of model.heads (5)"),
+        ("train --set train.steps=0", "train.steps must be at least 1, got 0"),
+        ("train --set train.clip_norm=nan", "train.clip_norm must be 0 or more, got nan"),
+        ("train --set data.train=", "data.train names no corpus"),
+        ("train --set data.tgt=en", "data.src and data.tgt are both 'en'"),
+        ("train --set tokenizer.kind=bqe", "did you mean 'bpe'?"),
+        ("config --set a.b=c", "unknown key a.b"),
+        ("config nope", "config nope does not exist"),
+        ("tokenizer train text.en --kind bqe", "did you mean 'bpe'?"),
+        ("tokenizer train text.en --size 0", "--size must be at least 1, got 0"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
+    (bare.folder / "folder").mkdir(exist_ok=True)
+    for name, text in {
+        "double": b"model:\n  dim: 8\n  dim: 16\n",
+        "broken": b"seed: [1\n",
+        "latin": b"a\xff: 1\n",
+        "list": b"- a\n- b\n",
+        "keys": b"[a, b]: 1\n",
+        "date": b"seed: 2001-13-45\n",
+        "section": b"model: 3\n",
+        "no": b"data:\n  src: no\n",
+    }.items():
+        (bare.folder / f"{name}.yaml").write_bytes(text)
+    bare(*arguments.split()).refuses(2, message)
+    assert not (bare.folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--beam-size 0", "beam size must be at least 1, got 0"),
+        ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
+        ("--length-penalty nan", "--length-penalty must be a number, got nan"),
+        ("--search beam(sise=3)", "search 'beam' has no option 'sise'"),
+        ("--output nowhere/out.de", "cannot write nowhere/out.de: No such file or directory"),
+        ("--output runs", "cannot write runs: Is a directory"),
+    ],
+)
+def test_wrong_options_of_a_search_and_its_output(arguments: str, message: str, trained: CommandLine) -> None:
+    trained("translate", "the dog", *arguments.split()).refuses(2, message)
+
+
+def test_wrong_specs_of_a_training_stop_it_before_any_work(trained: CommandLine) -> None:
+    nmt = CommandLine(trained.folder, {"NMT_RUNS": "none"})
+    for option, message in {
+        "train.schedule=linaer(peak=1)": "did you mean 'linear'?",
+        "train.noise=lowercas(p=1)": "did you mean 'lowercase'?",
+        "data.train=files(trian='text')": "corpus 'files' has no option 'trian'",
+    }.items():
+        nmt("train", "--set", option).refuses(2, message)
+    nmt("train", "--precision", "fp64").refuses(2, "unknown precision 'fp64'")
+    nmt("train", "--set", "data.train=files(train='nowhere/x')").refuses(1, "no such text: nowhere/x.en")
+    assert not list((nmt.folder / "none").rglob("config.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("45", 45), ("1d", 86400)]
+)
+def test_durations(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "m", "5x", "5 m", "-5s", "nan", "inf", "1e999", "30m!", "s30"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot read --time-limit"):
+        seconds(text)
+
+
+# ---- models that are not there
+
+
+def test_no_model_and_not_a_model(trained: CommandLine) -> None:
+    folder = trained.folder
+    (folder / "hollow").mkdir()
+    elsewhere = CommandLine(folder, {"NMT_RUNS": "hollow"})
+    elsewhere("translate", "hi").refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
+    elsewhere("evaluate").refuses(1, "there is no trained model under hollow/")
+    trained("translate", "hi", "--model", "missing").refuses(1, "there is no model at missing", "hint: ")
+    for name in ("hollow", "text.en"):
+        trained("translate", "hi", "--model", name).refuses(1, f"{name} holds no checkpoint", "hint: ")
+
+
+# ---- what goes where
+
+
+def test_stdout_carries_results_only(trained: CommandLine) -> None:
+    done = trained("translate", "the dog", "--beam-size", "3", "--top-beams", "2")
+    assert done.code == 0
+    assert len(done.out.split("\n")[:-1]) == 2
+    assert all(line.startswith("nmt: ") for line in done.err.split("\n")[:-1])
+    scores = trained("evaluate", "--bleu", "--chrf", "--ter", "--json", "--beam-size", "1")
+    assert scores.code == 0, scores.err
+    assert [score["name"] for score in json.loads(scores.out)] == ["BLEU", "chrF2", "TER"]
+    assert all("signature" in score for score in json.loads(scores.out))
+    assert list((trained.folder / "runs/tiny/eval").glob("*.hyp"))
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(trained: CommandLine) -> None:
+    (trained.folder / "many.en").write_text("the dog sees the cat.\n" * 20_000)
+    reading, writing = os.pipe()
+    process = trained.start("translate", "--input", "many.en", "--beam-size", "1", stdout=writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as head:
+        head.readline()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert [line for line in err.decode().split("\n") if line and not line.startswith("nmt: using")] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_full_disk_under_the_output_is_one_line(trained: CommandLine) -> None:
+    trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
+    with open("/dev/full", "wb") as full:
+        for command in (["translate", "the dog"], ["config"]):
+            trained(*command, stdout=full).refuses(1, "No space left on device")
+
+
+def test_without_a_standard_input_there_is_nothing_to_translate(trained: CommandLine) -> None:
+    code = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'nmt', 'translate'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=trained.folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: nmt translate")
+
+
+def test_evaluate_finds_out_about_its_folder_before_it_translates(trained: CommandLine) -> None:
+    (trained.folder / "a.en").write_text("the dog\n")
+    for folder, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
+        done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", folder)
+        done.refuses(2, f"cannot write into {folder}: {reason}", "--output")
+
+
+# ---- nmt config
+
+
+def test_a_printed_config_reads_back_equal(bare: CommandLine) -> None:
+    changes = ["train.noise=[lowercase(p=0.1), no_punctuation(p=0.2)]", "train.eps=1e-4", "data.src=no", "model.dim=64"]
+    done = bare("config", "tatoeba", *(word for change in changes for word in ("--set", change)))
+    assert done.code == 0, done.err
+    path = bare.folder / "mine.yaml"
+    path.write_text(done.out)
+    config = settings.load(path)
+    assert config == settings.load(settings.find("tatoeba"), changes)
+    assert config.data.src == "no"
+    assert config.train.eps == 1e-4
+    assert bare("config", "mine.yaml").out == done.out
+
+
+def test_every_option_is_explained(bare: CommandLine) -> None:
+    lines = bare("config", "--options").out.split("\n")[:-1]
+    heads, texts = lines[::2], lines[1::2]
+    assert [head.split()[0] for head in heads] == settings.keys()
+    assert all(text.startswith("    ") and len(text) > 8 and text.endswith(".") for text in texts)
+    assert "seed  [1]" in heads
+    assert all(settings.override(Config(), f"{h.split()[0]}={h.partition('[')[2][:-1]}") for h in heads)
+
+
+# ---- folders
+
+
+def test_paths_with_spaces_and_umlauts(nmt: CommandLine) -> None:
+    folder = nmt.folder / "ein Ordner für Läufe"
+    (nmt.folder / "runs").rename(folder)
+    (nmt.folder / "text.en").rename(nmt.folder / "mein Text ß.en")
+    here = CommandLine(nmt.folder, {"NMT_RUNS": folder.name})
+    done = here("translate", "--input", "mein Text ß.en", "--output", "die Übersetzung.de", "--beam-size", "1")
+    assert done.code == 0, done.err
+    assert (nmt.folder / "die Übersetzung.de").read_text().count("\n") == 400
+
+
+@pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
+def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> None:
+    nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: "text.de"})
+    done = nmt("train", "--set", "data.train=files(train='text')")
+    assert done.code in (1, 2)
+    assert "text.de" in done.err
+    assert len(done.errors) == 1
+
+
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
+def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    done = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: str(tmp_path)})(
+        "train", "--set", "data.train=files(train='text')"
+    )
+    tmp_path.chmod(0o755)
+    assert done.code in (1, 2)
+    assert "Permission denied" in done.err
+    assert len(done.errors) == 1

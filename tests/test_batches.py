@@ -1,0 +1,238 @@
+"""The prepared store, the plan of batches, noise and the loader: nothing lost, nothing random without an address."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import config, copy_text
+
+from nmt.config import TokenizerConfig
+from nmt.data import prepare as preparing
+from nmt.data.batching import collate, plan
+from nmt.data.loader import Loader
+from nmt.data.noise import NOISES, compose
+from nmt.data.prepare import Prepared, prepare
+from nmt.data.store import Store
+from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.text import normalize
+from nmt.tokenizer import BOS, EOS, PAD, Tokenizer, train
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=200), st.integers(41, 300))
+def test_a_plan_holds_every_pair_once_within_the_budget(lengths: list[tuple[int, int]], budget: int) -> None:
+    lengths_N2 = np.array(lengths)
+    batches = plan(lengths_N2, budget, seed=1, epoch=0)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    assert all(len(batch) * (lengths_N2[batch].max() + 1) <= budget for batch in batches)
+
+
+def test_a_plan_is_a_pure_function_of_seed_and_epoch() -> None:
+    lengths_N2 = np.random.default_rng(0).integers(1, 30, (500, 2))
+    flat = [np.concatenate(plan(lengths_N2, 256, *key)).tolist() for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert flat[0] == flat[1]
+    assert flat[0] != flat[2] != flat[3] != flat[0]
+
+
+def test_batches_of_similar_length_hold_little_padding() -> None:
+    lengths_N2 = np.random.default_rng(0).integers(5, 40, (20_000, 1)).repeat(2, axis=1)
+    batches = plan(lengths_N2, 2048, seed=1, epoch=0)
+    padded = sum(len(batch) * (lengths_N2[batch].max() + 1) for batch in batches)
+    assert (lengths_N2[:, 1] + 1).sum() / padded > 0.97
+
+
+def test_collate_shifts_targets_and_ends_sources() -> None:
+    batch = collate([([5, 6], [7, 8, 9]), ([10], [11])], [3, 4])
+    assert batch.src_BS.tolist() == [[5, 6, EOS], [10, EOS, PAD]]
+    assert batch.src_mask_BS.tolist() == [[True] * 3, [True, True, False]]
+    assert batch.tgt_in_BT.tolist() == [[BOS, 7, 8, 9], [BOS, 11, PAD, PAD]]
+    assert batch.tgt_out_BT.tolist() == [[7, 8, 9, EOS], [11, EOS, PAD, PAD]]
+    assert batch.tgt_mask_BT.tolist() == [[True] * 4, [True, True, False, False]]
+    assert (batch.tokens, batch.pairs) == (6, (3, 4))
+    assert batch.to(torch.device("cpu")).pairs == (3, 4)
+
+
+def loaded(folder: Path, *changes: str) -> tuple[Prepared, Loader]:
+    experiment = config(folder, *changes)
+    prepared = prepare(experiment)
+    return prepared, Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
+
+
+def test_a_store_gives_back_text_and_ids(folder: Path) -> None:
+    prepared, _ = loaded(folder)
+    store, tokenizer = prepared.store("train"), prepared.tokenizer()
+    lines = (folder / "train.en").read_text(encoding="utf-8").splitlines()
+    assert len(store) == len(lines) == 300
+    for i in (0, 1, 150, 299):
+        assert store.src.text(i) == lines[i]
+        assert tokenizer.decode(store[i][0]) == lines[i]
+    assert store.lengths_N2.tolist() == [[len(s), len(t)] for s, t in (store[i] for i in range(300))]
+
+
+def test_damage_to_a_store_is_noticed(folder: Path) -> None:
+    prepared, _ = loaded(folder)
+    text = prepared.folder / "train.en"
+    text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    with pytest.raises(DataError, match="is cut or was changed"):
+        prepared.store("train")
+    (prepared.folder / "valid.en.ids").unlink()
+    with pytest.raises(DataError, match="is damaged"):
+        Store(prepared.folder, "valid", "en", "de")
+
+
+def test_preparing_happens_once_per_recipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = prepare(config(folder)).folder
+    made: list[int] = []
+    make = preparing._make
+    monkeypatch.setattr(preparing, "_make", lambda *a: made.append(1) or make(*a))
+    assert prepare(config(folder)).folder == first
+    assert prepare(config(folder, "train.steps=99", "model.dim=8")).folder == first
+    assert not made
+    others = {prepare(config(folder, change)).folder for change in ("tokenizer.size=310", "data.clean=[dedup]")}
+    copy_text(folder, 300, seed=5)
+    others.add(prepare(config(folder)).folder)
+    assert len(others | {first}) == 4
+    assert len(made) == 3
+
+
+def test_cleaning_is_counted_and_pairs_stay_aligned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_text(folder, 60)
+    copy_text(folder, 5, split="valid")
+    for code in ("en", "de"):
+        lines = (folder / f"train.{code}").read_text(encoding="utf-8").splitlines()
+        lines = [f"{i} {line}" for i, line in enumerate(lines)]
+        lines[10 if code == "en" else 20] = " \t"
+        (folder / f"train.{code}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    prepared = prepare(config(folder))
+    assert "blank dropped 2 pairs" in capsys.readouterr().err
+    assert prepared.meta["dropped"]["blank"] == 2
+    sources, targets = prepared.lines("train")
+    assert len(sources) == 58
+    assert sources == targets
+
+
+def test_an_empty_corpus_is_an_error(folder: Path) -> None:
+    for code in ("en", "de"):
+        (folder / f"train.{code}").write_text("\n\n", encoding="utf-8")
+        (folder / f"valid.{code}").write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no training pair is left"):
+        prepare(config(folder))
+    assert not list((folder / "data" / "prepared").iterdir())
+
+
+def test_skipping_is_continuing(folder: Path) -> None:
+    _, loader = loaded(folder, "train.accumulate=2", "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
+    every = list(loader.updates(epoch=3))
+    assert len(every) > 4
+    for micro, other in zip(every[3:], loader.updates(epoch=3, skip=3), strict=True):
+        assert [batch.pairs for batch in micro] == [batch.pairs for batch in other]
+        assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(micro, other, strict=True))
+    assert Counter(i for micro in every for batch in micro for i in batch.pairs) == Counter(range(300))
+
+
+def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> None:
+    prepared, loader = loaded(folder, "train.noise=[uppercase(p=0.5)]")
+    tokenizer = prepared.tokenizer()
+    store = prepared.store("train")
+    seen: list[dict[int, str]] = []
+    for epoch in (0, 1):
+        seen.append({})
+        for (batch,) in loader.updates(epoch):
+            for row, i in enumerate(batch.pairs):
+                seen[-1][i] = tokenizer.decode(batch.src_BS[row].tolist())
+                assert tokenizer.decode(batch.tgt_out_BT[row].tolist()) == store.tgt.text(i)
+    assert 90 < sum(text.isupper() for text in seen[0].values()) < 210
+    assert seen[0] != seen[1]
+    assert all(seen[0][i].lower() == store.src.text(i) for i in seen[0])
+
+
+def test_pairs_too_long_are_left_out_and_counted(folder: Path) -> None:
+    prepared, loader = loaded(folder, "train.max_length=6")
+    lengths_N2 = prepared.store("train").lengths_N2
+    expected = int((lengths_N2 >= 6).any(axis=1).sum())
+    assert 0 < loader.too_long == expected < 300
+    assert all(batch.src_BS.shape[1] <= 6 for (batch,) in loader.updates(0))
+    with pytest.raises(DataError, match="no training pair has at most 1 tokens"):
+        loaded(folder, "train.max_length=1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "noisy"),
+    [
+        ("lowercase(p=1.0)", "i'm thirsty, tom!"),
+        ("uppercase(p=1.0)", "I'M THIRSTY, TOM!"),
+        ("no_punctuation(p=1.0)", "I'm thirsty Tom"),
+        ("no_apostrophes(p=1.0)", "Im thirsty, Tom!"),
+        ("sloppy(p=1.0)", "im thirsty tom"),
+        ("sloppy(p=0.0)", "I'm thirsty, Tom!"),
+    ],
+)
+def test_noise_is_how_people_type(spec: str, noisy: str) -> None:
+    assert compose([spec])("I'm thirsty, Tom!", Random(0)) == noisy
+
+
+def test_noise_never_empties_a_sentence() -> None:
+    assert compose([f"{name}(p=1.0)" for name in NOISES])("?!", Random(0)) == "?!"
+    with pytest.raises(ConfigError, match="unknown noise"):
+        compose(["typos"])
+
+
+TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20
+
+
+@given(st.text(max_size=60))
+def test_any_text_survives_the_tokenizer(text: str) -> None:
+    tokenizer = _tokenizer()
+    assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
+    assert all(i > EOS for i in tokenizer.encode(text))  # bytes stand in for what is unknown
+
+
+OPTIONS = TokenizerConfig(kind="bpe", size=320)
+
+
+@functools.cache
+def _tokenizer() -> Tokenizer:
+    return train(TEXT, OPTIONS)
+
+
+def test_a_tokenizer_too_large_for_its_text_shrinks_and_too_small_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for kind in ("unigram", "bpe"):
+        assert 260 < len(train(TEXT, TokenizerConfig(kind=kind, size=9000))) < 500
+        assert "the corpus allows a tokenizer of" in capsys.readouterr().err
+    with pytest.raises(DataError, match="cannot hold the corpus's"):
+        train(TEXT, TokenizerConfig(kind="bpe", size=270))
+    with pytest.raises(DataError, match="no text"):
+        train([" ", ""], TokenizerConfig())
+
+
+def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot read tokenizer"):
+        Tokenizer.load(tmp_path / "none.model")
+    (tmp_path / "bad.model").write_bytes(b"not a model")
+    with pytest.raises(CheckpointError, match="is not a SentencePiece model"):
+        Tokenizer.load(tmp_path / "bad.model")
+
+
+def test_a_tokenizer_of_ones_own_is_used(folder: Path) -> None:
+    (folder / "own.model").write_bytes(
+        train(TEXT + ["ba be bi bo bu da de di do du ga ge gi go gu"] * 50, OPTIONS).model
+    )
+    prepared = prepare(config(folder, f"tokenizer.model={folder / 'own.model'}"))
+    assert prepared.tokenizer().model == (folder / "own.model").read_bytes()
+    assert json.loads((prepared.folder / "meta.json").read_text())["tokenizer"] == prepared.tokenizer().checksum

@@ -1,0 +1,179 @@
+"""A run's folder: what is saved is whole, or it is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import config
+
+from nmt import checkpoint, paths
+from nmt.checkpoint import META, TRAINING, WEIGHTS, Progress
+from nmt.errors import CheckpointError
+from nmt.train import train
+
+SAVE = """
+import sys, torch, resource
+from pathlib import Path
+from nmt import checkpoint
+run, limit = Path(sys.argv[1]), int(sys.argv[2])
+for step in range(1, 10_000):
+    if limit and step == 3:
+        import signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    tensors = {"w": torch.full((400_000,), float(step))}
+    checkpoint.save(run, checkpoint.Progress(step=step), tensors, tensors, "t")
+    checkpoint.prune(run)
+    print(step, flush=True)
+"""
+
+
+def intact(run: Path) -> int:
+    """The newest checkpoint's step, after proving that its tensors are those of that step."""
+    found = checkpoint.latest_intact(run)
+    assert found is not None
+    path, weights, training = found
+    step = checkpoint.read_progress(path).step
+    assert torch.equal(weights["w"], torch.full((400_000,), float(step)))
+    assert torch.equal(training["w"], weights["w"])
+    return step
+
+
+def test_sigkill_at_any_moment_leaves_the_last_save_whole(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    for attempt in range(4):
+        run = tmp_path / str(attempt)
+        command = [sys.executable, "-c", SAVE, str(run), "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            told = int(process.stdout.readline())
+            time.sleep(rng.random() * 0.2)
+            process.send_signal(signal.SIGKILL)
+            told = max([told, *map(int, process.stdout.read().split())])
+        assert intact(run) >= told
+
+
+def test_a_full_disk_keeps_the_checkpoints_before(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SAVE, str(tmp_path / "run"), "1000000"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["1", "2"]
+    assert "CheckpointError: cannot save" in done.stderr.splitlines()[-1]
+    assert intact(tmp_path / "run") == 2
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["step-000001", "step-000002"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    train(config(tmp_path), tmp_path / "run", resume=False, device="cpu", precision="fp32")
+    return tmp_path / "run"
+
+
+def refused(path: Path) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load(path)
+    return caught.value
+
+
+def test_a_run_is_complete_and_can_be_moved(run: Path) -> None:
+    os.rename(run, run.with_name("elsewhere"))
+    loaded = checkpoint.load(run.with_name("elsewhere"))
+    assert not loaded.model.training
+    assert loaded.tokenizer.checksum == checkpoint.read_meta(loaded.checkpoint)["tokenizer"]
+    assert checkpoint.load(loaded.checkpoint).checkpoint == loaded.checkpoint
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "spm.model", "data.json", f"step-000012/{WEIGHTS}"])
+def test_a_missing_file_is_named(run: Path, name: str) -> None:
+    for step in ("step-000006", "step-000012"):
+        (run / name.replace("step-000012", step)).unlink(missing_ok=True)
+    assert Path(name).name in refused(run).message
+
+
+@pytest.mark.parametrize("name", ["spm.model", "data.json", f"step-000012/{WEIGHTS}", f"step-000012/{META}"])
+def test_a_damaged_file_is_named(run: Path, name: str) -> None:
+    path = run / name
+    path.write_bytes(path.read_bytes()[:-20])
+    error = refused(run / "step-000012")
+    assert path.name in error.message
+    assert "damaged" in error.message
+
+
+def test_another_tokenizer_is_refused(run: Path) -> None:
+    from nmt.config import TokenizerConfig
+    from nmt.tokenizer import train as train_tokenizer
+
+    other = train_tokenizer(["ba be bi bo bu da de di do du ga ge gi go gu"] * 9, TokenizerConfig(kind="bpe", size=290))
+    (run / "spm.model").write_bytes(other.model)
+    assert "is not the tokenizer that" in refused(run).message
+
+
+def test_a_model_from_a_newer_nmt_is_refused(run: Path) -> None:
+    path = run / "step-000012" / META
+    meta = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(meta | {"format": 99, "nmt": "9.0"}), encoding="utf-8")
+    error = refused(run / "step-000012")
+    assert "was written by nmt 9.0" in error.message
+    assert "upgrade" in error.hint
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    assert "there is no model at" in refused(tmp_path / "none").message
+    assert "holds no checkpoint" in refused(tmp_path).message
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    assert "holds no checkpoint" in refused(tmp_path / "file").message
+
+
+def test_pruning_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
+    tensors = {"w": torch.zeros(1)}
+    best = None
+    for step, quality in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
+        best = quality if best is None else max(best, quality)
+        checkpoint.save(tmp_path, Progress(step=step, best=best, scores={"quality": quality}), tensors, tensors, "t")
+        checkpoint.prune(tmp_path)
+    assert [p.name for p in checkpoint.checkpoints(tmp_path)] == ["step-000002", "step-000004", "step-000005"]
+    chosen = checkpoint.best(tmp_path)
+    assert chosen is not None
+    assert chosen.name == "step-000002"
+
+
+def test_the_newest_run_is_the_one_saved_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NMT_RUNS", str(tmp_path))
+    with pytest.raises(CheckpointError, match="there is no trained model under"):
+        checkpoint.newest_run()
+    for age, name in enumerate(("new", "old")):
+        saved = checkpoint.save(tmp_path / name, Progress(step=1), {"w": torch.zeros(1)}, {}, "t")
+        os.utime(saved / META, (1e9 - age, 1e9 - age))
+    assert checkpoint.newest_run().name == "new"
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    def broken() -> None:
+        with paths.new_directory(tmp_path / "a") as work:
+            (work / "file").write_text("half", encoding="utf-8")
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        broken()
+    assert list(tmp_path.iterdir()) == []
+    for text in ("one", "two"):
+        with paths.new_directory(tmp_path / "a") as work:
+            (work / text).write_text(text, encoding="utf-8")
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["two"]
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_training_state_is_not_needed_to_translate(run: Path) -> None:
+    for path in checkpoint.checkpoints(run):
+        (path / TRAINING).unlink()
+    assert checkpoint.load(run).model is not None

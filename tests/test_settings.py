@@ -1,0 +1,164 @@
+"""Configs are read strictly: whatever is written takes effect or is refused with a hint."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nmt import settings
+from nmt.config import Config
+from nmt.errors import ConfigError
+from nmt.registry import resolve
+from nmt.train import check_specs
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+
+
+def refused(text: str, tmp_path: Path) -> ConfigError:
+    path = tmp_path / "c.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        settings.load(path)
+    return caught.value
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_config_loads_and_its_specs_resolve(path: Path) -> None:
+    check_specs(settings.load(path))
+
+
+def test_the_quickstart_names_every_option() -> None:
+    tree = yaml.safe_load((CONFIGS[0].parent / "quickstart.yaml").read_text(encoding="utf-8"))
+    named = [f"{k}.{inner}" for k, v in tree.items() if isinstance(v, dict) for inner in v]
+    assert sorted([*named, *(k for k, v in tree.items() if not isinstance(v, dict))]) == sorted(settings.keys())
+
+
+def test_every_option_is_explained() -> None:
+    explained = {name for name, _, text in settings.options() if text}
+    assert explained == set(settings.keys())
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("model: {dimm: 3}", "unknown key model.dimm", "did you mean 'dim'?"),
+        ("modle: {dim: 3}", "unknown key modle", "did you mean 'model'?"),
+        (
+            "data: {src: no}",
+            "data.src: expected str, got False",
+            "quote it: YAML reads yes, no, on and off as booleans",
+        ),
+        ("model: {dim: 64, heads: 7}", "model.dim (64) must be a multiple of model.heads (7)", ""),
+        ("model: {dim: 64.5}", "model.dim: expected int, got 64.5", ""),
+        ("model: {dim: true}", "model.dim: expected int, got True", "quote it"),
+        ("model: 3", "model: expected a section, got 3", ""),
+        ("data: {train: multi30k}", "data.train: expected a list of str, got 'multi30k'", ""),
+        ("train: {steps: 0}", "train.steps must be at least 1, got 0", ""),
+        ("model: {dropout: 1.0}", "model.dropout must be at least 0 and below 1", ""),
+        ("train: {best: blue}", "train.best: unknown value 'blue'", "did you mean 'bleu'?"),
+        ("train: {max_length: 9999}", "must not be above train.batch_tokens", "longest pair"),
+        ("data: {src: en, tgt: en}", "data.src and data.tgt are both 'en'", ""),
+        ("data: {train: []}", "data.train names no corpus", "nmt data list"),
+        ("- a\n- b", "is not a mapping", "sections"),
+        ("model: {dim: 3", "line", ""),
+        ("model:\n  dim: 32\n  dim: 64", "line 3: key 'dim' is given twice", ""),
+    ],
+)
+def test_mistakes_answer_clearly(text: str, message: str, hint: str, tmp_path: Path) -> None:
+    error = refused(text, tmp_path)
+    assert message in error.message
+    assert hint in error.hint
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        ("train.schedule=lineer", "unknown schedule 'lineer'", "did you mean 'linear'?"),
+        ("search=beem", "unknown search 'beem'", "did you mean 'beam'?"),
+        ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "its options: size, top, length_penalty"),
+        ("search=beam(5)", "cannot read 'beam(5)'", "beam(size=5)"),
+        ("search=beam(size=4", "cannot read", ""),
+        ("search=beam(size='x')", "search 'beam': size must be int, got 'x'", ""),
+        ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
+        ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),
+        ("train.noise=[lowercase(q=1)]", "noise 'lowercase' has no option 'q'", "its options: p"),
+    ],
+)
+def test_spec_strings_are_checked_before_any_work(spec: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_specs(settings.load(None, [spec]))
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("override", "read", "value"),
+    [
+        ("train.eps=1e-4", lambda c: c.train.eps, 1e-4),
+        ("train.label_smoothing=0", lambda c: c.train.label_smoothing, 0.0),
+        ("data.src=no", lambda c: c.data.src, "no"),
+        ("model.tied=false", lambda c: c.model.tied, False),
+        ("data.train=tatoeba", lambda c: c.data.train, ("tatoeba",)),
+        ("data.train=[tatoeba, multi30k]", lambda c: c.data.train, ("tatoeba", "multi30k")),
+        ("data.clean=", lambda c: c.data.clean, ()),
+        ("data.train=files(train='a, b', valid='c')", lambda c: c.data.train, ("files(train='a, b', valid='c')",)),
+        ("seed=7", lambda c: c.seed, 7),
+        ("search=greedy", lambda c: c.search, "greedy"),
+    ],
+)
+def test_overrides_reach_their_option(override: str, read: Any, value: Any) -> None:
+    assert read(settings.load(None, [override])) == value
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.step=3", "unknown key train.step"),
+        ("model=3", "unknown key model"),
+        ("train.steps", "cannot read --set train.steps"),
+        ("train.steps=many", "train.steps: expected int, got 'many'"),
+        ("train.steps=", "train.steps: expected int, got None"),
+        ("a.b.c=1", "unknown key a.b.c"),
+        ("train.steps=[", "cannot read the value"),
+    ],
+)
+def test_wrong_overrides_are_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("[", "\\[")):
+        settings.load(None, [override])
+
+
+def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:
+    config = settings.load(None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(size=7)"])
+    (tmp_path / "c.yaml").write_text(settings.dump(config), encoding="utf-8")
+    assert settings.load(tmp_path / "c.yaml") == config
+    assert settings.load(None) == Config()
+
+
+def test_an_unknown_name_suggests_a_shipped_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings.find("quikstart")
+    assert "did you mean 'quickstart'?" in caught.value.hint
+    with pytest.raises(ConfigError, match="is a folder"):
+        settings.find(str(tmp_path))
+
+
+def test_options_are_bound_and_defaults_kept() -> None:
+    def family(x: int, *, a: int, b: float = 2.0, c: tuple[str, ...] = ()) -> tuple[Any, ...]:
+        return x, a, b, c
+
+    assert resolve("thing", {"f": family}, "f(a=1, c=('x', 'y'))")(0) == (0, 1, 2.0, ("x", "y"))
+    assert resolve("thing", {"f-g": family}, "f-g(a=1, b=3)")(0) == (0, 1, 3, ())
+    with pytest.raises(ConfigError, match="needs a"):
+        resolve("thing", {"f": family}, "f")
+    with pytest.raises(ConfigError, match="cannot read"):
+        resolve("thing", {"f": family}, "f(a=__import__('os'))")
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().seed = 2  # type: ignore[misc]

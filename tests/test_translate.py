@@ -1,0 +1,139 @@
+"""Translating: as many lines out as in, in order, and nothing dropped, whatever the lines hold."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from tiny import config
+
+from nmt import translate as translating
+from nmt.data.segment import segments
+from nmt.errors import ConfigError, DataError
+from nmt.text import normalize
+from nmt.train import train
+from nmt.translate import Translator, as_they_come
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = tmp_path_factory.mktemp("translate")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_DATA", str(folder / "data"))
+        experiment = config(folder, "train.steps=30", "train.valid_every=30")
+        best = train(experiment, folder / "run", resume=False, device="cpu", precision="fp32")
+    return Translator.load(best, "cpu")
+
+
+LINES = ["ba be", "", "do du ga ge gi", "  ", "ba", "go gu ba be bi bo", "ba be"]
+
+
+def texts(translator: Translator, lines: list[str], spec: str = "greedy") -> list[str]:
+    return [best[0].text for best in translator.translate(lines, spec)]
+
+
+def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = texts(translator, LINES)
+    assert len(whole) == len(LINES)
+    assert [bool(text) for text in whole][1:4:2] == [False, False]
+    assert whole[0] == whole[6]
+    assert whole == [texts(translator, [line])[0] for line in LINES]
+    monkeypatch.setattr(translating, "WINDOW", 2)
+    monkeypatch.setattr(translating, "BATCH_SENTENCES", 1)
+    assert texts(translator, LINES) == whole
+
+
+def test_n_best_lines_are_sorted(translator: Translator) -> None:
+    for line, best in zip(LINES, translator.translate(LINES, "beam(size=4, top=3)"), strict=True):
+        assert len(best) == (3 if line.strip() else 1)
+        assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
+
+
+def test_a_mistake_in_the_search_shows_at_once(translator: Translator) -> None:
+    with pytest.raises(ConfigError, match="unknown search"):
+        translator.translate([], "beem")
+
+
+def test_a_long_line_is_cut_and_joined_and_nothing_is_lost(translator: Translator) -> None:
+    line = "ba be bi, do du. Ga ge gi go gu! " * 300
+    seen: list[list[int]] = []
+    search = translator._search
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(translator, "_search", lambda sources, find: seen.extend(sources) or search(sources, find))
+        (text,) = texts(translator, [line])
+    assert max(map(len, seen)) <= translator.max_source
+    joined = "".join(translator.tokenizer.decode(ids) for ids in seen)
+    assert joined.replace(" ", "") == line.replace(" ", "")
+    assert "\n" not in text
+
+
+@hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(max_size=80), max_size=4))
+def test_any_text_gives_one_line_each(translator: Translator, lines: list[str]) -> None:
+    found = texts(translator, lines)
+    assert len(found) == len(lines)
+    assert not any("\n" in text or "\r" in text for text in found)
+    assert all(text == "" for text, line in zip(found, lines, strict=True) if not normalize(line))
+
+
+@given(st.text(max_size=300), st.integers(1, 40))
+def test_segments_joined_are_the_text(text: str, longest: int) -> None:
+    text = normalize(text)
+    parts = segments(text, "en", lambda part: len(part) <= longest)
+    assert "".join(parts).replace(" ", "") == text.replace(" ", "")
+    assert all(len(part) <= longest for part in parts)
+
+
+def test_segments_prefer_sentences_to_clauses_to_words() -> None:
+    text = "We met Dr. Bell, who was late. He was tired, and he left early. So did I."
+    sentences = segments(text, "en", lambda part: len(part) <= 45)
+    assert sentences == ["We met Dr. Bell, who was late.", "He was tired, and he left early. So did I."]
+    clauses = segments(text, "en", lambda part: len(part) <= 20)
+    assert clauses == ["We met Dr. Bell,", "who was late.", "He was tired,", "and he left early.", "So did I."]
+    assert segments("one two three", "en", lambda part: len(part) <= 7) == ["one two", "three"]
+    assert segments("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
+
+
+def test_a_stream_is_answered_as_it_comes() -> None:
+    typed: queue.Queue[str | None] = queue.Queue()
+
+    def lines() -> Iterator[str]:
+        while (line := typed.get()) is not None:
+            yield line
+
+    windows = as_they_come(lines())
+    typed.put("first")
+    assert next(windows) == ["first"]  # although the stream has not ended
+    for line in ("second", "third"):
+        typed.put(line)
+    threading.Timer(0.05, typed.put, [None]).start()
+    assert [line for window in windows for line in window] == ["second", "third"]
+
+
+def test_an_error_in_a_stream_comes_after_the_lines_before_it() -> None:
+    def lines() -> Iterator[str]:
+        yield "good"
+        raise DataError("line 2 is not UTF-8")
+
+    windows = as_they_come(lines())
+    seen = [next(windows)]
+    with pytest.raises(DataError, match="line 2"):
+        seen += list(windows)
+    assert seen == [["good"]]
+
+
+def test_a_stream_of_many_lines_fills_batches() -> None:
+    windows = list(as_they_come(str(i) for i in range(20_000)))
+    assert [line for window in windows for line in window] == [str(i) for i in range(20_000)]
+    assert max(map(len, windows)) <= translating.WINDOW
+
+
+def test_loading_from_python_equals_the_run(translator: Translator, tmp_path: Path) -> None:
+    again = Translator.load(str(translator.origin), "cpu")
+    assert texts(again, LINES) == texts(translator, LINES)

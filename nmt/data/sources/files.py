@@ -80,7 +80,7 @@ class Files:
             raise DataError(f"{paths[0]} holds {'-'.join(languages)}, not {src}-{tgt}")
 
         def text() -> Iterator[Pair]:
-            return read_tsv(paths[0], self.errors) if len(paths) == 1 else read_pairs(*paths, self.errors)
+            return read_tsv(paths[0], self.errors) if len(paths) == 1 else read_pairs(*paths, errors=self.errors)
 
         return text if tuple(languages) == (src, tgt) else swapped(text)
 

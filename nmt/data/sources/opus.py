@@ -81,4 +81,4 @@ def _read(files: Sequence[Path], errors: str, *, languages: tuple[str, str]) -> 
     whole = [sides for sides in by_prefix(files, languages).values() if len(sides) == 2]
     if len(whole) != 1:
         return {}
-    return {"train": partial(read_pairs, *(whole[0][language] for language in languages), errors)}
+    return {"train": partial(read_pairs, *(whole[0][language] for language in languages), errors=errors)}

@@ -196,7 +196,7 @@ def standard(files: Sequence[Path], languages: tuple[str, str], stems: Mapping[s
         for language in languages:
             if language not in sides[found]:
                 raise DataError(f"{found.name}.{'/'.join(sides[found])} has no {found.name}.{language} beside it")
-        texts[split] = partial(read_pairs, *(sides[found][language] for language in languages), errors)
+        texts[split] = partial(read_pairs, *(sides[found][language] for language in languages), errors=errors)
     return texts
 
 

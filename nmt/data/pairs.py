@@ -124,7 +124,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
             raise DataError(f"{path} is damaged or cut short: {error}", "get the file again") from None
 
 
-def read_pairs(src: Path, tgt: Path, errors: str = "strict") -> Iterator[Pair]:
+def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair]:
     """Yield the pairs of two aligned files.
 
     Raises:

@@ -355,12 +355,12 @@ def train(
     runtime.keep_freed_memory()
     run = _claim(config, run, resume)
     prepared = prepare(config)
-    write_text(run / "config.yaml", settings.dump(config))
     trainer = Trainer(config, run, prepared, where, dtype)
+    if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
+        log(f"resuming {run} at update {trainer.progress.step:,}")
+    write_text(run / "config.yaml", settings.dump(config))
     write_bytes(run / "spm.model", trainer.tokenizer.model)
     write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
-    if resume and trainer.restore():
-        log(f"resuming {run} at update {trainer.progress.step:,}")
     if trainer.loader.too_long:
         log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
     log(

@@ -233,6 +233,7 @@ def test_resume_with_another_tokenizer_is_refused(folder: Path) -> None:
     (folder / "train.en").write_text((folder / "train.en").read_text().replace("ba", "xylophone"), encoding="utf-8")
     with pytest.raises(TrainingError, match="another tokenizer"):
         run(config(folder, "train.steps=20"), folder, resume=True)
+    assert checkpoint.load(folder / "run").config.train.steps == 12  # the run is as it was
 
 
 def test_bf16_trains_and_resumes(folder: Path) -> None:

@@ -47,11 +47,12 @@ def translate(
         raise UsageError("there is nothing to translate", 'nmt translate "im thirsty", or --input FILE, or a pipe')
 
     from nmt import checkpoint
-    from nmt.console import log
-    from nmt.data.pairs import decode_lines, open_text, read_lines
+    from nmt.console import log, progress
+    from nmt.data.pairs import count_lines, decode_lines, open_text, read_lines
     from nmt.translate import Translator, as_they_come, in_windows
 
     windows: Iterator[list[str]]
+    total = None
     if text:
         windows = in_windows(line for argument in text for line in argument.split("\n"))
     elif input:
@@ -59,6 +60,7 @@ def translate(
         if output and output.exists() and output.samefile(input):
             raise UsageError(f"--output {output} is the file that is read", "name another one")
         windows = in_windows(read_lines(input, errors=errors))
+        total = count_lines(input)
     else:
         windows = as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
     path = model or checkpoint.newest_run()
@@ -67,10 +69,12 @@ def translate(
         log(f"using {translator.origin}")
     spec = search_spec(search or translator.config.search, beam_size, top_beams, length_penalty)
     found = translator.translate_windows(windows, spec)
-    with _open_output(output) as write:
+    quiet = input is None or (output is None and sys.stdout.isatty())  # a bar would tear the lines
+    with _open_output(output) as write, progress(total, "translating", " lines", disable=quiet) as bar:
         for translations in found:
             for translation in translations:
                 write(translation.text)
+            bar.update()
 
 
 @contextlib.contextmanager

@@ -116,6 +116,15 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
             ) from None
 
 
+def count_lines(path: Path) -> int:
+    """Count the line feeds of a text, for a progress bar; damage is left for the reading itself to report."""
+    count = 0
+    with open_text(path) as file, contextlib.suppress(*_DAMAGE):
+        while block := file.read(1 << 20):
+            count += block.count(b"\n")
+    return count
+
+
 def _raw_lines(path: Path) -> Iterator[bytes]:
     with open_text(path) as file:
         try:

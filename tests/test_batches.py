@@ -83,6 +83,18 @@ def test_a_store_gives_back_text_and_ids(folder: Path) -> None:
     assert store.lengths_N2.tolist() == [[len(s), len(t)] for s, t in (store[i] for i in range(300))]
 
 
+def test_a_byte_order_mark_inside_a_text_stays_in_it(folder: Path) -> None:
+    # As `cat` leaves it: dropped at the start of a file, it may yet start a split, whose validation side is not cleaned.
+    copy_text(folder, 300)
+    copy_text(folder, 20, split="valid")
+    text = "\ufeff\ufeff" + (folder / "valid.en").read_text(encoding="utf-8")
+    (folder / "valid.en").write_text(text, encoding="utf-8")
+    store = loaded(folder)[0].store("valid")
+    assert len(store) == 20
+    assert [store.src.text(i).lstrip("\ufeff") for i in range(20)] == [store.tgt.text(i) for i in range(20)]
+    assert all(store[i][0].tolist() == store[i][1].tolist() for i in range(20))
+
+
 def test_damage_to_a_store_is_noticed(folder: Path) -> None:
     prepared, _ = loaded(folder)
     text = prepared.folder / "train.en"

@@ -15,7 +15,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.pairs import read_lines
 from nmt.errors import DataError
 from nmt.tokenizer import Tokenizer
 
@@ -94,16 +93,16 @@ def encode_side(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
     """
     if len(tokenizer) > 2**16:
         raise DataError(f"a tokenizer of {len(tokenizer)} pieces is too large", "use at most 65536")
-    lines = read_lines(text)
     id_end = byte_end = 0
     with (
+        open(text, "rb") as lines,  # raw: the ends count every byte, a byte order mark too
         open(text.with_name(text.name + ".ids"), "wb") as ids_file,
         open(text.with_name(text.name + ".ends"), "wb") as ends_file,
     ):
         while chunk := list(islice(lines, CHUNK)):
-            ids = tokenizer.encode_all(chunk)
+            ids = tokenizer.encode_all([line.decode() for line in chunk])
             np.fromiter((i for row in ids for i in row), np.uint16).tofile(ids_file)
-            counts = np.array([(len(row), len(line.encode()) + 1) for row, line in zip(ids, chunk, strict=True)])
+            counts = np.array([(len(row), len(line)) for row, line in zip(ids, chunk, strict=True)])
             ends = np.cumsum(counts, axis=0, dtype=np.int64) + (id_end, byte_end)
             ends.tofile(ends_file)
             id_end, byte_end = ends[-1].tolist()

@@ -84,7 +84,7 @@ class CommandLine:
         """Run a command to its end; whatever it was given, it must not answer with a traceback."""
         process = self.start(*arguments, **options)
         try:
-            out, err = process.communicate(stdin or None, timeout=120)
+            out, err = process.communicate(stdin or None, timeout=300)
         finally:
             process.kill()
         done = Done(process.returncode, (out or b"").decode(), (err or b"").decode())

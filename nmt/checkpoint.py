@@ -99,12 +99,16 @@ def checkpoints(run: Path) -> list[Path]:
 def best(run: Path) -> Path | None:
     """Return the checkpoint with the best validation, else the latest, else None."""
     found = checkpoints(run)
-    judged = [path for path in found if (score := _quality(path)) is not None and score == read_progress(path).best]
+    judged = [path for path in found if _was_best(path)]
     return judged[-1] if judged else found[-1] if found else None
 
 
-def _quality(path: Path) -> float | None:
-    return read_progress(path).scores.get("quality")
+def _was_best(path: Path) -> bool:
+    try:
+        progress = read_progress(path)
+    except CheckpointError:  # damaged: it must not take the others along
+        return False
+    return "quality" in progress.scores and progress.scores["quality"] == progress.best
 
 
 def prune(run: Path, keep: int = 2) -> None:
@@ -123,14 +127,17 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
     """
     try:
         meta: dict[str, Any] = json.loads((checkpoint / META).read_text(encoding="utf-8"))
-        newer = meta["format"] > FORMAT
-        Progress(**meta["progress"])
+        newer, version = meta["format"] > FORMAT, meta["nmt"]
+        if not newer:  # what else a newer one holds is not for us to judge
+            Progress(**meta["progress"])
+            if missing := {"tokenizer", "sha256"} - meta.keys():
+                raise KeyError(missing)
     except OSError as error:
         raise CheckpointError(f"cannot read {checkpoint / META}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{checkpoint / META} is damaged") from None
     if newer:
-        raise CheckpointError(f"{checkpoint} was written by nmt {meta['nmt']}", "upgrade nmt to use it")
+        raise CheckpointError(f"{checkpoint} was written by nmt {version}", "upgrade nmt to use it")
     return meta
 
 

@@ -84,7 +84,7 @@ def test_a_store_gives_back_text_and_ids(folder: Path) -> None:
 
 
 def test_a_byte_order_mark_inside_a_text_stays_in_it(folder: Path) -> None:
-    # As `cat` leaves it: dropped at the start of a file, it may yet start a split, whose validation side is not cleaned.
+    # As `cat` leaves it: dropped at the start of a file, it may yet start a split, and validation text is not cleaned.
     copy_text(folder, 300)
     copy_text(folder, 20, split="valid")
     text = "\ufeff\ufeff" + (folder / "valid.en").read_text(encoding="utf-8")

@@ -121,7 +121,8 @@ def test_another_tokenizer_is_refused(run: Path) -> None:
 def test_a_model_from_a_newer_nmt_is_refused(run: Path) -> None:
     path = run / "step-000012" / META
     meta = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(meta | {"format": 99, "nmt": "9.0"}), encoding="utf-8")
+    progress = meta["progress"] | {"moon": "full"}  # which it has and we do not know
+    path.write_text(json.dumps(meta | {"format": 99, "nmt": "9.0", "progress": progress}), encoding="utf-8")
     error = refused(run / "step-000012")
     assert "was written by nmt 9.0" in error.message
     assert "upgrade" in error.hint
@@ -145,6 +146,28 @@ def test_pruning_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     chosen = checkpoint.best(tmp_path)
     assert chosen is not None
     assert chosen.name == "step-000002"
+
+
+def test_one_damaged_checkpoint_does_not_take_the_others_along(tmp_path: Path) -> None:
+    tensors = {"w": torch.zeros(1)}
+    first, second, third = (
+        checkpoint.save(tmp_path, Progress(step=step, best=best, scores={"quality": quality}), tensors, tensors, "t")
+        for step, quality, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
+    )
+    whole = (first / META).read_bytes()
+    for place in range(0, len(whole), 7):  # a bit that a disk turned over, anywhere
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        (first / META).write_bytes(damaged)
+        assert checkpoint.best(tmp_path) == second
+        assert checkpoint.latest_intact(tmp_path)[0] == third
+    (first / META).write_bytes(b"")
+    assert checkpoint.best(tmp_path) == second
+    (third / META).write_bytes(whole[:50])
+    assert checkpoint.latest_intact(tmp_path)[0] == second
+    (first / META).write_bytes(b"{}")
+    checkpoint.prune(tmp_path)
+    assert checkpoint.checkpoints(tmp_path) == [second, third]
 
 
 def test_the_newest_run_is_the_one_saved_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from nmt.checkpoint import Progress
 from nmt.config import Config
 from nmt.console import log, progress
 from nmt.data import noise
-from nmt.data.batching import Batch, collate
+from nmt.data.batching import Batch, collate, plan
 from nmt.data.clean import clean
 from nmt.data.loader import Loader
 from nmt.data.prepare import Prepared, prepare
@@ -241,10 +241,9 @@ class Trainer:
     @torch.inference_mode()
     def _validation_loss(self, model: Transformer) -> float:
         store = self.prepared.store("valid")
-        order = store.lengths_N2[:, 1].argsort()
         total, tokens = 0.0, 0
-        for start in range(0, len(order), 128):
-            batch = collate([store[int(i)] for i in order[start : start + 128]]).to(self.device)
+        for numbers in plan(store.lengths_N2, self.config.train.batch_tokens, seed=0, epoch=0):
+            batch = collate([store[int(i)] for i in numbers]).to(self.device)
             hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
             target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
             total += cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=0.0).item()

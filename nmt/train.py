@@ -179,14 +179,14 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             prefix = f"adam.{name}."
             moments = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
-            self.optimizer.state[parameter] = {
-                key: t if key == "step" else t.to(self.device) for key, t in moments.items()
-            }
+            # The step count too: the fused kernel reads it where the parameter is.
+            self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in moments.items()}
         if self.scaler.is_enabled() and "scaler" in training:
             scale, growth = training["scaler"].tolist()
             state = self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
             self.scaler.load_state_dict(state)
         torch.set_rng_state(training["rng.cpu"])
+        _rewind_log(self.run, self.progress.step)
         if self.device.type == "cuda" and "rng.cuda" in training:
             torch.cuda.set_rng_state(training["rng.cuda"], self.device)
         return True
@@ -405,10 +405,13 @@ def _claim(config: Config, run: Path, resume: bool) -> Path:
 def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
     """Train to the end; False if it was stopped before."""
     config, state = trainer.config.train, trainer.progress
+    clock = _Clock(time_limit, state)
+    due = state.step >= config.steps or state.step % config.valid_every == 0
+    if state.step and due and not state.scores:  # it was stopped when this validation was next
+        _validate(trainer, clock)
     if state.step >= config.steps or (config.patience and state.bad_validations >= config.patience):
         log("this run is finished; set train.steps higher to go on")
         return True
-    clock = _Clock(time_limit, state)
     trainer.model.train()
     window = _Window()
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
@@ -430,14 +433,7 @@ def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
                 trainer.save()
                 return False
             if last or state.step % config.valid_every == 0:
-                with clock.validation():
-                    scores = trainer.validate()
-                going_on = trainer.judge(scores)
-                trainer.save()
-                _record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
-                best = " (best)" if state.bad_validations == 0 else ""
-                loss, bleu = scores["valid_loss"], scores["valid_bleu"]
-                log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
+                going_on = _validate(trainer, clock)
                 window = _Window()
                 if last:
                     if state.step < config.steps:
@@ -447,6 +443,20 @@ def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
                     log(f"no better validation {config.patience} times: stopping early")
                     return True
     raise AssertionError("updates never end by themselves")
+
+
+def _validate(trainer: Trainer, clock: _Clock) -> bool:
+    """Validate, judge, save and report; False when patience has run out."""
+    state = trainer.progress
+    with clock.validation():
+        scores = trainer.validate()
+    going_on = trainer.judge(scores)
+    trainer.save()
+    _record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
+    best = " (best)" if state.bad_validations == 0 else ""
+    loss, bleu = scores["valid_loss"], scores["valid_bleu"]
+    log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
+    return going_on
 
 
 class _Window:
@@ -484,3 +494,18 @@ class _Window:
 def _record(run: Path, values: dict[str, Any]) -> None:
     with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(values) + "\n")
+
+
+def _rewind_log(run: Path, step: int) -> None:
+    """Drop what the log says of updates after `step`, which a killed training made and this one makes again."""
+
+    def stands(line: str) -> bool:
+        try:
+            return bool(json.loads(line)["step"] <= step)
+        except ValueError:  # cut while it was written
+            return False
+
+    path = run / "metrics.jsonl"
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        write_text(path, "".join(line for line in lines if stands(line)))

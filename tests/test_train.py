@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from tiny import config, copy_text
 from nmt import checkpoint
 from nmt import train as training
 from nmt.config import Config, ModelConfig
-from nmt.data.batching import collate
+from nmt.data.batching import Batch, collate
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.model import build
 from nmt.optim import adam
@@ -45,6 +47,23 @@ def losses(folder: Path) -> dict[int, float]:
     return {int(line["step"]): line["loss"] for line in metrics(folder) if "loss" in line}
 
 
+def validations(folder: Path) -> dict[int, float]:
+    return {int(line["step"]): line["valid_loss"] for line in metrics(folder) if "valid_loss" in line}
+
+
+def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
+    """Ask training to stop while it makes an update, as a user or a scheduler does."""
+    made = itertools.count(1)
+
+    class Interrupting(training._Window):
+        def add(self, stats: training.StepStats) -> None:
+            if next(made) == step:
+                os.kill(os.getpid(), signal.SIGTERM)
+            super().add(stats)
+
+    patch.setattr(training, "_Window", Interrupting)
+
+
 def same_weights(one: Path, other: Path) -> bool:
     a, b = (load_file(checkpoint.checkpoints(run)[-1] / checkpoint.WEIGHTS) for run in (one, other))
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
@@ -69,23 +88,43 @@ def test_an_interrupted_run_ends_bit_for_bit_where_an_unbroken_one_does(folder: 
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
     experiment = config(folder, schedule, "train.steps=40", "train.valid_every=50", *changes)
     run(experiment, folder, "whole")
-    calls = 0
-
-    class Interrupting(training._Window):
-        def add(self, stats: training.StepStats) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == 17:
-                os.kill(os.getpid(), signal.SIGTERM)
-            super().add(stats)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_Window", Interrupting)
+        stop_at(17, patch)
         run(experiment, folder, "broken")
     assert checkpoint.read_progress(checkpoint.checkpoints(folder / "broken")[-1]).step == 17
     run(experiment, folder, "broken", resume=True)
     assert same_weights(folder / "whole", folder / "broken")
     assert losses(folder / "whole") == losses(folder / "broken")
+
+
+@pytest.mark.parametrize("at", [10, 20])
+def test_a_validation_that_a_stop_put_off_is_made_up_for(folder: Path, at: int) -> None:
+    experiment = config(folder, "train.steps=20", "train.valid_every=10")
+    run(experiment, folder, "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(at, patch)
+        run(experiment, folder, "broken")
+    last = checkpoint.checkpoints(folder / "broken")[-1]
+    assert (checkpoint.read_progress(last).step, checkpoint.read_progress(last).scores) == (at, {})
+    best = run(experiment, folder, "broken", resume=True)
+    assert best.name == run(experiment, folder, "whole", resume=True).name
+    assert same_weights(folder / "whole", folder / "broken")
+    assert validations(folder / "whole") == validations(folder / "broken")
+    states = (checkpoint.read_progress(checkpoint.checkpoints(folder / name)[-1]) for name in ("whole", "broken"))
+    one, other = (dataclasses.replace(state, seconds=0.0) for state in states)
+    assert one == other
+
+
+def test_what_was_logged_after_the_last_save_is_not_logged_twice(folder: Path) -> None:
+    run(config(folder), folder)
+    log = folder / "run" / "metrics.jsonl"
+    whole = log.read_text()
+    with log.open("a") as file:  # as a training leaves it that is killed at update 14, while it writes
+        file.write('{"step": 13, "loss": 9.0}\n{"step": 14, "lo')
+    run(config(folder, "train.steps=18"), folder, resume=True)
+    steps = [line["step"] for line in metrics(folder / "run") if "loss" in line]
+    assert steps == list(range(1, 19))
+    assert log.read_text().startswith(whole)
 
 
 def test_resuming_a_finished_run_changes_nothing(folder: Path) -> None:
@@ -234,6 +273,30 @@ def test_resume_with_another_tokenizer_is_refused(folder: Path) -> None:
     with pytest.raises(TrainingError, match="another tokenizer"):
         run(config(folder, "train.steps=20"), folder, resume=True)
     assert checkpoint.load(folder / "run").config.train.steps == 12  # the run is as it was
+
+
+def test_an_endless_validation_line_is_measured_in_a_batch_of_its_own(folder: Path) -> None:
+    copy_text(folder, 300)
+    for code in ("en", "de"):
+        (folder / f"valid.{code}").write_text("ba be bi\n" * 100 + "ba be " * 300 + "\n", encoding="utf-8")
+    sizes = []
+
+    def counted(pairs: list[Any], numbers: Any = ()) -> Batch:
+        sizes.append((len(pairs), max(len(tgt) for _, tgt in pairs)))
+        return collate(pairs, numbers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "collate", counted)
+        run(config(folder, "train.steps=1"), folder)
+    assert sum(sentences for sentences, _ in sizes) == 101
+    assert all(sentences == 1 or sentences * longest < 256 for sentences, longest in sizes)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_a_gpu_run_resumes(folder: Path) -> None:
+    train(config(folder), folder / "run", resume=False, device="cuda", precision="auto")
+    train(config(folder, "train.steps=18"), folder / "run", resume=True, device="cuda", precision="auto")
+    assert checkpoint.checkpoints(folder / "run")[-1].name == "step-000018"
 
 
 def test_bf16_trains_and_resumes(folder: Path) -> None:

@@ -39,7 +39,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
         options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
         if len(options) != len(call.keywords):
             raise ValueError
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):  # also a list as a key, deep nesting
         raise ConfigError(f"cannot read '{spec}'", hint) from None
     return name, options
 

@@ -11,8 +11,12 @@ _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 
 
 def normalize(text: str) -> str:
-    """Compose characters (NFC), make every run of white space one space, strip, remove control characters."""
+    """Compose characters (NFC), make every run of white space one space, strip, remove control characters.
+
+    U+2581 becomes an underscore: SentencePiece writes a space with it and would lose one that is text.
+    """
     text = " ".join(text.split())
     if text.isascii() and text.isprintable():
         return text
-    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFC", text)).split())
+    visible = _INVISIBLE.sub("", text).replace("\u2581", "_")
+    return " ".join(unicodedata.normalize("NFC", visible).split())  # last: what was taken out may have stood between

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -140,19 +141,20 @@ def test_the_pieces_of_a_long_line_are_the_line(trained: CommandLine) -> None:
         assert text == line.replace(" ", "")
 
 
-@pytest.mark.parametrize("way", ["--input", "stdin", "--src", "--ref"])
+@pytest.mark.parametrize("way", ["arguments", "--input", "stdin", "--src", "--ref"])
 def test_text_that_is_not_utf8_is_named_or_replaced(way: str, trained: CommandLine) -> None:
     text = b"the dog\nthe \xff\xfe cat\nthe bird\n"
     (trained.folder / "bad.en").write_bytes(text)
     (trained.folder / "good.en").write_bytes(b"one\ntwo\nthree\n")
     command: dict[str, list[str]] = {
         "--input": ["translate", "--input", "bad.en"],
+        "arguments": ["translate", *os.fsdecode(text).split("\n")[:-1]],
         "stdin": ["translate"],
         "--src": ["evaluate", "--src", "bad.en", "--ref", "good.en"],
         "--ref": ["evaluate", "--src", "good.en", "--ref", "bad.en"],
     }
     given = text if way == "stdin" else b""
-    name = "standard input" if way == "stdin" else "bad.en"
+    name = {"stdin": "standard input", "arguments": "the sentences given"}.get(way, "bad.en")
     strict = trained(*command[way], stdin=given)
     assert strict.code == 1
     assert strict.errors == [f"{name}, line 2, byte 5 of the line: not UTF-8 (0xff)"]

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny import config, copy_text
 
@@ -207,6 +207,8 @@ TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tal
 
 
 @given(st.text(max_size=60))
+@example("▁")
+@example("a ▁▁ <unk> <0x41> </s>")
 def test_any_text_survives_the_tokenizer(text: str) -> None:
     tokenizer = _tokenizer()
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)

@@ -172,6 +172,14 @@ def test_dropout_keeps_the_mean_and_the_rate() -> None:
     assert torch.equal(again, dropped)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 0.999, 0.99999])
+def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
+    torch.manual_seed(0)
+    dropped = Dropout(rate)(torch.ones(10_000))
+    assert 0 < (dropped == 0).sum() < 10_000
+    assert dropped.isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [({"arch": "transfomer"}, "model.arch"), ({"positions": "sinus"}, "model.positions")],

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt import settings
 from nmt.config import Config
 from nmt.errors import ConfigError
-from nmt.registry import resolve
+from nmt.registry import parse, resolve
 from nmt.train import check_specs
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -157,6 +160,28 @@ def test_options_are_bound_and_defaults_kept() -> None:
         resolve("thing", {"f": family}, "f")
     with pytest.raises(ConfigError, match="cannot read"):
         resolve("thing", {"f": family}, "f(a=__import__('os'))")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "", "(", "beam(", "beam)", "beam(5)", "beam(size=5, size=6)", "beam(size=n)", "beam(*[5])",
+        "beam(**{'size': 5})",
+        "beam(size=5)(top=1)", "beam(size=5) or greedy", "beam; greedy", "beam(size={[5]: 5})", "beam(size=\0)",
+        f"beam(size={'-' * 9000}5)", "über beam", "2beam",
+    ],
+)  # fmt: skip
+def test_what_is_no_spec_is_refused(spec: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        parse(spec)
+
+
+@given(st.text(max_size=40) | st.text("beam(size=5,)'\" [{:}]", max_size=20).map("beam(".__add__))
+def test_any_text_is_a_spec_or_refused(spec: str) -> None:
+    with contextlib.suppress(ConfigError):
+        name, options = parse(spec)
+        assert name
+        assert isinstance(options, dict)
 
 
 def test_configs_are_frozen() -> None:

@@ -54,7 +54,9 @@ def translate(
     windows: Iterator[list[str]]
     total = None
     if text:
-        windows = in_windows(line for argument in text for line in argument.split("\n"))
+        # What the shell passed on that is not UTF-8 arrives as surrogates.
+        raw = (line.encode("utf-8", "surrogateescape") for argument in text for line in argument.split("\n"))
+        windows = in_windows(decode_lines(raw, "the sentences given", errors))
     elif input:
         open_text(input).close()  # a mistake shows before the output is made and the model loaded
         if output and output.exists() and output.samefile(input):

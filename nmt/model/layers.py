@@ -57,7 +57,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        threshold = max(1, round(self.rate * 256))
+        threshold = min(max(1, round(self.rate * 256)), 255)
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
         keep = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
         return x * keep.to(x.dtype).mul_(256 / (256 - threshold))

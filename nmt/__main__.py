@@ -1,4 +1,4 @@
-"""`python -m nmt` and `torchrun -m nmt`: the same as the `nmt` command."""
+"""`python -m nmt`: the same as the `nmt` command."""
 
 from nmt.cli import main
 

@@ -4,10 +4,11 @@
     runs/NAME/spm.model             the tokenizer; every checkpoint names its checksum
     runs/NAME/data.json             what was learned from: corpora with checksums, pairs, what cleaning dropped
     runs/NAME/metrics.jsonl         the training log
+    runs/NAME/.lock                 held by the process that trains here
     runs/NAME/step-000500/          one checkpoint
         model.safetensors           the weights that translate
         training.safetensors        optimiser moments, random state, raw weights where an average translates
-        meta.json                   progress, scores, sizes, checksums of the two files
+        meta.json                   progress, scores, checksums of the two files
 
 A checkpoint is written beside and renamed into place, so an incomplete one never has the final name; the
 checksums find what a disk or a copy damaged later. "Latest" and "best" are computed from the `meta.json`s.
@@ -15,7 +16,6 @@ checksums find what a disk or a copy damaged later. "Latest" and "best" are comp
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -34,7 +34,7 @@ from nmt.console import log
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model import build
 from nmt.model.transformer import Transformer
-from nmt.paths import new_directory, runs_dir
+from nmt.paths import new_directory, runs_dir, sha256
 from nmt.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -57,6 +57,8 @@ class Progress:
     """Validations since the best one."""
     best: float | None = None
     """Best value of `train.best` so far; higher is better (a loss is negated)."""
+    precision: str = ""
+    """Type of the activations, which a resumed training keeps."""
     scores: dict[str, float] = field(default_factory=dict)
     """Results of the validation at this step; empty where none was due."""
 
@@ -79,7 +81,7 @@ def save(
                 "nmt": __version__,
                 "tokenizer": tokenizer,
                 "progress": asdict(progress),
-                "sha256": {name: _sha256(work / name) for name in (WEIGHTS, TRAINING)},
+                "sha256": {name: sha256(work / name) for name in (WEIGHTS, TRAINING)},
             }
             (work / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
@@ -93,7 +95,11 @@ def save(
 def checkpoints(run: Path) -> list[Path]:
     """List a run's complete checkpoints, oldest first."""
     found = (path for path in run.glob("step-*") if re.fullmatch(r"step-\d+", path.name) and (path / META).is_file())
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted(found, key=_step)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def best(run: Path) -> Path | None:
@@ -154,13 +160,20 @@ def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
     """
     path = checkpoint / name
     try:
-        if _sha256(path) != read_meta(checkpoint)["sha256"][name]:
+        if sha256(path) != read_meta(checkpoint)["sha256"][name]:
             raise CheckpointError(f"{path} is damaged: its checksum differs", "use another checkpoint of the run")
         return load_file(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
     except (SafetensorError, KeyError):
         raise CheckpointError(f"{path} is damaged", "use another checkpoint of the run") from None
+
+
+def set_aside(run: Path, after: Path) -> None:
+    """Rename checkpoints newer than `after`, which are damaged, so that none is ever taken for the best or latest."""
+    for path in checkpoints(run):
+        if _step(path) > _step(after):
+            path.rename(path.with_name(f"{path.name}.damaged"))
 
 
 def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
@@ -250,8 +263,3 @@ def newest_run() -> Path:
     if not ages:
         raise CheckpointError(f"there is no trained model under {runs_dir()}/", "run nmt train first, or name --model")
     return max(ages, key=lambda run: ages[run])
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

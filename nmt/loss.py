@@ -22,10 +22,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float, need_grad: bool
+    ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
         vocabulary = len(weight)
-        need_grad = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
@@ -49,9 +50,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_hidden, grad_weight = ctx.grads
-        return grad_hidden.mul_(grad.to(grad_hidden.dtype)), grad_weight.mul_(grad), None, None
+        return grad_hidden.mul_(grad.to(grad_hidden.dtype)), grad_weight.mul_(grad), None, None, None
 
 
 def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, *, smoothing: float) -> Tensor:
@@ -61,5 +62,6 @@ def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, *, smo
     section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ). The sum is divided by the tokens of the whole
     update by the caller, so that micro-batches and devices weigh by their tokens.
     """
-    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, target_N, smoothing)  # type: ignore[no-untyped-call]
+    need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
+    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, target_N, smoothing, need_grad)  # type: ignore[no-untyped-call]
     return loss

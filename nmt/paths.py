@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -49,6 +52,31 @@ def new_directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def locked(file: Path, busy: Callable[[], object]) -> Iterator[None]:
+    """Hold a lock file against other processes; the system takes it from one that dies.
+
+    Args:
+        file: the lock file; made if missing.
+        busy: called if another process holds the lock; unless it raises, its end is waited for.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy()
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete what `new_directory(path)` left when it was killed; to be called under the lock of `path`."""
+    for work in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if work.is_dir():
+            shutil.rmtree(work, ignore_errors=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     write_bytes(path, text.encode("utf-8"))
@@ -63,6 +91,12 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.replace(work, path)
     finally:
         work.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -53,7 +53,9 @@ def precision(name: str, where: torch.device) -> torch.dtype:
 def _has_bf16(where: torch.device) -> bool:
     if where.type == "cuda":
         return torch.cuda.get_device_capability(where) >= (8, 0)
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and _cpu_flag("avx512_bf16", "amx_bf16", "bf16")
+    if not _cpu_flag("avx512_bf16", "amx_bf16", "bf16") or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _cpu_flag(*names: str) -> bool:

@@ -87,7 +87,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"config {path} is not UTF-8 (byte {error.start + 1})") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2001-13-01
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2001-13-01
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"config {path}{where}: {getattr(error, 'problem', None) or 'not valid YAML'}") from None
@@ -118,7 +118,7 @@ def override(config: Config, text: str) -> Config:
     else:
         try:
             value = yaml.load(raw, Loader=_Loader)
-        except (yaml.YAMLError, ValueError):
+        except (yaml.YAMLError, ValueError, RecursionError):
             raise ConfigError(f"cannot read the value of --set {text}") from None
     changed = dataclasses.replace(holder, **{key: _value(hints[key], value, path)})
     return dataclasses.replace(config, **{section: changed}) if dot else typing.cast(Config, changed)
@@ -239,6 +239,10 @@ def check(config: Config) -> None:
     for path, value in at_least_one.items():
         if value < 1:
             raise ConfigError(f"{path} must be at least 1, got {value}")
+    if config.seed >= 2**63:
+        raise ConfigError(f"seed must be below 2^63, got {config.seed}")
+    if config.tokenizer.size > 2**16:  # the prepared text holds 16-bit ids
+        raise ConfigError(f"tokenizer.size must be at most 65536, got {config.tokenizer.size}")
     not_negative: dict[str, float] = {
         "seed": config.seed,
         "train.patience": train.patience,

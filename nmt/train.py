@@ -8,11 +8,11 @@ import math
 import shlex
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,17 +25,20 @@ from nmt.config import Config
 from nmt.console import log, progress
 from nmt.data import noise
 from nmt.data.batching import Batch, collate, plan
-from nmt.data.clean import clean
 from nmt.data.loader import Loader
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.sources import validate as validate_corpus
-from nmt.errors import TrainingError, UsageError
+from nmt.data.prepare import check_specs as check_data
+from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.loss import cross_entropy
 from nmt.model.transformer import Transformer
 from nmt.optim import Schedule, adam, schedule
-from nmt.paths import write_bytes, write_text
+from nmt.paths import locked, write_bytes, write_text
 from nmt.search import search
 from nmt.translate import Translator
+
+T = TypeVar("T")
+LOCK = ".lock"
+"""File of a run's folder that the process training in it holds locked."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,7 @@ def check_specs(config: Config) -> None:
     schedule(config.train.schedule)
     noise.compose(config.train.noise)
     models.check(config.model)
-    clean((), config.data.clean)
-    for corpus in (*config.data.train, config.data.valid, config.data.test):
-        if corpus:
-            validate_corpus(corpus)
+    check_data(config.data)
 
 
 def train_step(
@@ -137,7 +137,7 @@ class Trainer:
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(prepared.store("train"), self.tokenizer, config.train, config.seed)
-        self.progress = Progress()
+        self.progress = Progress(precision=str(dtype).removeprefix("torch."))
         self.valid_src, self.valid_tgt = prepared.lines("valid")
 
     # ---- saving and restoring
@@ -163,6 +163,7 @@ class Trainer:
         """Continue from the newest intact checkpoint of the run; False if there is none yet."""
         found = checkpoint.latest_intact(self.run)
         if found is None:
+            _rewind_log(self.run, 0)
             return False
         path, weights, training = found
         meta = checkpoint.read_meta(path)
@@ -171,7 +172,8 @@ class Trainer:
                 f"{path} was trained with another tokenizer than the data is now prepared with",
                 "the corpus or its options have changed since; train a new run",
             )
-        self.progress = Progress(**meta["progress"])
+        checkpoint.set_aside(self.run, after=path)
+        self.progress = Progress(**meta["progress"] | {"precision": self.progress.precision})
         raw = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
         self.model.load_state_dict(raw or weights)
         if self.average:
@@ -231,7 +233,7 @@ class Trainer:
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
         longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
-        translator = Translator(inference_copy(model), self.tokenizer, self.config, self.device, longest)
+        translator = Translator(model, self.tokenizer, self.config, self.device, longest)
         found = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         score = metrics.bleu([best[0].text for best in found], self.valid_tgt[:count]).value
         self.model.train()
@@ -261,24 +263,34 @@ class Trainer:
         return not patience or self.progress.bad_validations < patience
 
 
-def inference_copy(model: Transformer) -> Transformer:
-    """Return the model as it is after loading: float32 throughout on a CPU, the training type on a GPU."""
-    frozen = copy.copy(model)
-    if next(model.parameters()).device.type == "cpu":
-        frozen.compute_dtype = None
-    return frozen
+class _Interrupted(BaseException):
+    """A validation was broken off; like KeyboardInterrupt nothing on the way may take it for an error."""
 
 
 class _Stop:
-    """Counts requests to stop: the first lets the update finish, the second ends at once."""
+    """Counts requests to stop: the first awaits the update's end or breaks off a validation, the second is obeyed."""
 
     def __init__(self) -> None:
         self.requested = False
+        self._breakable = False
 
     def __call__(self, number: int, frame: Any) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        if self._breakable:
+            raise _Interrupted
+
+    def unless_stopped(self, work: Callable[[], T]) -> T | None:
+        """Return `work()`, or None if a request to stop broke it off; it must be something that can be done again."""
+        try:
+            try:
+                self._breakable = True
+                return None if self.requested else work()
+            finally:
+                self._breakable = False
+        except _Interrupted:
+            return None
 
 
 @contextmanager
@@ -318,7 +330,11 @@ class _Clock:
     def left(self) -> float:
         """Seconds until the last validation must begin."""
         assert self.limit is not None
-        return self.limit - self.elapsed() - (1.2 * self.longest_validation or 0.03 * self.limit)
+        return self.limit - self.elapsed() - 1.1 * self.longest_validation
+
+    def must_know_validation(self) -> bool:
+        """Say whether it is time to measure how long the last validation will take, by making one."""
+        return self.limit is not None and not self.longest_validation and self.elapsed() > self.limit / 4
 
     def last_step(self, steps: int, valid_every: int) -> int:
         """Return the update at which training will end: `steps`, or what the time limit leaves room for."""
@@ -342,43 +358,49 @@ def train(
         resume: go on from the newest intact checkpoint.
         device: `auto`, `cpu` or `cuda`.
         precision: `auto`, `fp32`, `bf16` or `fp16`.
-        time_limit: seconds for this session, the last validation included; a decaying schedule is fitted to it.
+        time_limit: seconds for this session, preparing the data and the last validation included; a decaying
+            schedule is fitted to it.
 
     Raises:
-        UsageError: the folder holds a run and `resume` is false, or the options of the run were other ones.
+        UsageError: the folder holds a run and `resume` is false, or the options of the run were other ones, or
+            another process is training in it.
         TrainingError, CheckpointError, DataError: see there.
     """
+    began = time.monotonic()
     check_specs(config)
     where = runtime.device(device)
-    dtype = runtime.precision(precision, where)
+    dtype = runtime.precision(_precision_before(run) if resume and precision == "auto" else precision, where)
     runtime.keep_freed_memory()
-    run = _claim(config, run, resume)
-    prepared = prepare(config)
-    trainer = Trainer(config, run, prepared, where, dtype)
-    if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
-        log(f"resuming {run} at update {trainer.progress.step:,}")
-    write_text(run / "config.yaml", settings.dump(config))
-    write_bytes(run / "spm.model", trainer.tokenizer.model)
-    write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
-    if trainer.loader.too_long:
-        log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
-    log(
-        f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
-        f"{where.type} {str(dtype).removeprefix('torch.')}, into {run}"
-    )
-    with _stopping() as stop:
-        finished = _run(trainer, stop, time_limit)
+    with _claimed(config, run, resume):
+        prepared = prepare(config)
+        trainer = Trainer(config, run, prepared, where, dtype)
+        if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
+            log(f"resuming {run} at update {trainer.progress.step:,}")
+        write_text(run / "config.yaml", settings.dump(config))
+        write_bytes(run / "spm.model", trainer.tokenizer.model)
+        write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
+        if trainer.loader.too_long:
+            log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
+        log(
+            f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
+            f"{where.type} {str(dtype).removeprefix('torch.')}, into {run}"
+        )
+        with _stopping() as stop:
+            finished = _run(trainer, stop, time_limit and time_limit - (time.monotonic() - began))
     chosen = checkpoint.best(run)
     if chosen is None:
         raise TrainingError("training ended before its first checkpoint", "give it more time")
     if not finished:
         again = f"nmt train --run {shlex.quote(str(run))} --resume"
+        if time_limit:
+            again += f" --time-limit {max(1, round(time_limit - (time.monotonic() - began)))}s"
         log(f"stopped and saved at update {trainer.progress.step:,}; go on with: {again}")
     return chosen
 
 
-def _claim(config: Config, run: Path, resume: bool) -> Path:
-    """Make the run's folder, or check that the one standing there is to be continued and was made alike."""
+@contextmanager
+def _claimed(config: Config, run: Path, resume: bool) -> Iterator[None]:
+    """Make the run's folder, or check that the one standing there is to be continued; keep other processes out."""
     holds_run = (run / "config.yaml").exists() or bool(checkpoint.checkpoints(run))
     if holds_run and not resume:
         raise UsageError(f"{run} already holds a run", "go on with --resume, or name another with --run")
@@ -387,19 +409,44 @@ def _claim(config: Config, run: Path, resume: bool) -> Path:
     if resume and not holds_run:  # a misspelt name must not start another training
         raise UsageError(f"there is no run to resume in {run}", "start it without --resume")
     if holds_run:
-        before = settings.load(run / "config.yaml")
-        same = ("data", "tokenizer", "model", "seed")
-        changed = [name for name in same if getattr(before, name) != getattr(config, name)]
-        if changed:
-            raise UsageError(
-                f"{run} was trained with another '{changed[0]}' section",
-                "resume with its own config, or name a new --run",
-            )
+        _check_same(config, run)
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make {run}: {error.strerror}", "name another folder with --run") from None
-    return run
+    with locked(run / LOCK, lambda: _refuse(run)):
+        try:
+            yield
+        finally:
+            if not (run / "config.yaml").exists():  # nothing came of it: leave no folder behind that holds no run
+                with suppress(OSError):
+                    (run / LOCK).unlink()
+                    run.rmdir()
+
+
+def _precision_before(run: Path) -> str:
+    """Return the name of the precision that a run was trained in: a change would be another training."""
+    for path in reversed(checkpoint.checkpoints(run)):
+        with suppress(CheckpointError):
+            before = checkpoint.read_progress(path).precision
+            return next((name for name, dtype in runtime.PRECISIONS.items() if str(dtype) == f"torch.{before}"), "auto")
+    return "auto"
+
+
+def _refuse(run: Path) -> NoReturn:
+    raise UsageError(f"another process is training in {run}", "wait for it, or name another folder with --run")
+
+
+def _check_same(config: Config, run: Path) -> None:
+    before = settings.load(run / "config.yaml")
+    same = ("data", "tokenizer", "model", "seed")
+    changed = [name for name in same if getattr(before, name) != getattr(config, name)]
+    if before.train.best != config.train.best:  # its values so far would be compared with others
+        changed.append("train.best")
+    if changed:
+        raise UsageError(
+            f"{run} was trained with another '{changed[0]}'", "resume with its own config, or name a new --run"
+        )
 
 
 def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
@@ -408,7 +455,9 @@ def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
     clock = _Clock(time_limit, state)
     due = state.step >= config.steps or state.step % config.valid_every == 0
     if state.step and due and not state.scores:  # it was stopped when this validation was next
-        _validate(trainer, clock)
+        _validate(trainer, clock, stop)
+        if not state.scores:
+            return False
     if state.step >= config.steps or (config.patience and state.bad_validations >= config.patience):
         log("this run is finished; set train.steps higher to go on")
         return True
@@ -432,9 +481,11 @@ def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
             if stop.requested:
                 trainer.save()
                 return False
-            if last or state.step % config.valid_every == 0:
-                going_on = _validate(trainer, clock)
+            if last or state.step % config.valid_every == 0 or clock.must_know_validation():
+                going_on = _validate(trainer, clock, stop)
                 window = _Window()
+                if not state.scores:
+                    return False
                 if last:
                     if state.step < config.steps:
                         log("the time limit is reached")
@@ -445,17 +496,21 @@ def _run(trainer: Trainer, stop: _Stop, time_limit: float | None) -> bool:
     raise AssertionError("updates never end by themselves")
 
 
-def _validate(trainer: Trainer, clock: _Clock) -> bool:
-    """Validate, judge, save and report; False when patience has run out."""
+def _validate(trainer: Trainer, clock: _Clock, stop: _Stop) -> bool:
+    """Validate, judge, save and report; False when patience has run out.
+
+    A stop breaks it off, which leaves `scores` empty: the run begins with it when it goes on.
+    """
     state = trainer.progress
     with clock.validation():
-        scores = trainer.validate()
-    going_on = trainer.judge(scores)
+        scores = stop.unless_stopped(trainer.validate)
+    going_on = trainer.judge(scores) if scores else True
     trainer.save()
-    _record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
-    best = " (best)" if state.bad_validations == 0 else ""
-    loss, bleu = scores["valid_loss"], scores["valid_bleu"]
-    log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
+    if scores:
+        _record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
+        best = " (best)" if state.bad_validations == 0 else ""
+        loss, bleu = scores["valid_loss"], scores["valid_bleu"]
+        log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
     return going_on
 
 

@@ -5,6 +5,7 @@ What validation, evaluation and a user's translation have in common is this path
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -46,9 +47,9 @@ class Translator:
         self, model: Transformer, tokenizer: Tokenizer, config: Config, device: torch.device, max_source: int
     ) -> None:
         """Put the parts together; input of more than `max_source` tokens is cut."""
-        self.model, self.tokenizer, self.config, self.device = model, tokenizer, config, device
+        self.model, self.tokenizer, self.config, self.device = _for_inference(model, device), tokenizer, config, device
         self.max_source = max_source
-        self.origin = Path()
+        self.origin = self.run = Path()
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Translator:
@@ -61,7 +62,7 @@ class Translator:
         where = runtime.device(device)
         loaded = checkpoint.load(Path(path))
         translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where, loaded.max_source)
-        translator.origin = loaded.checkpoint
+        translator.origin, translator.run = loaded.checkpoint, loaded.run
         return translator
 
     def translate(self, lines: Iterable[str], spec: str | None = None) -> Iterator[list[Translation]]:
@@ -120,6 +121,13 @@ class Translator:
             for i, hypotheses in zip(numbers, find(self.model, *tensors, BOS, EOS), strict=True):
                 found[i] = hypotheses
         return found
+
+
+def _for_inference(model: Transformer, device: torch.device) -> Transformer:
+    """Return the model computing in the type for translating, weights shared: float32 on a CPU, the GPU's fast one."""
+    frozen = copy.copy(model)
+    frozen.compute_dtype = None if device.type == "cpu" else runtime.precision("auto", device)
+    return frozen
 
 
 def in_windows(lines: Iterable[str]) -> Iterator[list[str]]:

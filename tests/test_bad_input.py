@@ -219,7 +219,7 @@ def test_damaged_models_say_so(nmt: CommandLine) -> None:
 def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: CommandLine) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
     trained.train("runs/tiny").refuses(2, "runs/tiny already holds a run", "--resume", "--run")
-    trained.train("runs/tiny", "files(train='text')", "--resume", model__dim="64").refuses(2, "another 'model' section")
+    trained.train("runs/tiny", "files(train='text')", "--resume", model__dim="64").refuses(2, "another 'model'")
     assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
 
 

@@ -143,7 +143,7 @@ def test_an_empty_corpus_is_an_error(folder: Path) -> None:
         (folder / f"valid.{code}").write_text("a\n", encoding="utf-8")
     with pytest.raises(DataError, match="no training pair is left"):
         prepare(config(folder))
-    assert not list((folder / "data" / "prepared").iterdir())
+    assert not [path for path in (folder / "data" / "prepared").iterdir() if path.is_dir()]
 
 
 def test_skipping_is_continuing(folder: Path) -> None:

@@ -42,6 +42,7 @@ def test_normalize_composes_collapses_and_removes_what_cannot_be_seen() -> None:
     assert normalize("  a\tb  c\u00a0\u2028d\x85e ") == "a b c d e"
     assert normalize("u\u0308ber") == normalize("u\u200b\u0308ber") == "über"
     assert normalize("▁▁ a▁b") == "__ a_b"
+    assert normalize("a\ud800 b\udcff") == "a\ufffd b\ufffd"
     assert normalize("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
     assert normalize("a \u200b b") == "a b"
     assert normalize("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is spelling in Persian

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import typer
-from commandline import CommandLine
+from commandline import CommandLine, write
 
 from nmt import settings
 from nmt.cli import app
@@ -162,6 +163,8 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: 
         ("--beam-size 0", "beam size must be at least 1, got 0"),
         ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
+        ("--search greedy --beam-size 4", "--search greedy is no beam search"),
+        ("--search greedy --length-penalty 0.6", "--search greedy is no beam search"),
         ("--search beam(sise=3)", "search 'beam' has no option 'sise'"),
         ("--output nowhere/out.de", "cannot write nowhere/out.de: No such file or directory"),
         ("--output runs", "cannot write runs: Is a directory"),
@@ -224,6 +227,35 @@ def test_stdout_carries_results_only(trained: CommandLine) -> None:
     assert [score["name"] for score in json.loads(scores.out)] == ["BLEU", "chrF2", "TER"]
     assert all("signature" in score for score in json.loads(scores.out))
     assert list((trained.folder / "runs/tiny/eval").glob("*.hyp"))
+
+
+def test_top_beams_are_as_many_lines_for_every_sentence(trained: CommandLine) -> None:
+    done = trained("translate", "the dog", "", "the cat", "--top-beams", "3")
+    lines = done.out.split("\n")[:-1]
+    assert len(lines) == 9
+    assert lines[3:6] == ["", "", ""]
+    assert len(trained("translate", "the dog", "--search", "beam(size=4, top=2)").out.split("\n")[:-1]) == 2
+
+
+def test_a_test_set_that_sacrebleu_holds(trained: CommandLine) -> None:
+    """Its files lie where sacrebleu keeps what it has downloaded."""
+    folder = trained.folder / "sacrebleu" / "wmt14"
+    folder.mkdir(parents=True)
+    for name in sacrebleu.DATASETS["wmt14"].fieldnames("en-de"):
+        (folder / f"wmt14.en-de.{name}").write_text("the dog\nthe cat\n")
+    done = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})("evaluate", "--test", "wmt14", "--json")
+    assert done.code == 0, done.err
+    assert (trained.folder / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
+
+
+def test_hypotheses_are_beside_the_checkpoints_wherever_one_stands(trained: CommandLine) -> None:
+    step = sorted((trained.folder / "runs/tiny").glob("step-*"))[-1]
+    data = {"NMT_DATA": str(trained.folder / "data"), "NMT_RUNS": "none"}
+    write(trained.folder / "probe", ["the dog"], ["der Hund"])
+    inside = CommandLine(step, data)
+    assert inside("evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de").code == 0
+    assert (trained.folder / "runs/tiny/eval/probe.en.hyp").exists()
+    assert not (step / "eval").exists()
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(trained: CommandLine) -> None:

@@ -67,13 +67,29 @@ def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.S
     goes_on(nmt, "runs/a run")
 
 
-def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
-    # a validation that takes minutes: the first request waits for it, the second does not
-    write = "\n".join(["the dog"] * 30_000) + "\n"
+def test_an_interrupt_breaks_off_a_validation(nmt: CommandLine) -> None:
+    write = "\n".join(["the dog"] * 30_000) + "\n"  # it would take minutes
     for code in ("en", "de"):
         (nmt.folder / f"huge.{code}").write_text(write)
     corpus = "files(train='text', valid='huge', hold_out=False)"
     process = nmt.start(*training("runs/new", corpus, train__valid_every="2", train__valid_pairs="0", **FOREVER))
+    while not (nmt.folder / "runs/new/data.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out.decode() == "runs/new/step-000002\n"
+    assert "stopped and saved at update 2; go on with" in err.decode()
+
+
+def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
+    for code in ("en", "de"):
+        (nmt.folder / f"huge.{code}").write_text("\n".join(["the dog"] * 50_000) + "\n")
+    # an update of minutes, whose end the first request awaits
+    changes = FOREVER | {"train__accumulate": "100000", "model__dim": "512", "data__clean": "normalize"}
+    process = nmt.start(*training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes))
     while not (nmt.folder / "runs/new/data.json").exists():
         assert process.poll() is None
         time.sleep(0.02)
@@ -87,6 +103,22 @@ def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
     assert "Traceback" not in err.decode()
 
 
+def test_two_processes_never_train_in_one_folder(nmt: CommandLine) -> None:
+    first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
+    wait_for(first, nmt.folder / "runs/one", 1)
+    resume = nmt("train", "--run", "runs/one", "--resume")
+    resume.refuses(2, "another process is training in runs/one")
+    first.kill()  # which leaves the lock file, but not the lock
+    first.communicate(timeout=60)
+    goes_on(nmt, "runs/one", 1)
+
+
+def test_what_cannot_be_prepared_leaves_no_run(nmt: CommandLine) -> None:
+    done = nmt.train("runs/none", "files(train='nowhere')")
+    done.refuses(1, "nowhere")
+    assert not (nmt.folder / "runs/none").exists()
+
+
 def test_an_interrupt_while_text_is_prepared_leaves_nothing_half_made(nmt: CommandLine) -> None:
     process = nmt.start("data", "prepare", "--set", "tokenizer.size=1000")  # the phrasebook: some seconds
     prepared = nmt.folder / "data/prepared"
@@ -98,7 +130,29 @@ def test_an_interrupt_while_text_is_prepared_leaves_nothing_half_made(nmt: Comma
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err.decode()
-    assert sorted(path.name for path in prepared.iterdir()) == before
+    assert sorted(path.name for path in prepared.iterdir() if path.is_dir()) == before
+
+
+def test_what_a_killed_preparation_left_is_cleared_by_the_next(nmt: CommandLine) -> None:
+    options = ("data", "prepare", "--set", "tokenizer.size=1001")
+    process = nmt.start(*options)
+    prepared = nmt.folder / "data/prepared"
+    while not (left := list(prepared.glob(".*/train.en"))):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.communicate(timeout=60)
+    assert left[0].exists()
+    assert nmt(*options).code == 0
+    assert not list(prepared.glob(".*/train.en"))
+
+
+def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> None:
+    options = ("data", "prepare", "--set", "tokenizer.size=1002")
+    both = [nmt.start(*options) for _ in range(2)]
+    errors = [process.communicate(timeout=120)[1].decode() for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    assert sum("prepared 36" in error for error in errors) == 1, errors
 
 
 # ---- killed, and a disk that is full
@@ -195,7 +249,7 @@ def test_a_finished_run_says_so(nmt: CommandLine) -> None:
 
 def test_a_run_holds_what_it_promises_readable_for_others(trained: CommandLine) -> None:
     run = trained.folder / "runs/tiny"
-    names = {path.name for path in run.iterdir()} - {"eval"}
+    names = {path.name for path in run.iterdir()} - {"eval", ".lock"}
     assert names == {"config.yaml", "data.json", "metrics.jsonl", "spm.model", "step-000010", "step-000020"}
     probe = trained.folder / "probe"
     probe.touch()

@@ -26,7 +26,9 @@ def make(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Tran
     model = build(config, vocabulary).eval()
     with torch.no_grad():
         model.output_weight_VD.mul_(6)  # far from uniform, so that rankings are clear
-        model.output_weight_VD[EOS].add_(end_bias)
+        last = model.decoder_norm  # its output has mean 0, over which a constant weight would sum to 0
+        last.bias.fill_(1.0)
+        model.output_weight_VD[EOS].add_(end_bias / len(last.bias))
     return model
 
 
@@ -122,7 +124,7 @@ def test_stopping_early_changes_nothing(seed: int, options: str, monkeypatch: py
 
 
 def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make(0, 11, end_bias=2.0)
+    model = make(0, 11, end_bias=10.0)
     steps: list[int] = []
     whole = model.step
 
@@ -132,11 +134,11 @@ def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(model, "step", counted)
     steps.append(0)
-    run(model, "beam(size=4)", [30, 30, 30])
+    run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
     monkeypatch.setattr(beam_module, "_can_improve", lambda found, top, best_live, *_: best_live > -torch.inf)
     steps.append(0)
-    run(model, "beam(size=4)", [30, 30, 30])
-    assert steps[0] <= steps[1]
+    run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
+    assert steps[0] < steps[1]
 
 
 @pytest.mark.parametrize("spec", ["greedy", "beam(size=3)"])

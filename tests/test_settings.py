@@ -68,6 +68,7 @@ def test_every_option_is_explained() -> None:
         ("data: {train: []}", "data.train names no corpus", "nmt data list"),
         ("- a\n- b", "is not a mapping", "sections"),
         ("model: {dim: 3", "line", ""),
+        ("[" * 5000, "not valid YAML", ""),
         ("model:\n  dim: 32\n  dim: 64", "line 3: key 'dim' is given twice", ""),
     ],
 )

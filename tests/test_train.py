@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import config, copy_text
 
-from nmt import checkpoint
+from nmt import checkpoint, settings
 from nmt import train as training
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import Batch, collate
@@ -127,6 +127,24 @@ def test_what_was_logged_after_the_last_save_is_not_logged_twice(folder: Path) -
     assert log.read_text().startswith(whole)
 
 
+def test_what_was_logged_before_the_first_save_is_not_logged_twice(folder: Path) -> None:
+    (folder / "run").mkdir()
+    (folder / "run" / "config.yaml").write_text(settings.dump(config(folder)))
+    (folder / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 9.0}\n')
+    run(config(folder), folder, resume=True)
+    assert [line["step"] for line in metrics(folder / "run") if "loss" in line] == list(range(1, 13))
+
+
+def test_a_run_goes_on_in_its_own_precision(folder: Path) -> None:
+    train(config(folder, "train.steps=6"), folder / "run", resume=False, device="cpu", precision="bf16")
+    for asked, kept in (("auto", "bfloat16"), ("fp32", "float32"), ("auto", "float32")):
+        last = checkpoint.read_progress(checkpoint.checkpoints(folder / "run")[-1]).step
+        experiment = config(folder, f"train.steps={last + 1}")
+        best = train(experiment, folder / "run", resume=True, device="cpu", precision=asked)
+        newest = checkpoint.checkpoints(best.parent)[-1]
+        assert (checkpoint.read_progress(newest).step, checkpoint.read_progress(newest).precision) == (last + 1, kept)
+
+
 def test_resuming_a_finished_run_changes_nothing(folder: Path) -> None:
     best = run(config(folder), folder)
     before = sorted(p.name for p in (folder / "run").iterdir())
@@ -226,9 +244,21 @@ def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
 
 
 def test_an_average_is_what_is_saved(folder: Path) -> None:
-    last = run(config(folder, "train.ema=0.9", "train.valid_every=100"), folder)
-    weights, state = load_file(last / checkpoint.WEIGHTS), load_file(last / checkpoint.TRAINING)
-    assert all(not torch.equal(t, state[f"raw.{name}"]) for name, t in weights.items() if t.std() > 0)
+    """a ← decay·a + (1-decay)·w after every update, decay = min(ema, (1+step)/(10+step))."""
+    options = ["train.valid_every=1", "train.steps=3", "train.best=loss"]
+    experiment = config(folder, *options, "train.ema=0.2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "prune", lambda run: None)
+        run(experiment, folder)
+        run(config(folder, *options), folder, "plain")
+    steps = checkpoint.checkpoints(folder / "run")
+    raw = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "plain")]
+    for name, first in raw[0].items():
+        one = load_file(steps[0] / checkpoint.WEIGHTS)[name]
+        two = 0.2 * one + 0.8 * raw[1][name]
+        three = 0.2 * two + 0.8 * raw[2][name]
+        torch.testing.assert_close(load_file(steps[2] / checkpoint.WEIGHTS)[name], three)
+        torch.testing.assert_close(load_file(steps[0] / checkpoint.TRAINING)[f"raw.{name}"], first)
 
 
 def test_a_run_is_never_overwritten(folder: Path) -> None:
@@ -237,8 +267,26 @@ def test_a_run_is_never_overwritten(folder: Path) -> None:
         run(config(folder), folder)
     assert "--resume" in caught.value.hint
     assert "--run" in caught.value.hint
-    with pytest.raises(UsageError, match="another 'model' section"):
+    with pytest.raises(UsageError, match="another 'model'"):
         run(config(folder, "model.ff=16"), folder, resume=True)
+
+
+def test_what_is_best_is_one_thing_throughout_a_run(folder: Path) -> None:
+    run(config(folder), folder)
+    with pytest.raises(UsageError, match=r"train\.best"):
+        run(config(folder, "train.best=loss", "train.steps=20"), folder, resume=True)
+
+
+def test_preparing_counts_towards_the_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = training.prepare
+
+    def slow(experiment: Config) -> Any:
+        time.sleep(1.0)
+        return prepare(experiment)
+
+    monkeypatch.setattr(training, "prepare", slow)
+    best = run(config(folder, "train.steps=100000", "train.valid_every=100000"), folder, limit=0.9)
+    assert checkpoint.read_progress(best).step == 1
 
 
 def test_more_steps_may_be_asked_of_a_finished_run(folder: Path) -> None:
@@ -264,6 +312,18 @@ def test_damaged_checkpoints_are_named_and_skipped(folder: Path, capsys: pytest.
     (last / checkpoint.TRAINING).unlink()
     with pytest.raises(CheckpointError, match="every checkpoint of"):
         run(experiment, folder, resume=True)
+
+
+def test_a_damaged_checkpoint_is_never_the_best(folder: Path) -> None:
+    run(config(folder), folder)
+    _, last = checkpoint.checkpoints(folder / "run")
+    meta = json.loads((last / checkpoint.META).read_text())
+    meta["progress"]["best"] = meta["progress"]["scores"]["quality"] = 1e9
+    (last / checkpoint.META).write_text(json.dumps(meta))
+    (last / checkpoint.WEIGHTS).write_bytes(b"")
+    best = run(config(folder, "train.valid_every=4"), folder, resume=True)
+    assert checkpoint.read_tensors(best, checkpoint.WEIGHTS)
+    assert (folder / "run" / f"{last.name}.damaged").is_dir()
 
 
 def test_resume_with_another_tokenizer_is_refused(folder: Path) -> None:

@@ -5,6 +5,7 @@ Commands parse, call one function and print. Heavy imports stand inside them so 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any, NoReturn, cast
@@ -83,4 +84,9 @@ def root(
 
 def main() -> None:
     """Run the `nmt` command."""
+    # Threads that wait for each other spin; on a machine with other work PyTorch's default of minutes is ruinous.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # text is UTF-8, whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="replace")
     app(prog_name="nmt")  # also where it runs as `python -m nmt`

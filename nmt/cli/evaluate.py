@@ -61,7 +61,7 @@ def evaluate(
     translator = Translator.load(model or checkpoint.newest_run(), device)
     if model is None:
         log(f"using {translator.origin}")
-    spec = search_spec(search or translator.config.search, beam_size, None, length_penalty)
+    spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     if src is not None and ref is not None:
         test_set = evaluation.file_test_set(src, ref, errors)
     elif test:
@@ -69,7 +69,7 @@ def evaluate(
     else:
         test_set = evaluation.own_test_set(translator)
     names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted] or ["bleu"]
-    folder = output or translator.origin.parent / "eval"
+    folder = output or translator.run / "eval"
     scores, _ = evaluation.evaluate(translator, test_set, names, spec, folder)
     if json_:
         typer.echo(json.dumps([asdict(score) for score in scores], ensure_ascii=False))

@@ -28,28 +28,40 @@ SearchOption = Annotated[
 ErrorsOption = Annotated[str, typer.Option(help="What invalid UTF-8 does: strict stops, replace puts U+FFFD.")]
 
 
-def check_errors(value: str) -> str:
-    """Return `value` if it is a way to treat invalid UTF-8."""
+def check_errors(value: str) -> None:
+    """Raise a UsageError unless `value` is a way to treat invalid UTF-8."""
     if value not in ("strict", "replace"):
         raise UsageError(f"--errors must be strict or replace, got '{value}'")
-    return value
 
 
-def search_spec(spec: str, beam_size: int | None, top_beams: int | None, length_penalty: float | None) -> str:
-    """Return the search's spec string with the options of the command line put in.
+def search_spec(
+    given: str, default: str, beam_size: int | None, top_beams: int | None, length_penalty: float | None
+) -> str:
+    """Return the spec string of the search that the options ask for.
+
+    Args:
+        given: --search; it may be narrowed by the other options, but not turned into another search.
+        default: what the model's config says; options of a beam search turn it into one.
+        beam_size: --beam-size.
+        top_beams: --top-beams.
+        length_penalty: --length-penalty.
 
     Raises:
-        UsageError: a length penalty that is no number.
+        UsageError: a length penalty that is no number, or options that the search given has not.
     """
     if length_penalty is not None and not math.isfinite(length_penalty):
         raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "1.0 is usual")
+    asked = {"size": beam_size, "top": top_beams, "length_penalty": length_penalty}
+    asked = {key: value for key, value in asked.items() if value is not None}
+    spec = given or default
     name, options = parse(spec)
-    given = {"size": beam_size, "top": top_beams, "length_penalty": length_penalty}
     if name != "beam":
-        if all(value is None or value == 1 for value in given.values()):
+        if not asked or (asked.keys() <= {"size", "top"} and set(asked.values()) == {1}):
             return spec
+        if given:
+            raise UsageError(f"--search {given} is no beam search", "leave out --search, or the options of a beam")
         name, options = "beam", {}
-    options |= {key: value for key, value in given.items() if value is not None}
+    options |= asked
     if top_beams and top_beams > 1 and beam_size is None:
         options["size"] = max(options.get("size", 4), top_beams)
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"

@@ -12,6 +12,7 @@ import typer
 
 from nmt.cli.options import DeviceOption, ErrorsOption, ModelOption, SearchOption, check_errors, search_spec
 from nmt.errors import NMTError, UsageError
+from nmt.registry import parse
 
 
 def translate(
@@ -22,7 +23,9 @@ def translate(
     beam_size: Annotated[
         int | None, typer.Option(help="Beams of the search; 1 is greedy.", show_default="the model's")
     ] = None,
-    top_beams: Annotated[int, typer.Option(help="Translations per sentence, best first.")] = 1,
+    top_beams: Annotated[
+        int | None, typer.Option(help="Translations per sentence, best first.", show_default="the model's, usually 1")
+    ] = None,
     length_penalty: Annotated[
         float | None, typer.Option(help="0 favours short translations.", show_default="the model's")
     ] = None,
@@ -32,7 +35,8 @@ def translate(
 ) -> None:
     """Translate sentences, a file, or standard input, line by line.
 
-    As many lines come out as go in, in the same order; with --top-beams N, N lines for each.
+    As many lines come out as go in, in the same order; with --top-beams N, N lines for each, empty ones
+    where the search finds fewer.
 
     Examples:
       nmt translate "im thirsty"
@@ -69,13 +73,14 @@ def translate(
     translator = Translator.load(path, device)
     if model is None:
         log(f"using {translator.origin}")
-    spec = search_spec(search or translator.config.search, beam_size, top_beams, length_penalty)
+    spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
+    lines_each = parse(spec)[1].get("top", 1)
     found = translator.translate_windows(windows, spec)
     quiet = input is None or (output is None and sys.stdout.isatty())  # a bar would tear the lines
     with _open_output(output) as write, progress(total, "translating", " lines", disable=quiet) as bar:
         for translations in found:
-            for translation in translations:
-                write(translation.text)
+            for rank in range(lines_each):
+                write(translations[rank].text if rank < len(translations) else "")
             bar.update()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -22,7 +21,7 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from nmt import __version__
+from nmt import __version__, paths
 from nmt.console import log, progress
 from nmt.errors import DataError, DownloadError, UsageError
 
@@ -73,7 +72,7 @@ def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None =
     """
     address = mirrored(url)
     hint = f"run it again to go on, or get the file elsewhere: nmt data download {corpus} --from PATH"
-    if path.is_file() and sha256 in (None, found := _sha256(path)):
+    if path.is_file() and sha256 in (None, found := paths.sha256(path)):
         return found
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +200,7 @@ class _Part:
 
     def verify(self, url: str, hint: str, sha256: str | None, size: int | None) -> str:
         """Return the checksum; bytes that are not the expected ones are thrown away."""
-        held, found = self.held, _sha256(self.place)
+        held, found = self.held, paths.sha256(self.place)
         wrong = ""
         if size is not None and held != size:
             wrong = f"{held:,} bytes came instead of {size:,}"
@@ -229,11 +228,6 @@ def _start(response: httpx.Response) -> int | None:
 def _retry_after(response: httpx.Response) -> float:
     wait = response.headers.get("Retry-After", "")
     return min(float(wait), MOST_PAUSE) if wait.isdecimal() else 0.0
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from nmt import tokenizer as tokenizers
-from nmt.config import Config
+from nmt.config import Config, DataConfig
 from nmt.console import log, progress
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
-from nmt.data.sources import Split, open_split
+from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_side
 from nmt.errors import DataError
-from nmt.paths import data_dir, new_directory
+from nmt.paths import data_dir, locked, new_directory, remove_leftovers
 from nmt.tokenizer import Tokenizer
 
 
@@ -59,17 +59,38 @@ def prepare(config: Config) -> Prepared:
         DownloadError: a corpus had to be fetched and could not be.
     """
     data = config.data
+    check_specs(data)
     train = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
     valid = open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
     recipe = _recipe(config, train, valid)
     fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
     folder = data_dir() / "prepared" / fingerprint
-    if not (folder / "meta.json").is_file():
-        with new_directory(folder) as work:
-            meta = {"fingerprint": fingerprint, "recipe": recipe} | _make(config, train, valid, work)
-            (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    if not _stands(folder):  # a folder that does may be read-only
+        lock = folder.with_name(f".{fingerprint}.lock")
+        with locked(lock, lambda: log(f"another process is preparing the same text; waiting for {folder}")):
+            if not _stands(folder):
+                remove_leftovers(folder)
+                with new_directory(folder) as work:
+                    meta = {"fingerprint": fingerprint, "recipe": recipe} | _make(config, train, valid, work)
+                    (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     return Prepared(folder, data.src, data.tgt, meta)
+
+
+def check_specs(data: DataConfig) -> None:
+    """Resolve every spec string of the section `data`, so that a mistake shows before any download.
+
+    Raises:
+        ConfigError: the first one that does not resolve.
+    """
+    clean((), data.clean)
+    for corpus in (*data.train, data.valid, data.test):
+        if corpus:
+            validate(corpus)
+
+
+def _stands(folder: Path) -> bool:
+    return (folder / "meta.json").is_file()
 
 
 def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nmt.errors import DataError
 from nmt.tokenizer import Tokenizer
 
-VERSION = 2
+VERSION = 3
 """Part of every fingerprint: raise it when the files change their meaning."""
 Number = TypeVar("Number", bound=np.generic)
 

@@ -44,7 +44,7 @@ class Dropout(nn.Module):
     """Inverted dropout (Srivastava et al. 2014).
 
     On a CPU the mask is cut from 64-bit random integers, eight byte-sized draws each: drawing a float per element
-    is most of the cost there. The rate is thereby a multiple of 1/256, and the scale is exact for that rate.
+    is most of the cost there. The rate is thereby a multiple of 1/256.
     """
 
     def __init__(self, rate: float) -> None:

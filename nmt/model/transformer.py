@@ -144,7 +144,6 @@ class Transformer(nn.Module):
         """
         super().__init__()
         self.config = config
-        self.pad = pad
         self.compute_dtype: torch.dtype | None = None  # type of the activations; None: that of the weights
         tables = ("shared",) if config.tied else ("source", "target", "output")
         self.embeddings = nn.ParameterDict({name: _embedding(vocabulary, config.dim, pad) for name in tables})

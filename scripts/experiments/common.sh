@@ -1,5 +1,7 @@
 # What the experiment scripts share; sourced by them.
 set -euo pipefail
+trap 'exit 130' INT # nmt saves and ends well when it is interrupted; the experiment must not go on
+trap 'exit 143' TERM
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
 scripts/venv.sh

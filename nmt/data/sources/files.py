@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from nmt.data.pairs import COMPRESSED, Pair, open_text, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import About, Split, Text, digest, swapped
 from nmt.errors import ConfigError, DataError
+from nmt.paths import sha256
 
 Where = str | tuple[str, str]
 
@@ -118,5 +118,4 @@ def _suffixes(paths: tuple[Path, ...]) -> tuple[str, ...]:
 
 def _sha256(path: Path) -> str:
     open_text(path).close()  # names what is wrong with the file, if anything
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path)

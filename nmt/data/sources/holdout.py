@@ -35,8 +35,8 @@ def hold_out(text: Text, splits: Sequence[str] = ("valid", "test")) -> dict[str,
     """Divide a text into train and the held-out `splits` by its source sentences.
 
     Each held-out split gets 2,000 source sentences, or one in twenty where the corpus has fewer than 40,000, with one
-    pair for each sentence: the first. Every pair of another source sentence goes to train. The text is read once to
-    choose and once for each split.
+    pair for each sentence: the first that has a target. Every pair of another source sentence goes to train. The text
+    is read once to choose and once for each split.
     """
     chosen: dict[int, str] = {}
 

@@ -36,7 +36,8 @@ def opus(
     about = About(
         None, None, "see the corpus's page", f"opus.nlpl.eu, any: opus(corpus='{corpus}', version='{version}')"
     )
-    spec = f"\"opus(corpus='{corpus}', version='{version}')\""
+    other = "" if languages == ("en", "de") else f", languages={languages}"
+    spec = f"\"opus(corpus='{corpus}', version='{version}'{other})\""
     return _moses(f"opus-{corpus}-{version}-{pair}", corpus, version, about, languages, spec)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import json
 import re
 import shutil
@@ -26,7 +25,7 @@ from nmt.data.pairs import COMPRESSED, Pair, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import SPLITS, About, Split, Text, Texts, digest, swapped
 from nmt.errors import DataError, NMTError
-from nmt.paths import data_dir, new_directory, write_text
+from nmt.paths import data_dir, new_directory, sha256, write_text
 
 Reader = Callable[[Sequence[Path], str], Texts]
 """Finds a corpus's own files among others, given `errors`; returns no text where there are none."""
@@ -146,7 +145,7 @@ class Published:
         with new_directory(self.folder) as work, download.unpacked(sources, near=self.folder.parent) as files:
             texts = self._texts(files, errors, origin)
             counts = {split: self._write(work, split, text) for split, text in texts.items()}
-            archives = sums or {path.name: _sha256(path) for path in sources if path.is_file()}
+            archives = sums or {path.name: sha256(path) for path in sources if path.is_file()}
             write_text(work / "corpus.json", self._meta(work, origin, archives, counts))
         return self.folder
 
@@ -156,7 +155,7 @@ class Published:
             "name": self.name,
             "origin": origin,
             "archives": dict(archives),
-            "files": {name: {"sha256": _sha256(work / name), "lines": count} for name, count in names},
+            "files": {name: {"sha256": sha256(work / name), "lines": count} for name, count in names},
             "licence": self.about.licence,
             "nmt": __version__,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -225,8 +224,3 @@ def _counted(pairs: Iterator[Pair], bar: Any) -> Iterator[Pair]:
     for pair in pairs:
         yield pair
         bar.update()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

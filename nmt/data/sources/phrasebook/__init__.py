@@ -1,4 +1,4 @@
-"""The phrase book: some forty thousand everyday sentences in English and German, made by a small grammar.
+"""The phrase book: nearly forty thousand everyday sentences in English and German, made by a small grammar.
 
     numbers, german, english   morphology
     words, lexicon             nouns, adjectives and people in both languages

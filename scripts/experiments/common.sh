@@ -9,7 +9,7 @@ nmt() { .venv/bin/nmt "$@"; }
 
 # Print the first score of `nmt evaluate` with these arguments, to one decimal.
 score() {
-  nmt evaluate "$@" --json | .venv/bin/python -c 'import json, sys; print(f"{json.load(sys.stdin)[0]["value"]:.1f}")'
+  nmt evaluate "$@" --json | .venv/bin/python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["value"])'
 }
 
 # Print the value that the last line of a run's metrics.jsonl having it gives to a key.

@@ -12,9 +12,11 @@ warmups="${WARMUPS:-50 200}"
 printf '| label smoothing | warm-up | validation loss | BLEU |\n|---|---|---|---|\n'
 for smoothing in $smoothings; do
   for warmup in $warmups; do
-    run="${NMT_RUNS:-runs}/ablation/$config-$steps-$smoothing-$warmup"
+    run="${NMT_RUNS:-runs}/ablation/$(basename "$config" .yaml)-$steps-$smoothing-$warmup"
     train "$run" --config "$config" --set "train.steps=$steps" --set "train.valid_every=$steps" \
       --set "train.label_smoothing=$smoothing" --set "train.schedule=linear(peak=2e-3, warmup=$warmup)"
-    printf '| %s | %s | %s | %s |\n' "$smoothing" "$warmup" "$(metric "$run" valid_loss)" "$(score --model "$run")"
+    loss="$(metric "$run" valid_loss)"
+    bleu="$(score --model "$run")"
+    printf '| %s | %s | %s | %s |\n' "$smoothing" "$warmup" "$loss" "$bleu"
   done
 done

@@ -16,10 +16,10 @@ printf '\n|---|'
 for penalty in $penalties; do printf -- '---|'; done
 printf '\n'
 for size in $sizes; do
-  printf '| %s |' "$size"
+  row="| $size |"
   for penalty in $penalties; do
     bleu="$(score --model "$run" --search "beam(size=$size, length_penalty=$penalty)" --output "$run/eval/beam-$size-$penalty")"
-    printf ' %s |' "$bleu"
+    row+=" $bleu |"
   done
-  printf '\n'
+  printf '%s\n' "$row"
 done

@@ -23,7 +23,8 @@ from nmt.data.batching import Batch, collate
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.model import build
 from nmt.optim import adam
-from nmt.train import Trainer, train, train_step
+from nmt.train import Trainer, loop, train, train_step
+from nmt.train import trainer as trainer_module
 from nmt.translate import Translator
 
 
@@ -55,13 +56,13 @@ def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
     """Ask training to stop while it makes an update, as a user or a scheduler does."""
     made = itertools.count(1)
 
-    class Interrupting(training._Window):
+    class Interrupting(loop.Window):
         def add(self, stats: training.StepStats) -> None:
             if next(made) == step:
                 os.kill(os.getpid(), signal.SIGTERM)
             super().add(stats)
 
-    patch.setattr(training, "_Window", Interrupting)
+    patch.setattr(loop, "Window", Interrupting)
 
 
 def same_weights(one: Path, other: Path) -> bool:
@@ -346,7 +347,7 @@ def test_an_endless_validation_line_is_measured_in_a_batch_of_its_own(folder: Pa
         return collate(pairs, numbers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "collate", counted)
+        patch.setattr(trainer_module, "collate", counted)
         run(config(folder, "train.steps=1"), folder)
     assert sum(sentences for sentences, _ in sizes) == 101
     assert all(sentences == 1 or sentences * longest < 256 for sentences, longest in sizes)

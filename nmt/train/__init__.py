@@ -1,0 +1,99 @@
+"""Training: updates, validation, checkpoints, and stopping at any moment without losing work.
+
+step.py      one update
+trainer.py   the state: model, optimiser, data position; saved and restored
+loop.py      update after update, the log, validations
+control.py   signals and time limits
+folder.py    the run's folder: whose it is, what was logged
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+
+from nmt import checkpoint, runtime, settings
+from nmt import model as models
+from nmt.config import Config
+from nmt.console import log
+from nmt.data import noise
+from nmt.data.prepare import check_specs as check_data
+from nmt.data.prepare import prepare
+from nmt.errors import TrainingError
+from nmt.optim import schedule
+from nmt.paths import write_bytes, write_text
+from nmt.search import search
+from nmt.train import loop
+from nmt.train.control import stopping
+from nmt.train.folder import claimed, precision_before
+from nmt.train.step import StepStats, train_step
+from nmt.train.trainer import Trainer
+
+__all__ = ["StepStats", "Trainer", "check_specs", "train", "train_step"]
+
+
+def check_specs(config: Config) -> None:
+    """Resolve every spec string of a config, so that a mistake shows before any work is done.
+
+    Raises:
+        ConfigError: the first one that does not resolve.
+    """
+    search(config.search)
+    search(config.train.valid_search)
+    schedule(config.train.schedule)
+    noise.compose(config.train.noise)
+    models.check(config.model)
+    check_data(config.data)
+
+
+def train(
+    config: Config, run: Path, *, resume: bool, device: str, precision: str, time_limit: float | None = None
+) -> Path:
+    """Train `config` into the folder `run` and return its best checkpoint.
+
+    Args:
+        config: the experiment.
+        run: folder of the run; it must not hold one yet unless `resume`.
+        resume: go on from the newest intact checkpoint.
+        device: `auto`, `cpu` or `cuda`.
+        precision: `auto`, `fp32`, `bf16` or `fp16`.
+        time_limit: seconds for this session, preparing the data and the last validation included; a decaying
+            schedule is fitted to it.
+
+    Raises:
+        UsageError: the folder holds a run and `resume` is false, or the options of the run were other ones, or
+            another process is training in it.
+        TrainingError, CheckpointError, DataError: see there.
+    """
+    began = time.monotonic()
+    check_specs(config)
+    where = runtime.device(device)
+    dtype = runtime.precision(precision_before(run) if resume and precision == "auto" else precision, where)
+    runtime.keep_freed_memory()
+    with claimed(config, run, resume):
+        prepared = prepare(config)
+        trainer = Trainer(config, run, prepared, where, dtype)
+        if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
+            log(f"resuming {run} at update {trainer.progress.step:,}")
+        write_text(run / "config.yaml", settings.dump(config))
+        write_bytes(run / "spm.model", trainer.tokenizer.model)
+        write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
+        if trainer.loader.too_long:
+            log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
+        log(
+            f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
+            f"{where.type} {str(dtype).removeprefix('torch.')}, into {run}"
+        )
+        with stopping() as stop:
+            finished = loop.run(trainer, stop, time_limit and time_limit - (time.monotonic() - began))
+    chosen = checkpoint.best(run)
+    if chosen is None:
+        raise TrainingError("training ended before its first checkpoint", "give it more time")
+    if not finished:
+        again = f"nmt train --run {shlex.quote(str(run))} --resume"
+        if time_limit:
+            again += f" --time-limit {max(1, round(time_limit - (time.monotonic() - began)))}s"
+        log(f"stopped and saved at update {trainer.progress.step:,}; go on with: {again}")
+    return chosen

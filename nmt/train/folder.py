@@ -1,0 +1,89 @@
+"""A run's folder while it is trained in: whose it is, whether it may be resumed, and its log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from nmt import checkpoint, runtime, settings
+from nmt.config import Config
+from nmt.errors import CheckpointError, UsageError
+from nmt.paths import locked, write_text
+
+LOCK = ".lock"
+"""File of a run's folder that the process training in it holds locked."""
+
+
+@contextmanager
+def claimed(config: Config, run: Path, resume: bool) -> Iterator[None]:
+    """Make the run's folder, or check that the one standing there is to be continued; keep other processes out."""
+    holds_run = (run / "config.yaml").exists() or bool(checkpoint.checkpoints(run))
+    if holds_run and not resume:
+        raise UsageError(f"{run} already holds a run", "go on with --resume, or name another with --run")
+    if run.exists() and not run.is_dir():
+        raise UsageError(f"{run} is a file", "name a folder with --run")
+    if resume and not holds_run:  # a misspelt name must not start another training
+        raise UsageError(f"there is no run to resume in {run}", "start it without --resume")
+    if holds_run:
+        _check_same(config, run)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {run}: {error.strerror}", "name another folder with --run") from None
+    with locked(run / LOCK, lambda: _refuse(run)):
+        try:
+            yield
+        finally:
+            if not (run / "config.yaml").exists():  # nothing came of it: leave no folder behind that holds no run
+                with suppress(OSError):
+                    (run / LOCK).unlink()
+                    run.rmdir()
+
+
+def precision_before(run: Path) -> str:
+    """Return the name of the precision that a run was trained in: a change would be another training."""
+    for path in reversed(checkpoint.checkpoints(run)):
+        with suppress(CheckpointError):
+            before = checkpoint.read_progress(path).precision
+            return next((name for name, dtype in runtime.PRECISIONS.items() if str(dtype) == f"torch.{before}"), "auto")
+    return "auto"
+
+
+def _refuse(run: Path) -> NoReturn:
+    raise UsageError(f"another process is training in {run}", "wait for it, or name another folder with --run")
+
+
+def _check_same(config: Config, run: Path) -> None:
+    before = settings.load(run / "config.yaml")
+    same = ("data", "tokenizer", "model", "seed")
+    changed = [name for name in same if getattr(before, name) != getattr(config, name)]
+    if before.train.best != config.train.best:  # its values so far would be compared with others
+        changed.append("train.best")
+    if changed:
+        raise UsageError(
+            f"{run} was trained with another '{changed[0]}'", "resume with its own config, or name a new --run"
+        )
+
+
+def record(run: Path, values: dict[str, Any]) -> None:
+    """Add a line to the run's metrics.jsonl."""
+    with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(values) + "\n")
+
+
+def rewind(run: Path, step: int) -> None:
+    """Drop what the log says of updates after `step`, which a killed training made and this one makes again."""
+
+    def stands(line: str) -> bool:
+        try:
+            return bool(json.loads(line)["step"] <= step)
+        except ValueError:  # cut while it was written
+            return False
+
+    path = run / "metrics.jsonl"
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        write_text(path, "".join(line for line in lines if stands(line)))

@@ -1,0 +1,108 @@
+"""The loop of a training: update after update, the log, validations, and when to end."""
+
+from __future__ import annotations
+
+import time
+
+from nmt.console import log, progress
+from nmt.train.control import Clock, Stop
+from nmt.train.folder import record
+from nmt.train.step import StepStats
+from nmt.train.trainer import Trainer
+
+
+def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
+    """Train to the end; False if it was stopped before."""
+    config, state = trainer.config.train, trainer.progress
+    clock = Clock(time_limit, state)
+    due = state.step >= config.steps or state.step % config.valid_every == 0
+    if state.step and due and not state.scores:  # it was stopped when this validation was next
+        _validate(trainer, clock, stop)
+        if not state.scores:
+            return False
+    if state.step >= config.steps or (config.patience and state.bad_validations >= config.patience):
+        log("this run is finished; set train.steps higher to go on")
+        return True
+    trainer.model.train()
+    window = Window()
+    with progress(config.steps, "training", " updates", initial=state.step) as bar:
+        for micro in trainer.updates():
+            total = clock.last_step(config.steps, config.valid_every)
+            bar.total = max(total, state.step + 1)
+            stats = trainer.update(micro, total)
+            window.add(stats)
+            state.seconds = clock.seconds_before + clock.elapsed()
+            state.scores = {}
+            rate = trainer.optimizer.param_groups[0]["lr"]
+            bar.set_postfix_str(f"loss {stats.loss:.3f}, lr {rate:.1e}, {window.speed():,.0f} tok/s", refresh=False)
+            bar.update()
+            if state.step % config.log_every == 0:
+                record(trainer.run, {"step": state.step, "epoch": state.epoch, "lr": rate, **window.means()})
+                window = Window()
+            last = state.step >= config.steps or (time_limit is not None and clock.left() <= 0)
+            if stop.requested:
+                trainer.save()
+                return False
+            if last or state.step % config.valid_every == 0 or clock.must_know_validation():
+                going_on = _validate(trainer, clock, stop)
+                window = Window()
+                if not state.scores:
+                    return False
+                if last:
+                    if state.step < config.steps:
+                        log("the time limit is reached")
+                    return True
+                if not going_on:
+                    log(f"no better validation {config.patience} times: stopping early")
+                    return True
+    raise AssertionError("updates never end by themselves")
+
+
+def _validate(trainer: Trainer, clock: Clock, stop: Stop) -> bool:
+    """Validate, judge, save and report; False when patience has run out.
+
+    A stop breaks it off, which leaves `scores` empty: the run begins with it when it goes on.
+    """
+    state = trainer.progress
+    with clock.validation():
+        scores = stop.unless_stopped(trainer.validate)
+    going_on = trainer.judge(scores) if scores else True
+    trainer.save()
+    if scores:
+        record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
+        best = " (best)" if state.bad_validations == 0 else ""
+        loss, bleu = scores["valid_loss"], scores["valid_bleu"]
+        log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
+    return going_on
+
+
+class Window:
+    """Means over the updates since the last line of the log."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.loss = self.tokens = self.grad_norm = 0.0
+        self.updates = self.skipped = 0
+
+    def add(self, stats: StepStats) -> None:
+        """Count an update."""
+        if stats.skipped:
+            self.skipped += 1
+            return
+        self.updates += 1
+        self.tokens += stats.tokens
+        self.loss += stats.loss * stats.tokens
+        self.grad_norm += stats.grad_norm
+
+    def speed(self) -> float:
+        """Target tokens per second."""
+        return self.tokens / (time.monotonic() - self.started)
+
+    def means(self) -> dict[str, float]:
+        """Loss per token, gradient norm and speed."""
+        return {
+            "loss": self.loss / max(1, self.tokens),
+            "grad_norm": self.grad_norm / max(1, self.updates),
+            "tokens_per_second": self.speed(),
+            **({"skipped": self.skipped} if self.skipped else {}),
+        }

@@ -48,7 +48,8 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    updates_in_epoch: int = 0
+    batches_in_epoch: int = 0
+    """Batches of the epoch learned from, over all ranks: their number may change when a run is resumed."""
     seconds: float = 0.0
     """Time spent in training, over all sessions."""
     tokens: int = 0
@@ -176,6 +177,15 @@ def set_aside(run: Path, after: Path) -> None:
             path.rename(path.with_name(f"{path.name}.damaged"))
 
 
+def read(checkpoint: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]]:
+    """Return a checkpoint, its weights and its training state.
+
+    Raises:
+        CheckpointError: a file is missing, cut or changed.
+    """
+    return checkpoint, read_tensors(checkpoint, WEIGHTS), read_tensors(checkpoint, TRAINING)
+
+
 def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
     """Load the newest checkpoint that is whole, naming each damaged one that is skipped.
 
@@ -185,7 +195,7 @@ def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]
     found = checkpoints(run)
     for path in reversed(found):
         try:
-            return path, read_tensors(path, WEIGHTS), read_tensors(path, TRAINING)
+            return read(path)
         except CheckpointError as error:
             log(f"skipping {path.name}: {error.message}")
     if found:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from tqdm import tqdm
 
+SILENT = os.environ.get("RANK", "0") != "0"
+"""Of the processes that torchrun starts, the first speaks for all."""
+
 
 def log(message: str) -> None:
     """Print one line on stderr without tearing a progress bar."""
+    if SILENT:
+        return
     if sys.stderr.isatty():
         tqdm.write(f"nmt: {message}", file=sys.stderr)
     else:
@@ -20,6 +26,7 @@ def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[
     """Open a progress bar with the time left; where stderr is a file it writes a line a minute, not ten a second."""
     terminal = sys.stderr.isatty()
     return tqdm(
+        disable=options.pop("disable", False) or SILENT,
         total=total,
         desc=what,
         unit=unit,

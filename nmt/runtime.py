@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 import sys
 
@@ -15,22 +16,24 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 
 def device(name: str) -> torch.device:
-    """Return the device that `auto`, `cpu` or `cuda[:N]` means.
+    """Return the device that `auto`, `cpu` or `cuda[:N]` means; under torchrun each process has a GPU of its own.
 
     Raises:
         UsageError: no such device in this machine.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
     if kind == "cuda":
         if not torch.cuda.is_available():
             raise UsageError("there is no usable CUDA GPU here", "--device auto picks what is there")
-        if number and int(number) >= torch.cuda.device_count():
+        number = number or os.environ.get("LOCAL_RANK", "0")
+        if int(number) >= torch.cuda.device_count():
             raise UsageError(f"there is no GPU {number}: this machine has {torch.cuda.device_count()}")
-    return torch.device(name)
+        return torch.device(kind, int(number))
+    return torch.device(kind)
 
 
 def precision(name: str, where: torch.device) -> torch.dtype:
@@ -65,6 +68,11 @@ def _cpu_flag(*names: str) -> bool:
     except OSError:  # not Linux
         return False
     return not set(names).isdisjoint(flags.split())
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Say whether an error of torch means that memory did not suffice, on a GPU or on a CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def keep_freed_memory() -> None:

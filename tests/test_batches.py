@@ -17,7 +17,7 @@ from tiny import config, copy_text
 
 from nmt.config import TokenizerConfig
 from nmt.data import prepare as preparing
-from nmt.data.batching import collate, plan
+from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader
 from nmt.data.noise import NOISES, compose
 from nmt.data.prepare import Prepared, prepare
@@ -146,14 +146,42 @@ def test_an_empty_corpus_is_an_error(folder: Path) -> None:
     assert not [path for path in (folder / "data" / "prepared").iterdir() if path.is_dir()]
 
 
+def shares(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
+    return [update.batches for update in loader.updates(epoch, skip)]
+
+
 def test_skipping_is_continuing(folder: Path) -> None:
     _, loader = loaded(folder, "train.accumulate=2", "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
-    every = list(loader.updates(epoch=3))
+    every = shares(loader, 3)
     assert len(every) > 4
-    for micro, other in zip(every[3:], loader.updates(epoch=3, skip=3), strict=True):
+    for micro, other in zip(every[3:], shares(loader, 3, skip=6), strict=True):
         assert [batch.pairs for batch in micro] == [batch.pairs for batch in other]
         assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(micro, other, strict=True))
     assert Counter(i for micro in every for batch in micro for i in batch.pairs) == Counter(range(300))
+
+
+def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
+    prepared, alone = loaded(folder, "train.batch_tokens=128", "train.accumulate=3")
+    options = config(folder, "train.batch_tokens=128").train
+    ranks = [Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3) for rank in range(3)]
+    whole = list(alone.updates(0))
+    parts = list(zip(*(rank.updates(0) for rank in ranks), strict=True))
+    assert len(whole) == len(parts)
+    for one, shared in zip(whole, parts, strict=True):
+        assert one.tokens == sum(batch.tokens for batch in one.batches)
+        assert {share.tokens for share in shared} == {one.tokens}
+        assert {share.consumed for share in shared} == {one.consumed} == {len(one.batches)}
+        assert [batch.pairs for batch in one.batches] == [batch.pairs for share in shared for batch in share.batches]
+
+
+def test_a_batch_cut_in_halves_is_the_same_pairs() -> None:
+    pairs = [([4] * 3, [5] * 9), ([6] * 8, [7] * 2), ([8], [9])]
+    batch = collate(pairs, [10, 11, 12])
+    first, second = batch.halves()
+    for half, wanted in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
+        assert (half.pairs, half.tokens) == (wanted.pairs, wanted.tokens)
+        for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "tgt_out_BT", "tgt_mask_BT"):
+            assert torch.equal(getattr(half, name), getattr(wanted, name)), name
 
 
 def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> None:
@@ -163,7 +191,7 @@ def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> 
     seen: list[dict[int, str]] = []
     for epoch in (0, 1):
         seen.append({})
-        for (batch,) in loader.updates(epoch):
+        for (batch,) in shares(loader, epoch):
             for row, i in enumerate(batch.pairs):
                 seen[-1][i] = tokenizer.decode(batch.src_BS[row].tolist())
                 assert tokenizer.decode(batch.tgt_out_BT[row].tolist()) == store.tgt.text(i)
@@ -177,7 +205,7 @@ def test_pairs_too_long_are_left_out_and_counted(folder: Path) -> None:
     lengths_N2 = prepared.store("train").lengths_N2
     expected = int((lengths_N2 >= 6).any(axis=1).sum())
     assert 0 < loader.too_long == expected < 300
-    assert all(batch.src_BS.shape[1] <= 6 for (batch,) in loader.updates(0))
+    assert all(batch.src_BS.shape[1] <= 6 for (batch,) in shares(loader, 0))
     with pytest.raises(DataError, match="no training pair has at most 1 tokens"):
         loaded(folder, "train.max_length=1")
 

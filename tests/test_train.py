@@ -24,6 +24,7 @@ from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.model import build
 from nmt.optim import adam
 from nmt.train import Trainer, loop, train, train_step
+from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.translate import Translator
 
@@ -160,7 +161,7 @@ def test_accumulated_gradients_are_the_big_batchs(folder: Path) -> None:
     optimizer = adam(model, config(folder).train)  # its learning rate is 0: the weights stay
     gradients = []
     for micro in ([collate(pairs)], [collate(pairs[:1]), collate(pairs[1:])], [collate([pair]) for pair in pairs]):
-        stats = train_step(model, micro, optimizer, config(folder, "train.clip_norm=0.0"))
+        stats = train_step(model, micro, optimizer, config(folder, "train.clip_norm=0.0").train)
         gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
         assert stats.tokens == 3 + 2 + 8 + 4
     for other in gradients[1:]:
@@ -168,10 +169,41 @@ def test_accumulated_gradients_are_the_big_batchs(folder: Path) -> None:
             torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
 
 
+def test_what_does_not_fit_into_memory_is_cut_and_gives_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = config(folder, "model.dropout=0.0", "train.steps=8", "train.best=loss")
+    run(experiment, folder, "roomy")
+    backward = step_module._backward
+    most = 0
+
+    def cramped(model: Any, batch: Batch, *rest: Any) -> Any:
+        nonlocal most
+        if batch.tgt_in_BT.numel() > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        most = max(most, batch.tgt_in_BT.numel())
+        return backward(model, batch, *rest)
+
+    monkeypatch.setattr(step_module, "_backward", cramped)
+    run(experiment, folder, "cramped")
+    assert 50 < most <= 100
+    assert capsys.readouterr().err.count("the batches do not fit into memory") == 1
+    assert losses(folder / "cramped") == pytest.approx(losses(folder / "roomy"), abs=1e-5)
+
+
+def test_a_pair_that_never_fits_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        return torch.empty(2**60)  # what torch says where a machine has no such memory
+
+    monkeypatch.setattr(step_module, "_backward", full)
+    with pytest.raises(TrainingError, match=r"a single pair of .* tokens does not fit into memory"):
+        run(config(folder), folder)
+
+
 def test_clipping_bounds_the_gradient(folder: Path) -> None:
     model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
     experiment = config(folder, "train.clip_norm=0.01")
-    stats = train_step(model, [collate([([5], [6, 7])])], adam(model, experiment.train), experiment)
+    stats = train_step(model, [collate([([5], [6, 7])])], adam(model, experiment.train), experiment.train)
     assert stats.grad_norm > 0.01  # what is reported is the norm before
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
@@ -189,7 +221,7 @@ def test_a_bad_update_never_happens(folder: Path, poison: str) -> None:
         model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     before = [p.detach().clone() for p in model.parameters()]
     with pytest.raises(TrainingError, match=f"the {poison} is (nan|inf).*lines 42, 8") as caught:
-        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(folder))
+        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(folder).train)
     assert "--resume" in caught.value.hint
     for a, b in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
@@ -204,11 +236,11 @@ def test_fp16_skips_and_counts_an_overflow(folder: Path) -> None:
     before = model.output_weight_VD.detach().clone()
     handle = model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     batch = collate([([5], [9]), ([6], [7])])
-    assert train_step(model, [batch], optimizer, config(folder), scaler).skipped
+    assert train_step(model, [batch], optimizer, config(folder).train, scaler=scaler).skipped
     assert torch.equal(before, model.output_weight_VD)
     assert scaler.get_scale() == 2.0**19
     handle.remove()
-    assert not train_step(model, [batch], optimizer, config(folder), scaler).skipped
+    assert not train_step(model, [batch], optimizer, config(folder).train, scaler=scaler).skipped
     assert not torch.equal(before, model.output_weight_VD)
 
 

@@ -48,7 +48,8 @@ class Boundary(TyperGroup):
 
 
 def _report(error: NMTError) -> NoReturn:
-    typer.echo(f"nmt: error: {error.message}", err=True)
+    rank = os.environ.get("RANK", "")  # torchrun mixes what its processes write
+    typer.echo(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}", err=True)
     if error.hint:
         typer.echo(f"     hint: {error.hint}", err=True)
     sys.exit(error.exit_code)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, SetOption
+from nmt.console import SILENT
 from nmt.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -51,7 +52,8 @@ def train(
     from nmt.train import train as run_training
 
     best = run_training(resolved, folder, resume=resume, device=device, precision=precision, time_limit=limit)
-    typer.echo(best)
+    if not SILENT:
+        typer.echo(best)
 
 
 def seconds(text: str) -> float:

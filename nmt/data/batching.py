@@ -40,6 +40,19 @@ class Batch:
         names = ("src_BS", "src_mask_BS", "tgt_in_BT", "tgt_out_BT", "tgt_mask_BT")
         return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
 
+    def halves(self) -> tuple[Batch, Batch]:
+        """Cut the batch in two, for when it does not fit into memory; it must hold two pairs at least."""
+        middle = len(self.src_BS) // 2
+        return self._rows(slice(0, middle)), self._rows(slice(middle, None))
+
+    def _rows(self, rows: slice) -> Batch:
+        src_mask_BS, tgt_mask_BT = self.src_mask_BS[rows], self.tgt_mask_BT[rows]
+        src, tgt = (slice(int(mask.sum(1).max())) for mask in (src_mask_BS, tgt_mask_BT))  # less padding
+        return Batch(
+            self.src_BS[rows, src], src_mask_BS[:, src], self.tgt_in_BT[rows, tgt], self.tgt_out_BT[rows, tgt],
+            tgt_mask_BT[:, tgt], int(tgt_mask_BT.sum()), self.pairs[rows],
+        )  # fmt: skip
+
 
 def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Return the pair numbers of each batch of an epoch: a pure function of its arguments.

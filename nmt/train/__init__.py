@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from contextlib import nullcontext
 from pathlib import Path
+
+import torch
 
 from nmt import checkpoint, runtime, settings
 from nmt import model as models
@@ -21,6 +24,7 @@ from nmt.console import log
 from nmt.data import noise
 from nmt.data.prepare import check_specs as check_data
 from nmt.data.prepare import prepare
+from nmt.distributed import joined
 from nmt.errors import TrainingError
 from nmt.optim import schedule
 from nmt.paths import write_bytes, write_text
@@ -72,19 +76,21 @@ def train(
     where = runtime.device(device)
     dtype = runtime.precision(precision_before(run) if resume and precision == "auto" else precision, where)
     runtime.keep_freed_memory()
-    with claimed(config, run, resume):
+    with joined(where) as group, claimed(config, run, resume) if group.leads else nullcontext():
+        group.told(None)  # the others wait until the run is claimed
         prepared = prepare(config)
-        trainer = Trainer(config, run, prepared, where, dtype)
+        trainer = Trainer(config, run, prepared, where, dtype, group)
         if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
             log(f"resuming {run} at update {trainer.progress.step:,}")
-        write_text(run / "config.yaml", settings.dump(config))
-        write_bytes(run / "spm.model", trainer.tokenizer.model)
-        write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
+        if group.leads:
+            write_text(run / "config.yaml", settings.dump(config))
+            write_bytes(run / "spm.model", trainer.tokenizer.model)
+            write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
         if trainer.loader.too_long:
             log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
         log(
             f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
-            f"{where.type} {str(dtype).removeprefix('torch.')}, into {run}"
+            f"{_devices(where, group.world)} {str(dtype).removeprefix('torch.')}, into {run}"
         )
         with stopping() as stop:
             finished = loop.run(trainer, stop, time_limit and time_limit - (time.monotonic() - began))
@@ -97,3 +103,7 @@ def train(
             again += f" --time-limit {max(1, round(time_limit - (time.monotonic() - began)))}s"
         log(f"stopped and saved at update {trainer.progress.step:,}; go on with: {again}")
     return chosen
+
+
+def _devices(where: torch.device, world: int) -> str:
+    return where.type if world == 1 else f"{world} × {where.type}"

@@ -79,10 +79,12 @@ class Clock:
         self.longest_validation = max(self.longest_validation, self.elapsed() - before)
         self.validating += self.elapsed() - before
 
-    def left(self) -> float:
-        """Seconds until the last validation must begin."""
-        assert self.limit is not None
-        return self.limit - self.elapsed() - 1.1 * self.longest_validation
+    def is_up(self) -> bool:
+        """Say whether the last validation must begin."""
+        return self.limit is not None and self._left(self.limit) <= 0
+
+    def _left(self, limit: float) -> float:
+        return limit - self.elapsed() - 1.1 * self.longest_validation
 
     def must_know_validation(self) -> bool:
         """Say whether it is time to measure how long the last validation will take, by making one."""
@@ -96,4 +98,4 @@ class Clock:
         if not done:
             return steps
         per_step = (self.elapsed() - self.validating) / done + self.longest_validation / valid_every
-        return min(steps, self.progress.step + max(0, int(self.left() / per_step)))
+        return min(steps, self.progress.step + max(0, int(self._left(self.limit) / per_step)))

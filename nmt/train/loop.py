@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from nmt.console import log, progress
 from nmt.train.control import Clock, Stop
@@ -13,7 +14,7 @@ from nmt.train.trainer import Trainer
 
 def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
     """Train to the end; False if it was stopped before."""
-    config, state = trainer.config.train, trainer.progress
+    config, state, group = trainer.config.train, trainer.progress, trainer.group
     clock = Clock(time_limit, state)
     due = state.step >= config.steps or state.step % config.valid_every == 0
     if state.step and due and not state.scores:  # it was stopped when this validation was next
@@ -25,11 +26,10 @@ def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
         return True
     trainer.model.train()
     window = Window()
+    total = config.steps
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
-        for micro in trainer.updates():
-            total = clock.last_step(config.steps, config.valid_every)
-            bar.total = max(total, state.step + 1)
-            stats = trainer.update(micro, total)
+        for update in trainer.updates():
+            stats = trainer.update(update, total)
             window.add(stats)
             state.seconds = clock.seconds_before + clock.elapsed()
             state.scores = {}
@@ -37,18 +37,21 @@ def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
             bar.set_postfix_str(f"loss {stats.loss:.3f}, lr {rate:.1e}, {window.speed():,.0f} tok/s", refresh=False)
             bar.update()
             if state.step % config.log_every == 0:
-                record(trainer.run, {"step": state.step, "epoch": state.epoch, "lr": rate, **window.means()})
+                if group.leads:
+                    record(trainer.run, {"step": state.step, "epoch": state.epoch, "lr": rate, **window.means()})
                 window = Window()
-            last = state.step >= config.steps or (time_limit is not None and clock.left() <= 0)
-            if stop.requested:
+            decisions = group.gathered(_decide(trainer, clock, stop))
+            decision, total = decisions[0], decisions[0].total
+            bar.total = max(total, state.step + 1)
+            if any(each.stop for each in decisions):  # the signal may have reached one rank only
                 trainer.save()
                 return False
-            if last or state.step % config.valid_every == 0 or clock.must_know_validation():
+            if decision.validate:
                 going_on = _validate(trainer, clock, stop)
                 window = Window()
                 if not state.scores:
                     return False
-                if last:
+                if decision.last:
                     if state.step < config.steps:
                         log("the time limit is reached")
                     return True
@@ -65,15 +68,33 @@ def _validate(trainer: Trainer, clock: Clock, stop: Stop) -> bool:
     """
     state = trainer.progress
     with clock.validation():
-        scores = stop.unless_stopped(trainer.validate)
+        scores = trainer.group.told(stop.unless_stopped(trainer.validate) if trainer.group.leads else None)
     going_on = trainer.judge(scores) if scores else True
     trainer.save()
-    if scores:
+    if scores and trainer.group.leads:
         record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
         best = " (best)" if state.bad_validations == 0 else ""
         loss, bleu = scores["valid_loss"], scores["valid_bleu"]
         log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
     return going_on
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """What is to be done after an update; rank 0's counts, but for the stop."""
+
+    stop: bool
+    last: bool
+    validate: bool
+    total: int
+    """The update at which training is to end, as far as can be said."""
+
+
+def _decide(trainer: Trainer, clock: Clock, stop: Stop) -> _Decision:
+    config, step = trainer.config.train, trainer.progress.step
+    last = step >= config.steps or clock.is_up()
+    validate = last or step % config.valid_every == 0 or clock.must_know_validation()
+    return _Decision(stop.requested, last, validate, clock.last_step(config.steps, config.valid_every))
 
 
 class Window:

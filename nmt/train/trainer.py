@@ -14,9 +14,11 @@ from nmt import checkpoint, metrics, runtime
 from nmt import model as models
 from nmt.checkpoint import Progress
 from nmt.config import Config
+from nmt.console import log
 from nmt.data.batching import Batch, collate, plan
-from nmt.data.loader import Loader
+from nmt.data.loader import Loader, Update
 from nmt.data.prepare import Prepared
+from nmt.distributed import Group
 from nmt.errors import TrainingError
 from nmt.loss import cross_entropy
 from nmt.model.transformer import Transformer
@@ -27,10 +29,19 @@ from nmt.translate import Translator
 
 
 class Trainer:
-    """One run: model, optimiser, data position, and the folder they are saved in."""
+    """One run: model, optimiser, data position, and the folder they are saved in. Every rank has one."""
 
-    def __init__(self, config: Config, run: Path, prepared: Prepared, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: Path,
+        prepared: Prepared,
+        device: torch.device,
+        dtype: torch.dtype,
+        group: Group | None = None,
+    ) -> None:
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
+        self.group = group or Group()
         self.tokenizer = prepared.tokenizer()
         runtime.seed_everything(config.seed)
         self.model = models.build(config.model, len(self.tokenizer)).to(device)
@@ -39,22 +50,34 @@ class Trainer:
         self.optimizer = adam(self.model, config.train)
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
-        self.loader = Loader(prepared.store("train"), self.tokenizer, config.train, config.seed)
+        self.loader = Loader(
+            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world
+        )
+        self.largest: int | None = None
         self.progress = Progress(precision=str(dtype).removeprefix("torch."))
         self.valid_src, self.valid_tgt = prepared.lines("valid")
+        if not self.group.leads:  # all ranks drew the same weights; what they drop must differ
+            self._seed_rank()
+
+    def _seed_rank(self) -> None:
+        torch.manual_seed(self.config.seed + 7919 * self.group.rank + 104729 * self.progress.step)
 
     # ---- saving and restoring
 
     def save(self) -> None:
-        """Write a checkpoint of this moment and delete the ones that are no longer needed."""
+        """Write a checkpoint of this moment and delete the ones that are no longer needed; all ranks take part."""
+        states = self.group.gathered(_generators(self.device))
+        if self.group.leads:
+            self._write(states)
+        self.group.told(None)  # no rank goes on, or ends, before the checkpoint stands
+
+    def _write(self, generators: list[dict[str, Tensor]]) -> None:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.average else {}
         for (name, _), moments in zip(self.model.named_parameters(), self._moments(), strict=True):
             training |= {f"adam.{name}.{key}": moment for key, moment in moments.items()}
         if self.scaler.is_enabled():
             training["scaler"] = torch.tensor([self.scaler.get_scale(), self.scaler._get_growth_tracker()])
-        training["rng.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            training["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        training |= {f"rng.{rank}.{kind}": t for rank, kinds in enumerate(generators) for kind, t in kinds.items()}
         weights = (self.average or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
         checkpoint.prune(self.run)
@@ -64,18 +87,19 @@ class Trainer:
 
     def restore(self) -> bool:
         """Continue from the newest intact checkpoint of the run; False if there is none yet."""
-        found = checkpoint.latest_intact(self.run)
-        if found is None:
-            rewind(self.run, 0)
+        found = checkpoint.latest_intact(self.run) if self.group.leads else None
+        path = self.group.told(found and found[0])
+        if path is None:
+            if self.group.leads:
+                rewind(self.run, 0)
             return False
-        path, weights, training = found
+        _, weights, training = found or checkpoint.read(path)
         meta = checkpoint.read_meta(path)
         if meta["tokenizer"] != self.tokenizer.checksum:
             raise TrainingError(
                 f"{path} was trained with another tokenizer than the data is now prepared with",
                 "the corpus or its options have changed since; train a new run",
             )
-        checkpoint.set_aside(self.run, after=path)
         self.progress = Progress(**meta["progress"] | {"precision": self.progress.precision})
         raw = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
         self.model.load_state_dict(raw or weights)
@@ -90,36 +114,71 @@ class Trainer:
             scale, growth = training["scaler"].tolist()
             state = self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
             self.scaler.load_state_dict(state)
-        torch.set_rng_state(training["rng.cpu"])
-        rewind(self.run, self.progress.step)
-        if self.device.type == "cuda" and "rng.cuda" in training:
-            torch.cuda.set_rng_state(training["rng.cuda"], self.device)
+        self._restore_generators(training)
+        if self.group.leads:
+            checkpoint.set_aside(self.run, after=path)
+            rewind(self.run, self.progress.step)
         return True
+
+    def _restore_generators(self, training: dict[str, Tensor]) -> None:
+        prefix = f"rng.{self.group.rank}."
+        if prefix + "cpu" not in training:  # the run goes on with more ranks than it had
+            self._seed_rank()
+            return
+        torch.set_rng_state(training[prefix + "cpu"])
+        if self.device.type == "cuda" and prefix + "cuda" in training:
+            torch.cuda.set_rng_state(training[prefix + "cuda"], self.device)
 
     # ---- training
 
-    def updates(self) -> Iterator[list[Batch]]:
+    def updates(self) -> Iterator[Update]:
         """Yield updates from the present position on, epoch after epoch."""
         while True:
-            yield from self.loader.updates(self.progress.epoch, self.progress.updates_in_epoch)
+            yield from self.loader.updates(self.progress.epoch, self.progress.batches_in_epoch)
             self.progress.epoch += 1
-            self.progress.updates_in_epoch = 0
+            self.progress.batches_in_epoch = 0
 
-    def update(self, micro: list[Batch], total: int) -> StepStats:
-        """Make one update and move the position on; `total` is the update at which training is to end."""
+    def update(self, update: Update, total: int) -> StepStats:
+        """Make one update and move the position on; `total` is the update at which training is to end.
+
+        Raises:
+            TrainingError: not even one pair fits into memory, or see `train_step`.
+        """
         step = self.progress.step + 1
         rate = self.schedule(step, total, self.config.model.dim)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        stats = train_step(
-            self.model, [batch.to(self.device) for batch in micro], self.optimizer, self.config, self.scaler
-        )
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        stats = self._fitting_step(update)
         if self.average and not stats.skipped:
             self._average(step)
         self.progress.step = step
-        self.progress.updates_in_epoch += 1
+        self.progress.batches_in_epoch += update.consumed
         self.progress.tokens += stats.tokens
         return stats
+
+    def _fitting_step(self, update: Update) -> StepStats:
+        """Make the update in one go, or in smaller batches where memory does not suffice: the result is the same."""
+        while True:
+            micro = [part.to(self.device) for batch in update.batches for part in _parts(batch, self.largest)]
+            try:
+                return train_step(
+                    self.model, micro, self.optimizer, self.config.train,
+                    tokens=update.tokens, scaler=self.scaler, group=self.group,
+                )  # fmt: skip
+            except MemoryError:
+                self._lower_largest(micro)
+
+    def _lower_largest(self, micro: list[Batch]) -> None:
+        size = max(batch.tgt_in_BT.numel() for batch in micro)
+        if all(len(batch.src_BS) == 1 for batch in micro if batch.tgt_in_BT.numel() == size):
+            raise TrainingError(
+                f"a single pair of {size} tokens does not fit into memory", "set train.max_length or model.dim lower"
+            )
+        if self.largest is None:  # say it once
+            log("the batches do not fit into memory: they are cut, and their gradients added up, to the same result")
+        self.largest = size // 2
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     @torch.no_grad()
     def _average(self, step: int) -> None:
@@ -164,3 +223,15 @@ class Trainer:
             self.progress.bad_validations += 1
         patience = self.config.train.patience
         return not patience or self.progress.bad_validations < patience
+
+
+def _generators(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    return states | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
+
+
+def _parts(batch: Batch, largest: int | None) -> list[Batch]:
+    """Cut a batch in halves until none has more than `largest` target positions, or they are single pairs."""
+    if largest is None or batch.tgt_in_BT.numel() <= largest or len(batch.src_BS) == 1:
+        return [batch]
+    return [part for half in batch.halves() for part in _parts(half, largest)]

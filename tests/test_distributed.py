@@ -1,0 +1,128 @@
+"""Training with two real processes: the same weights as one, and never a hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from commandline import CommandLine, training
+from safetensors.torch import load_file
+
+from nmt import checkpoint
+
+EXACT = {"model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20"}
+
+
+def start(nmt: CommandLine, *arguments: str, ranks: int = 2) -> subprocess.Popen[bytes]:
+    """Start `nmt` under torchrun; the -- keeps torchrun from taking --run for an abbreviation of its own options."""
+    known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "nmt", "--"]
+    return subprocess.Popen(
+        [sys.executable, *torchrun, *arguments],
+        cwd=nmt.folder, env=os.environ | known, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+    try:
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    return out.decode(), err.decode()
+
+
+def weights(nmt: CommandLine, run: str) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.checkpoints(nmt.folder / run)[-1] / checkpoint.WEIGHTS)
+
+
+def losses(nmt: CommandLine, run: str) -> list[float]:
+    lines = (nmt.folder / run / "metrics.jsonl").read_text().splitlines()
+    return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+
+
+def test_two_ranks_learn_what_one_process_learns_from_two_batches(nmt: CommandLine) -> None:
+    precision = ("--precision", "fp32")
+    alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__accumulate="2", **EXACT))
+    assert alone.code == 0, alone.err
+    process = start(nmt, *training("runs/two", "files(train='text')", *precision, **EXACT))
+    out, err = finish(process)
+    assert process.returncode == 0, err
+    assert out == "runs/two/step-000020\n"  # one process speaks for both
+    assert err.count("nmt: update 20: validation loss") == 1
+    assert "2 × cpu" in err
+    one, two = weights(nmt, "runs/alone"), weights(nmt, "runs/two")
+    assert all((one[name] - two[name]).abs().max() < 1e-6 for name in one)
+    assert losses(nmt, "runs/alone") == pytest.approx(losses(nmt, "runs/two"), abs=1e-6)
+
+
+def test_a_run_of_two_ranks_goes_on_exactly_and_with_another_number(nmt: CommandLine) -> None:
+    options = {
+        "train__steps": "16",
+        "train__valid_every": "8",
+        "train__log_every": "1",
+        "train__noise": "sloppy(p=0.3)",
+    }
+    assert start(nmt, *training("runs/whole", "files(train='text')", **options)).wait(180) == 0
+    assert start(nmt, *training("runs/broken", "files(train='text')", **options | {"train__steps": "8"})).wait(180) == 0
+    process = start(nmt, "train", "--run", "runs/broken", "--resume", "--set", "train.steps=16")
+    _, err = finish(process)
+    assert process.returncode == 0, err
+    one, two = weights(nmt, "runs/whole"), weights(nmt, "runs/broken")
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert losses(nmt, "runs/whole") == losses(nmt, "runs/broken")
+    for ranks, steps in ((1, 18), (3, 20)):
+        process = start(nmt, "train", "--run", "runs/broken", "--resume", "--set", f"train.steps={steps}", ranks=ranks)
+        _, err = finish(process)
+        assert process.returncode == 0, err
+        assert checkpoint.read_progress(checkpoint.checkpoints(nmt.folder / "runs/broken")[-1]).step == steps
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    listing = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(number) for number in listing.split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the ranks in /proc")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_dies_ends_the_training(rank: int, nmt: CommandLine) -> None:
+    changes = {"train__steps": "1000000", "train__valid_every": "10"}
+    process = start(nmt, *training("runs/dies", "files(train='text')", **changes))
+    end = time.monotonic() + 120
+    while not checkpoint.checkpoints(nmt.folder / "runs/dies"):
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(sorted(children(process))[rank], signal.SIGKILL)
+    _, err = finish(process)
+    assert process.returncode != 0
+    assert "Signal 9 (SIGKILL)" in err
+    assert checkpoint.latest_intact(nmt.folder / "runs/dies") is not None
+
+
+def test_a_signal_to_one_rank_stops_all_and_saves(nmt: CommandLine) -> None:
+    changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
+    process = start(nmt, *training("runs/stops", "files(train='text')", **changes))
+    end = time.monotonic() + 120
+    while not (nmt.folder / "runs/stops/metrics.jsonl").exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(sorted(children(process))[1], signal.SIGTERM)
+    _, err = finish(process)
+    assert process.returncode == 0, err
+    assert "stopped and saved at update" in err
+
+
+def test_a_bad_config_is_one_line_of_each_rank(nmt: CommandLine) -> None:
+    process = start(nmt, *training("runs/bad", "files(train='nowhere')"))
+    _, err = finish(process)
+    assert process.returncode != 0
+    assert "nmt: error: (rank 0) " in err
+    assert 'File "' not in err.split("nmt: error:")[0]

@@ -17,6 +17,7 @@ checksums find what a disk or a copy damaged later. "Latest" and "best" are comp
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ from nmt.tokenizer import Tokenizer
 
 FORMAT = 1
 """Version of the folder's layout; a model from a newer nmt is refused by name."""
+OTHER, OWN = "use another checkpoint of the run", "put the run's own file back"
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
 
 
@@ -115,7 +117,7 @@ def _was_best(path: Path) -> bool:
         progress = read_progress(path)
     except CheckpointError:  # damaged: it must not take the others along
         return False
-    return "quality" in progress.scores and progress.scores["quality"] == progress.best
+    return not progress.bad_validations and progress.scores.get("quality", math.nan) == progress.best
 
 
 def prune(run: Path, keep: int = 2) -> None:
@@ -140,9 +142,9 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
             if missing := {"tokenizer", "sha256"} - meta.keys():
                 raise KeyError(missing)
     except OSError as error:
-        raise CheckpointError(f"cannot read {checkpoint / META}: {error.strerror}") from None
+        raise CheckpointError(f"cannot read {checkpoint / META}: {error.strerror}", OTHER) from None
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{checkpoint / META} is damaged") from None
+        raise CheckpointError(f"{checkpoint / META} is damaged", OTHER) from None
     if newer:
         raise CheckpointError(f"{checkpoint} was written by nmt {version}", "upgrade nmt to use it")
     return meta
@@ -162,12 +164,12 @@ def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
     path = checkpoint / name
     try:
         if sha256(path) != read_meta(checkpoint)["sha256"][name]:
-            raise CheckpointError(f"{path} is damaged: its checksum differs", "use another checkpoint of the run")
+            raise CheckpointError(f"{path} is damaged: its checksum differs", OTHER)
         return load_file(path)
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
+        raise CheckpointError(f"cannot read {path}: {error.strerror}", OTHER) from None
     except (SafetensorError, KeyError):
-        raise CheckpointError(f"{path} is damaged", "use another checkpoint of the run") from None
+        raise CheckpointError(f"{path} is damaged", OTHER) from None
 
 
 def set_aside(run: Path, after: Path) -> None:
@@ -238,7 +240,7 @@ def load(path: Path) -> Loaded:
     try:
         model.load_state_dict(read_tensors(checkpoint, WEIGHTS))
     except RuntimeError:
-        raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}") from None
+        raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}", OWN) from None
     return Loaded(checkpoint, run, config, tokenizer, model.eval(), _max_source(run, config))
 
 
@@ -246,9 +248,9 @@ def _max_source(run: Path, config: Config) -> int:
     try:
         longest = int(json.loads((run / "data.json").read_text(encoding="utf-8"))["longest_source"])
     except OSError as error:
-        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}") from None
+        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", OWN) from None
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{run / 'data.json'} is damaged") from None
+        raise CheckpointError(f"{run / 'data.json'} is damaged", OWN) from None
     return max(1, min(longest, config.train.max_length - 1))
 
 
@@ -258,9 +260,20 @@ def _locate(path: Path) -> tuple[Path, Path]:
     if (path / META).is_file():
         return path.resolve().parent, path
     checkpoint = best(path) if path.is_dir() else None
+    for step in sorted(path.glob("step-*")):
+        if re.fullmatch(r"step-\d+", step.name) and not _is_readable(step):
+            log(f"{step} is damaged: the best of the others is taken")
     if checkpoint is None:
         raise CheckpointError(f"{path} holds no checkpoint", "name a run (runs/NAME) or one of its step-N folders")
     return path, checkpoint
+
+
+def _is_readable(checkpoint: Path) -> bool:
+    try:
+        read_meta(checkpoint)
+    except CheckpointError:
+        return False
+    return True
 
 
 def newest_run() -> Path:

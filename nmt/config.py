@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MOST_PIECES = 2**16
+"""The largest vocabulary: prepared text holds 16-bit ids."""
+
 
 @dataclass(frozen=True)
 class DataConfig:

@@ -39,7 +39,7 @@ def own_test_set(translator: Translator) -> TestSet:
 
 def file_test_set(src: Path, ref: Path, errors: str = "strict") -> TestSet:
     """Return a test set of two aligned files."""
-    return _from_pairs(src.name, list(read_pairs(src, ref, errors=errors)))
+    return _from_pairs(str(src), list(read_pairs(src, ref, errors=errors)))
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:
@@ -108,7 +108,7 @@ def evaluate(
         "scores": [asdict(score) for score in scores],
     }
     try:
-        stem = re.sub(r"[^\w.-]+", "-", test.name)
+        stem = re.sub(r"[^\w.-]+", "-", test.name).strip("-.")
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:

@@ -17,8 +17,9 @@ CHUNK = 1024
 class _ChunkedCrossEntropy(torch.autograd.Function):
     """Projection and loss in one: each chunk's gradient is made while its logits exist.
 
-    The gradient of the summed loss with respect to the logits z is softmax(z) - q, q the smoothed target, so
-    nothing needs to be kept or computed again for the backward pass.
+    The gradient of the summed loss with respect to the logits z is softmax(z) - q, q the smoothed target. Nothing needs
+    to be kept or computed again for the backward pass. The even part of q, ε/V everywhere, is the same for all
+    positions and pieces: it is taken off the products at the end instead of off every element.
     """
 
     @staticmethod
@@ -26,26 +27,27 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float, need_grad: bool
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
-        vocabulary = len(weight)
+        even = smoothing / len(weight)
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), CHUNK):
             hidden, target_N1 = hidden_ND[start : start + CHUNK], target_N[start : start + CHUNK, None]
             logits_NV = (hidden @ weight.t()).float()
-            log_z_N1 = logits_NV.logsumexp(-1, keepdim=True)
-            total += (log_z_N1 - (1 - smoothing) * logits_NV.gather(1, target_N1)).sum()
+            prob_NV = logits_NV.softmax(-1)  # one pass; log Z follows from the largest, which never underflows
+            log_z_N = logits_NV.amax(-1) - prob_NV.amax(-1).log()
+            total += log_z_N.sum() - (1 - smoothing) * logits_NV.gather(1, target_N1).sum()
             if smoothing:
-                total -= smoothing / vocabulary * logits_NV.sum()
+                total -= even * logits_NV.sum()
             if grad_hidden is None or grad_weight is None:
                 continue
-            grad_NV = logits_NV.sub_(log_z_N1).exp_()
-            if smoothing:
-                grad_NV.sub_(smoothing / vocabulary)
-            grad_NV.scatter_add_(1, target_N1, grad_NV.new_full((), smoothing - 1).expand_as(target_N1))
-            grad = grad_NV.to(hidden.dtype)
+            prob_NV.scatter_add_(1, target_N1, prob_NV.new_full((), smoothing - 1).expand_as(target_N1))
+            grad = prob_NV.to(hidden.dtype)
             grad_hidden[start : start + CHUNK] = grad @ weight
             grad_weight += grad.t() @ hidden
+        if smoothing and grad_hidden is not None and grad_weight is not None:
+            grad_hidden -= even * weight.sum(0, dtype=torch.float32)
+            grad_weight -= even * hidden_ND.sum(0, dtype=torch.float32)
         ctx.grads = grad_hidden, grad_weight
         return total
 

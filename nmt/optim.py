@@ -42,11 +42,15 @@ def schedule(spec: str) -> Schedule:
     """Resolve a schedule's spec string.
 
     Raises:
-        ConfigError: unknown name or option, or a warm-up below 1.
+        ConfigError: unknown name or option, a warm-up below 1, or a height that is not positive.
     """
     function = resolve("schedule", SCHEDULES, spec)
-    if getattr(function, "keywords", {}).get("warmup", 1) < 1:
+    options = getattr(function, "keywords", {})
+    if options.get("warmup", 1) < 1:
         raise ConfigError(f"train.schedule {spec}: warmup must be at least 1")
+    for name in ("peak", "factor"):
+        if not 0 < options.get(name, 1) < float("inf"):
+            raise ConfigError(f"train.schedule {spec}: {name} must be above 0")
     return function
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import yaml
 
-from nmt.config import Config
+from nmt.config import MOST_PIECES, Config
 from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
 
+MOST_LAYERS = 1000
 SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
 
 
@@ -241,8 +242,13 @@ def check(config: Config) -> None:
             raise ConfigError(f"{path} must be at least 1, got {value}")
     if config.seed >= 2**63:
         raise ConfigError(f"seed must be below 2^63, got {config.seed}")
-    if config.tokenizer.size > 2**16:  # the prepared text holds 16-bit ids
-        raise ConfigError(f"tokenizer.size must be at most 65536, got {config.tokenizer.size}")
+    for path, value, most in (
+        ("tokenizer.size", config.tokenizer.size, MOST_PIECES),
+        ("model.encoder_layers", model.encoder_layers, MOST_LAYERS),
+        ("model.decoder_layers", model.decoder_layers, MOST_LAYERS),
+    ):
+        if value > most:
+            raise ConfigError(f"{path} must be at most {most}, got {value}")
     not_negative: dict[str, float] = {
         "seed": config.seed,
         "train.patience": train.patience,

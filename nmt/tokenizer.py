@@ -21,6 +21,10 @@ TRAINER_THREADS = 4
 """Fixed, because the sums of unigram training run in another order with another number of threads."""
 
 
+LEAST_PIECES = 4 + 256 + 1
+"""Special pieces, every byte, and a character."""
+
+
 class Tokenizer:
     """Text to piece ids and back. Unknown characters become bytes, so nothing is ever unknown."""
 
@@ -86,6 +90,8 @@ def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     Raises:
         DataError: there is no text, or `config.size` cannot hold the alphabet.
     """
+    if config.size < LEAST_PIECES:
+        raise DataError(f"a tokenizer needs at least {LEAST_PIECES} pieces, got {config.size}", "8000 is usual")
     texts = _sample((text for line in lines if (text := normalize(line))), config.sample)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")

@@ -19,6 +19,7 @@ from nmt import checkpoint, runtime
 from nmt.config import Config
 from nmt.data.batching import collate_source
 from nmt.data.segment import segments
+from nmt.errors import NMTError
 from nmt.model.transformer import Transformer
 from nmt.search import Hypothesis, Search, search
 from nmt.text import normalize
@@ -115,12 +116,23 @@ class Translator:
     def _search(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[]] * len(sources)
         for numbers in _batches([len(ids) for ids in sources]):
-            src_BS, src_mask_BS = collate_source([sources[i] for i in numbers])
-            limit_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
-            tensors = (t.to(self.device) for t in (src_BS, src_mask_BS, limit_B))
-            for i, hypotheses in zip(numbers, find(self.model, *tensors, BOS, EOS), strict=True):
+            for i, hypotheses in zip(numbers, self._search_batch([sources[i] for i in numbers], find), strict=True):
                 found[i] = hypotheses
         return found
+
+    def _search_batch(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
+        """Search for some sentences together, or for one half after the other where memory does not suffice."""
+        src_BS, src_mask_BS = collate_source(sources)
+        limit_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
+        try:
+            return find(self.model, *(t.to(self.device) for t in (src_BS, src_mask_BS, limit_B)), BOS, EOS)
+        except RuntimeError as error:
+            if not runtime.is_out_of_memory(error):
+                raise
+        if len(sources) == 1:
+            raise NMTError("translating this sentence does not fit into memory", "use fewer beams: --beam-size")
+        middle = len(sources) // 2
+        return self._search_batch(sources[:middle], find) + self._search_batch(sources[middle:], find)
 
 
 def _for_inference(model: Transformer, device: torch.device) -> Transformer:

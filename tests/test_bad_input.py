@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -242,3 +244,87 @@ def test_a_misspelt_option_or_key_gets_the_right_one(trained: CommandLine) -> No
     ]
     for done, message, suggestion in cases:
         done.refuses(2, message, suggestion)
+
+
+# ---- nothing that stands is lost
+
+
+def test_a_tokenizer_does_not_overwrite_its_text(nmt: CommandLine) -> None:
+    before = (nmt.folder / "text.en").read_bytes()
+    done = nmt("tokenizer", "train", "text.en", "text.de", "--size", "300", "--output", "text.en")
+    done.refuses(2, "--output text.en is a file that is read")
+    assert (nmt.folder / "text.en").read_bytes() == before
+
+
+def test_an_output_file_stands_until_there_is_a_line_for_it(trained: CommandLine) -> None:
+    (trained.folder / "latin.en").write_bytes(b"caf\xe9\n")
+    (trained.folder / "old.de").write_text("precious\n")
+    trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
+    assert (trained.folder / "old.de").read_text() == "precious\n"
+    trained("translate", "-i", "latin.en", "-o", "none.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
+    assert not (trained.folder / "none.de").exists()
+    (trained.folder / "dog.en").write_text("the dog\n")
+    assert trained("translate", "-i", "dog.en", "-o", "old.de", "--model", "runs/tiny").code == 0
+    assert (trained.folder / "old.de").read_text().count("\n") == 1
+    assert "precious" not in (trained.folder / "old.de").read_text()
+
+
+def test_test_sets_of_one_name_have_files_of_their_own(trained: CommandLine) -> None:
+    for folder, lines in (("x", 1), ("y", 2)):
+        (trained.folder / folder).mkdir()
+        write(trained.folder / folder / "test", ["the dog"] * lines, ["der Hund"] * lines)
+        command = ("evaluate", "--model", "runs/tiny", "--src", f"{folder}/test.en", "--ref", f"{folder}/test.de")
+        assert trained(*command).code == 0
+    found = [trained.folder / "runs/tiny/eval" / f"{folder}-test.en.hyp" for folder in ("x", "y")]
+    assert [path.read_text().count("\n") for path in found] == [1, 2]
+
+
+def test_a_resumed_run_does_not_learn_from_changed_text(nmt: CommandLine) -> None:
+    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # without it another tokenizer would be made
+    assert nmt.train("runs/new", "files(train='text')", **tokenizer).code == 0
+    path = nmt.folder / "text.en"
+    path.write_text(path.read_text().replace("dog", "cow", 1))
+    done = nmt("train", "--run", "runs/new", "--resume", "--set", "train.steps=30")
+    done.refuses(1, "the text that runs/new was trained on has changed since", "hint: ")
+
+
+# ---- closed streams
+
+
+@pytest.mark.parametrize("command", ["translate 'the dog' --model runs/tiny", "data list"])
+def test_a_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
+    shell = f"exec {sys.executable} -m nmt {command} >&-"
+    done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.split("\n")[0]) == (1, "nmt: error: standard output is closed")
+
+
+def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
+    shell = f"exec {sys.executable} -m nmt translate 'the dog' 2>&-"
+    done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+
+
+# ---- sizes out of all proportion
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("translate hi --model runs/tiny --length-penalty 1e308", 2, "length penalty must be between 0 and 10"),
+        ("translate hi --model runs/tiny --beam-size 1000000000", 2, "beam size must be between 1 and 1000"),
+        ("tokenizer train text.en --size 99999999999", 2, "--size must be between 1 and 65536"),
+        ("tokenizer train text.en --size 3", 1, "a tokenizer needs at least 261 pieces, got 3"),
+        ("train --run runs/x --set model.encoder_layers=1000000000", 2, "model.encoder_layers must be at most 1000"),
+        ("train --run runs/x --set model.ff=20000000000", 1, "the model does not fit into memory"),
+        ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
+        ("train --run runs/x --time-limit=", 2, "cannot read --time-limit ''"),
+        ("evaluate --model runs/tiny --test=", 2, "unknown test set ''"),
+        ("config --options extra", 2, "--options explains every option and takes nothing else"),
+        ("config --set search=beam(size=4", 2, "cannot read 'beam(size=4'"),
+        ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
+        ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(command: str, code: int, message: str, trained: CommandLine) -> None:
+    trained(*command.split()).refuses(code, message, "hint: ")

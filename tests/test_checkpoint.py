@@ -140,7 +140,8 @@ def test_pruning_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     best = None
     for step, quality in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
         best = quality if best is None else max(best, quality)
-        checkpoint.save(tmp_path, Progress(step=step, best=best, scores={"quality": quality}), tensors, tensors, "t")
+        progress = Progress(step=step, best=best, bad_validations=int(quality < best), scores={"quality": quality})
+        checkpoint.save(tmp_path, progress, tensors, tensors, "t")
         checkpoint.prune(tmp_path)
     assert [p.name for p in checkpoint.checkpoints(tmp_path)] == ["step-000002", "step-000004", "step-000005"]
     chosen = checkpoint.best(tmp_path)
@@ -200,3 +201,22 @@ def test_training_state_is_not_needed_to_translate(run: Path) -> None:
     for path in checkpoint.checkpoints(run):
         (path / TRAINING).unlink()
     assert checkpoint.load(run).model is not None
+
+
+def test_a_best_checkpoint_that_is_damaged_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, last = checkpoint.checkpoints(run)
+    for damaged, wanted in ((last, first), (first, last)):
+        text = (damaged / META).read_text()
+        (damaged / META).write_text(text[:-9])
+        assert checkpoint.load(run).checkpoint == wanted
+        assert f"{damaged} is damaged" in capsys.readouterr().err
+        (damaged / META).write_text(text)
+
+
+def test_of_equal_validations_the_first_is_the_best(tmp_path: Path) -> None:
+    for step, bad in ((10, 0), (20, 1)):
+        progress = Progress(step=step, best=0.0, bad_validations=bad, scores={"quality": 0.0})
+        checkpoint.save(tmp_path, progress, {}, {}, "x")
+    best = checkpoint.best(tmp_path)
+    assert best is not None
+    assert best.name == "step-000010"

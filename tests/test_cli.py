@@ -107,8 +107,8 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
         ("evaluate --ref a.de", "--src and --ref go together"),
         ("evaluate --src a.en --ref a.de --test wmt14", "--test, not both"),
         ("evaluate --errors ignore", "--errors must be strict or replace"),
-        ("train --time-limit nonsense", "cannot read --time-limit nonsense"),
-        ("train --time-limit -5", "cannot read --time-limit -5"),
+        ("train --time-limit nonsense", "cannot read --time-limit 'nonsense'"),
+        ("train --time-limit -5", "cannot read --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
         ("train --config folder", "config folder is a folder, not a config file"),
         ("train --config double.yaml", "config double.yaml, line 3: key 'dim' is given twice"),
@@ -137,7 +137,7 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
         ("config --set a.b=c", "unknown key a.b"),
         ("config nope", "config nope does not exist"),
         ("tokenizer train text.en --kind bqe", "did you mean 'bpe'?"),
-        ("tokenizer train text.en --size 0", "--size must be at least 1, got 0"),
+        ("tokenizer train text.en --size 0", "--size must be between 1 and 65536, got 0"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
@@ -160,7 +160,7 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--beam-size 0", "beam size must be at least 1, got 0"),
+        ("--beam-size 0", "beam size must be between 1 and 1000, got 0"),
         ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
         ("--search greedy --beam-size 4", "--search greedy is no beam search"),
@@ -254,7 +254,7 @@ def test_hypotheses_are_beside_the_checkpoints_wherever_one_stands(trained: Comm
     write(trained.folder / "probe", ["the dog"], ["der Hund"])
     inside = CommandLine(step, data)
     assert inside("evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de").code == 0
-    assert (trained.folder / "runs/tiny/eval/probe.en.hyp").exists()
+    assert (trained.folder / "runs/tiny/eval" / step.name / "probe.en.hyp").exists()
     assert not (step / "eval").exists()
 
 

@@ -42,6 +42,12 @@ class Boundary(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`: the reader has what it wanted
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            typer.echo("nmt: interrupted", err=True)
+            raise
+        except UsageError as error:
+            error.hint = error.hint or f"nmt {ctx.invoked_subcommand} --help"
+            raise
         except OSError as error:
             reason = error.strerror or str(error)
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason) from None
@@ -87,6 +93,10 @@ def main() -> None:
     """Run the `nmt` command."""
     # Threads that wait for each other spin; on a machine with other work PyTorch's default of minutes is ruinous.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    if sys.stderr is None:  # closed: what goes well goes well without
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        _report(NMTError("standard output is closed", "results would be lost"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # text is UTF-8, whatever the locale says
             stream.reconfigure(encoding="utf-8", errors="replace")

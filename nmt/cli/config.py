@@ -6,9 +6,15 @@ from typing import Annotated
 
 import typer
 
+from nmt.config import Config
+from nmt.errors import UsageError
+from nmt.registry import parse
+
 
 def config(
-    name: Annotated[str, typer.Argument(help="A YAML file, or the name of a shipped config.")] = "quickstart",
+    name: Annotated[
+        str | None, typer.Argument(help="A YAML file, or the name of a shipped config.", show_default="quickstart")
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an option before printing.")
     ] = None,
@@ -23,8 +29,27 @@ def config(
     """
     from nmt import settings
 
+    if options and (name or set_):
+        raise UsageError("--options explains every option and takes nothing else", "nmt config --options")
     if options:
         for key, default, text in settings.options():
             typer.echo(f"{key}  [{default}]\n    {text}")
     else:
-        typer.echo(settings.dump(settings.load(settings.find(name), set_ or [])), nl=False)
+        resolved = settings.load(settings.find(name or "quickstart"), set_ or [])
+        _check_specs(resolved)
+        typer.echo(settings.dump(resolved), nl=False)
+
+
+def _check_specs(config: Config) -> None:
+    """Refuse what training would refuse, as far as that can be said without loading torch."""
+    from nmt.data import noise
+    from nmt.data.clean import clean
+    from nmt.data.sources import validate
+
+    for spec in (config.search, config.train.valid_search, config.train.schedule):
+        parse(spec)
+    noise.compose(config.train.noise)
+    clean((), config.data.clean)
+    for corpus in (*config.data.train, config.data.valid, config.data.test):
+        if corpus:
+            validate(corpus)

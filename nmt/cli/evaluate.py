@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import DeviceOption, ErrorsOption, ModelOption, SearchOption, check_errors, search_spec
 from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.translate import Translator
 
 
 def evaluate(
@@ -18,7 +21,9 @@ def evaluate(
     ter: Annotated[bool, typer.Option("--ter", help="Translation edit rate.")] = False,
     src: Annotated[Path | None, typer.Option(help="Source file of a test set of your own.")] = None,
     ref: Annotated[Path | None, typer.Option(help="Its reference translations.")] = None,
-    test: Annotated[str, typer.Option(help="A test set that sacrebleu knows: wmt14, wmt13, ...")] = "",
+    test: Annotated[
+        str | None, typer.Option(help="A test set that sacrebleu knows: wmt14, ...", show_default="the corpus's own")
+    ] = None,
     beam_size: Annotated[
         int | None, typer.Option(help="Beams of the search; 1 is greedy.", show_default="the model's")
     ] = None,
@@ -46,7 +51,7 @@ def evaluate(
     """
     if (src is None) != (ref is None):
         raise UsageError("--src and --ref go together")
-    if src is not None and test:
+    if src is not None and test is not None:
         raise UsageError("give --src and --ref, or --test, not both")
     check_errors(errors)
 
@@ -64,15 +69,22 @@ def evaluate(
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     if src is not None and ref is not None:
         test_set = evaluation.file_test_set(src, ref, errors)
-    elif test:
+    elif test is not None:
         test_set = evaluation.named_test_set(test, translator.config.data.src, translator.config.data.tgt)
     else:
         test_set = evaluation.own_test_set(translator)
     names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted] or ["bleu"]
-    folder = output or translator.run / "eval"
+    folder = output or _folder(translator, model)
     scores, _ = evaluation.evaluate(translator, test_set, names, spec, folder)
     if json_:
         typer.echo(json.dumps([asdict(score) for score in scores], ensure_ascii=False))
     else:
         for score in scores:
             typer.echo(str(score))
+
+
+def _folder(translator: Translator, asked: Path | None) -> Path:
+    """Return the folder of hypotheses: the run's, and one of its own for a checkpoint asked for by name."""
+    folder = translator.run / "eval"
+    named = asked is not None and asked.resolve() == translator.origin.resolve()
+    return folder / translator.origin.resolve().name if named else folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,14 @@ def check_errors(value: str) -> None:
     """Raise a UsageError unless `value` is a way to treat invalid UTF-8."""
     if value not in ("strict", "replace"):
         raise UsageError(f"--errors must be strict or replace, got '{value}'")
+
+
+def argument_lines(arguments: list[str], errors: str) -> Iterator[str]:
+    """Yield the lines of sentences given on the command line; what of them is not UTF-8 arrives as surrogates."""
+    from nmt.data.pairs import decode_lines
+
+    raw = (line.encode("utf-8", "surrogateescape") for argument in arguments for line in argument.split("\n"))
+    return decode_lines(raw, "the sentences given", errors)
 
 
 def search_spec(

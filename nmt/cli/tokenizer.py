@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nmt.cli.options import ErrorsOption, argument_lines, check_errors
+
 app = typer.Typer(help="Train a SentencePiece tokenizer, or see how one cuts text.", no_args_is_help=True)
 
 
@@ -26,14 +28,16 @@ def train(
     from itertools import chain
 
     from nmt import tokenizer
-    from nmt.config import TokenizerConfig
+    from nmt.config import MOST_PIECES, TokenizerConfig
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
 
     if kind not in ("unigram", "bpe"):
         raise UsageError(f"unknown kind '{kind}'", suggest(kind, ("unigram", "bpe")))
-    if size < 1:
-        raise UsageError(f"--size must be at least 1, got {size}")
+    if not 1 <= size <= MOST_PIECES:
+        raise UsageError(f"--size must be between 1 and {MOST_PIECES}, got {size}")
+    if any(output.exists() and file.exists() and output.samefile(file) for file in files):
+        raise UsageError(f"--output {output} is a file that is read", "name another one")
     trained = tokenizer.train(chain.from_iterable(map(read_lines, files)), TokenizerConfig(kind=kind, size=size))
     try:
         output.write_bytes(trained.model)
@@ -46,14 +50,16 @@ def train(
 def encode(
     model: Annotated[Path, typer.Argument(help="A model file: spm.model of a run or of your own.")],
     text: Annotated[list[str], typer.Argument(help="Sentences.")],
+    errors: ErrorsOption = "strict",
 ) -> None:
     """Print the pieces of each sentence, separated by spaces.
 
     Examples:
       nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
     """
+    check_errors(errors)
     from nmt.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(model)
-    for line in text:
+    for line in argument_lines(text, errors):
         typer.echo(" ".join(tokenizer.pieces(tokenizer.encode(line))))

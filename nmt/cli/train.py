@@ -22,8 +22,9 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder, exactly.")] = False,
     time_limit: Annotated[
-        str, typer.Option(help="Stop in time, the last validation included: 90s, 30m, 2h, 1h30m.")
-    ] = "",
+        str | None,
+        typer.Option(help="Stop in time, the last validation included: 90s, 30m, 1h30m, 2d.", show_default="none"),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda (cuda:1 for the second GPU).")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
     set_: SetOption = None,
@@ -43,7 +44,7 @@ def train(
     from nmt import settings
     from nmt.paths import runs_dir
 
-    limit = seconds(time_limit) if time_limit else None
+    limit = None if time_limit is None else seconds(time_limit)
     folder = run or runs_dir() / Path(config or "quickstart").stem
     own = folder / "config.yaml"
     source = own if resume and not config and own.is_file() else settings.find(config or "quickstart")
@@ -71,5 +72,5 @@ def seconds(text: str) -> float:
         except ValueError:
             total = 0.0
     if not 0 < total < float("inf"):
-        raise UsageError(f"cannot read --time-limit {text}", "write 90s, 30m, 2h or 1h30m")
+        raise UsageError(f"cannot read --time-limit '{text}'", "write 90s, 30m, 2h or 1h30m")
     return total

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from nmt.cli.options import DeviceOption, ErrorsOption, ModelOption, SearchOption, check_errors, search_spec
+from nmt.cli.options import (
+    DeviceOption,
+    ErrorsOption,
+    ModelOption,
+    SearchOption,
+    argument_lines,
+    check_errors,
+    search_spec,
+)
 from nmt.errors import NMTError, UsageError
 from nmt.registry import parse
 
@@ -58,9 +66,7 @@ def translate(
     windows: Iterator[list[str]]
     total = None
     if text:
-        # What the shell passed on that is not UTF-8 arrives as surrogates.
-        raw = (line.encode("utf-8", "surrogateescape") for argument in text for line in argument.split("\n"))
-        windows = in_windows(decode_lines(raw, "the sentences given", errors))
+        windows = in_windows(argument_lines(text, errors))
     elif input:
         open_text(input).close()  # a mistake shows before the output is made and the model loaded
         if output and output.exists() and output.samefile(input):
@@ -86,15 +92,29 @@ def translate(
 
 @contextlib.contextmanager
 def _open_output(path: Path | None) -> Iterator[Any]:
+    """Yield a function that writes a line; a file that stands there is kept until the first line comes."""
     if path is None:
         yield typer.echo
         return
+    stood = path.exists()
     try:
-        file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
+        file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
+    started = False
+
+    def write(line: str) -> None:
+        nonlocal started
+        if not started and path.is_file():  # not a device or a pipe
+            file.truncate(0)
+        started = True
+        file.write(line + "\n")
+
     try:
         with file:
-            yield lambda line: file.write(line + "\n")
+            yield write
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was translated so far") from None
+    finally:
+        if not started and not stood:
+            path.unlink(missing_ok=True)

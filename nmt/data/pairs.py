@@ -40,9 +40,9 @@ def open_text(path: Path) -> BinaryIO:
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
-        raise DataError(f"no such file: {path}") from None
+        raise DataError(f"no such file: {path}", f"relative paths start at {Path.cwd()}") from None
     except IsADirectoryError:
-        raise DataError(f"{path} is a folder, not a text file") from None
+        raise DataError(f"{path} is a folder, not a text file", "name a file in it") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     kind = COMPRESSED.get(path.suffix, "")

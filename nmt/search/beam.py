@@ -8,6 +8,8 @@ from torch import Tensor
 from nmt.errors import ConfigError
 from nmt.search.hypothesis import Hypothesis, SearchModel
 
+MOST_BEAMS = 1000
+
 
 def beam(
     model: SearchModel,
@@ -107,12 +109,12 @@ def beam(
 
 def check(*, size: int = 4, top: int = 1, length_penalty: float = 1.0) -> None:
     """Raise a ConfigError for options out of range."""
-    if size < 1:
-        raise ConfigError(f"beam size must be at least 1, got {size}")
+    if not 1 <= size <= MOST_BEAMS:
+        raise ConfigError(f"beam size must be between 1 and {MOST_BEAMS}, got {size}", "4 to 10 is usual")
     if not 1 <= top <= size:
         raise ConfigError(f"top beams must be between 1 and the beam size ({size}), got {top}")
-    if not 0 <= length_penalty < float("inf"):
-        raise ConfigError(f"length penalty must be 0 or more, got {length_penalty}")
+    if not 0 <= length_penalty <= 10:
+        raise ConfigError(f"length penalty must be between 0 and 10, got {length_penalty}", "1.0 is usual")
 
 
 def _norm(length: int, length_penalty: float) -> float:

@@ -22,16 +22,16 @@ from nmt import model as models
 from nmt.config import Config
 from nmt.console import log
 from nmt.data import noise
+from nmt.data.prepare import Prepared, prepare
 from nmt.data.prepare import check_specs as check_data
-from nmt.data.prepare import prepare
-from nmt.distributed import joined
+from nmt.distributed import Group, joined
 from nmt.errors import TrainingError
 from nmt.optim import schedule
 from nmt.paths import write_bytes, write_text
 from nmt.search import search
 from nmt.train import loop
 from nmt.train.control import stopping
-from nmt.train.folder import claimed, precision_before
+from nmt.train.folder import check_text, claimed, precision_before
 from nmt.train.step import StepStats, train_step
 from nmt.train.trainer import Trainer
 
@@ -79,7 +79,9 @@ def train(
     with joined(where) as group, claimed(config, run, resume) if group.leads else nullcontext():
         group.told(None)  # the others wait until the run is claimed
         prepared = prepare(config)
-        trainer = Trainer(config, run, prepared, where, dtype, group)
+        if resume:
+            check_text(run, prepared.meta)
+        trainer = _trainer(config, run, prepared, where, dtype, group)
         if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
             log(f"resuming {run} at update {trainer.progress.step:,}")
         if group.leads:
@@ -107,3 +109,16 @@ def train(
 
 def _devices(where: torch.device, world: int) -> str:
     return where.type if world == 1 else f"{world} × {where.type}"
+
+
+def _trainer(
+    config: Config, run: Path, prepared: Prepared, where: torch.device, dtype: torch.dtype, group: Group
+) -> Trainer:
+    try:
+        return Trainer(config, run, prepared, where, dtype, group)
+    except RuntimeError as error:
+        if not runtime.is_out_of_memory(error):
+            raise
+        raise TrainingError(
+            "the model does not fit into memory", "set model.dim, model.ff or the layers lower"
+        ) from None

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from nmt import checkpoint, runtime, settings
 from nmt.config import Config
-from nmt.errors import CheckpointError, UsageError
+from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.paths import locked, write_text
 
 LOCK = ".lock"
@@ -41,6 +41,21 @@ def claimed(config: Config, run: Path, resume: bool) -> Iterator[None]:
                 with suppress(OSError):
                     (run / LOCK).unlink()
                     run.rmdir()
+
+
+def check_text(run: Path, meta: dict[str, Any]) -> None:
+    """Refuse to go on with other text than the run has learned from.
+
+    Raises:
+        TrainingError: a corpus has changed since.
+    """
+    try:
+        before = json.loads((run / "data.json").read_text(encoding="utf-8"))["recipe"]
+    except (OSError, ValueError, KeyError, TypeError):  # stopped before it was written, or damaged
+        return
+    now = json.loads(json.dumps(meta["recipe"]))  # with lists for tuples
+    if any(before.get(name) != now[name] for name in ("train", "valid", "tokenizer")):
+        raise TrainingError(f"the text that {run} was trained on has changed since", "put it back, or train a new run")
 
 
 def precision_before(run: Path) -> str:

@@ -1,0 +1,284 @@
+#!/usr/bin/env python
+"""Measure how fast nmt trains, against the machine's own limit and, where it is installed, against Eole.
+
+    scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width 256
+    scripts/bench_train.py --workload gpu           the paper's base model on made-up text of WMT's lengths
+    scripts/bench_train.py --peer path/to/python    Eole as well, in turn with nmt, on the same text
+
+Tokens are target tokens without padding. All of it runs in one process, apart from the peer, so that ratios hold on a
+machine that is shared. Multi30k must be there (nmt data download multi30k).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from nmt import runtime, settings
+from nmt.config import Config
+from nmt.data.batching import Batch, collate, plan
+from nmt.data.loader import Loader
+from nmt.model import build, count_parameters
+from nmt.optim import adam
+from nmt.train import train_step
+
+WORKLOADS = {
+    "cpu": (
+        "multi30k",
+        ["model.dim=256", "model.ff=1024", "model.norm=post", "model.dropout=0.1", "train.batch_tokens=4096"],
+    ),
+    "gpu": ("wmt14-base", ["train.batch_tokens=25000", "train.accumulate=1"]),
+}
+PARTS = {  # of the profile, by the names of torch's operators; the first that fits counts
+    "matrix products": r"mm$|bmm|linear|matmul|mkldnn_linear|baddbmm|convolution",
+    "attention (fused)": r"scaled_dot_product|flash|efficient",
+    "softmax and loss": r"softmax|logsumexp|exp|log|gather|scatter",
+    "dropout": r"random|bernoulli|dropout|ge$|ge_$",
+    "normalisation": r"layer_norm|rms_norm",
+    "optimiser": r"adam|foreach|norm",
+    "casts and copies": r"copy|_to_copy|clone|cat|contiguous|index|embedding",
+    "memory": r"empty|fill|zero|resize|alloc",
+}
+
+
+def main() -> None:
+    """Run the benchmark and print a table."""
+    arguments = _arguments()
+    device = runtime.device("cuda" if arguments.workload == "gpu" else "cpu")
+    dtype = runtime.precision(arguments.precision, device)
+    runtime.keep_freed_memory()
+    name, changes = WORKLOADS[arguments.workload]
+    config = settings.load(settings.find(name), [*changes, *arguments.set])
+    torch.manual_seed(config.seed)
+    batches, vocabulary = _text(config) if arguments.workload == "cpu" else _made_up(config)
+    batches = [batch.to(device) for batch in batches[: arguments.updates]]
+    update = _trainer(config, vocabulary, device, dtype)
+
+    rates, speeds, peers = [], [], []
+    for batch in batches[:5]:
+        update(batch)
+    for _ in range(arguments.repeats):
+        rates.append(_matrix_rate(device, dtype))
+        speeds.append(_speed(update, batches, device))
+        if arguments.peer:
+            peers.append(_eole(config, arguments.peer, arguments.peer_updates))
+    work, time_spent = _work(update, batches[:8], device)
+    tokens = sum(batch.tokens for batch in batches[:8])
+    ceiling = statistics.median(rates)
+    speed = statistics.median(speeds)
+    padded = sum(batch.tgt_in_BT.numel() for batch in batches)
+    print(f"{'target tokens/s, median':<34}{speed:>12,.0f}   {_all(speeds)}")
+    print(f"{'matrix rate, GFLOP/s, median':<34}{ceiling / 1e9:>12,.0f}   {_all(rate / 1e9 for rate in rates)}")
+    print(f"{'work, MFLOP per target token':<34}{work / tokens / 1e6:>12.1f}")
+    print(f"{'share of the matrix rate':<34}{speed * work / tokens / ceiling:>12.0%}")
+    print(f"{'padding among target positions':<34}{1 - sum(b.tokens for b in batches) / padded:>12.1%}")
+    print(f"{'target tokens per update':<34}{statistics.mean(b.tokens for b in batches):>12,.0f}")
+    print(f"{'peak memory, GB':<34}{_peak(device) / 1e9:>12.2f}")
+    if peers:
+        peer = statistics.median(peers)
+        print(f"{'Eole, target tokens/s, median':<34}{peer:>12,.0f}   {_all(peers)}")
+        print(f"{'ratio to Eole':<34}{speed / peer:>12.2f}")
+    for part, seconds in time_spent.most_common():
+        print(f"  {part:<32}{seconds / time_spent.total():>12.1%}")
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=WORKLOADS, default="cpu")
+    parser.add_argument("--updates", type=int, default=40, help="updates per repeat")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--peer", metavar="PYTHON", help="a Python that has Eole")
+    parser.add_argument("--peer-updates", type=int, default=100)
+    return parser.parse_args()
+
+
+def _all(values: Any) -> str:
+    return "(" + ", ".join(f"{value:,.0f}" for value in values) + ")"
+
+
+# ---- nmt
+
+
+def _text(config: Config) -> tuple[list[Batch], int]:
+    from nmt.data.prepare import prepare
+
+    prepared = prepare(config)
+    tokenizer = prepared.tokenizer()
+    loader = Loader(prepared.store("train"), tokenizer, config.train, config.seed)
+    return [batch for update in loader.updates(0) for batch in update.batches], len(tokenizer)
+
+
+def _made_up(config: Config) -> tuple[list[Batch], int]:
+    """Random ids whose lengths are spread as WMT's are: log-normal around 24 tokens, both sides alike."""
+    rng = np.random.default_rng(0)
+    src_N = rng.lognormal(3.2, 0.6, 200_000)
+    tgt_N = src_N * rng.lognormal(0.05, 0.2, len(src_N))
+    lengths_N2 = np.stack((src_N, tgt_N), 1).clip(1, config.train.max_length - 1).astype(np.int64)
+    vocabulary = 32_000
+
+    def ids(length: int) -> Any:
+        return rng.integers(4, vocabulary, length)
+
+    numbers = plan(lengths_N2, config.train.batch_tokens, config.seed, 0)[:64]
+    return [collate([(ids(s), ids(t)) for s, t in lengths_N2[batch]]) for batch in numbers], vocabulary
+
+
+def _trainer(config: Config, vocabulary: int, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], Any]:
+    model = build(config.model, vocabulary).to(device).train()
+    model.compute_dtype = None if dtype == torch.float32 else dtype
+    optimizer = adam(model, config.train)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-4
+    print(f"{count_parameters(model) / 1e6:.1f} M parameters, {device} {dtype}, {torch.get_num_threads()} threads")
+    return lambda batch: train_step(model, [batch], optimizer, config.train)
+
+
+def _speed(update: Callable[[Batch], Any], batches: Sequence[Batch], device: torch.device) -> float:
+    _wait(device)
+    before = time.perf_counter()
+    for batch in batches:
+        update(batch)
+    _wait(device)
+    return sum(batch.tokens for batch in batches) / (time.perf_counter() - before)
+
+
+def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of a product as large and well shaped as there can be: [4096, 1024] by [1024, 1024], more on a GPU."""
+    side = 1024 if device.type == "cpu" else 8192
+    a, b = torch.randn(4096, side, device=device, dtype=dtype), torch.randn(side, side, device=device, dtype=dtype)
+    seconds = []
+    for _ in range(20):
+        _wait(device)
+        before = time.perf_counter()
+        for _ in range(4):
+            a @ b
+        _wait(device)
+        seconds.append((time.perf_counter() - before) / 4)
+    return 2 * 4096 * side * side / statistics.median(seconds)
+
+
+def _work(update: Callable[[Batch], Any], batches: Sequence[Batch], device: torch.device) -> tuple[float, Counter[str]]:
+    """Return the floating-point operations of some updates, and where their time goes."""
+    with FlopCounterMode(display=False) as counter:
+        for batch in batches:
+            update(batch)
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        kinds.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=kinds) as profile:
+        for batch in batches:
+            update(batch)
+        _wait(device)
+    spent: Counter[str] = Counter()
+    for event in profile.key_averages():
+        seconds = event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total
+        name = event.key.removeprefix("aten::")
+        part = next((part for part, names in PARTS.items() if re.search(names, name)), "the rest")
+        spent[part] += seconds
+    return float(counter.get_total_flops()), spent
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _peak(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# ---- the peer
+
+
+def _eole(config: Config, python: str, updates: int) -> float:
+    """Train the same model with Eole on the same pieces; return its median target tokens/s after the first report."""
+    from nmt.data.prepare import prepare
+
+    prepared = prepare(config)
+    tokenizer = prepared.tokenizer()
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        for code, side in (("src", prepared.src), ("tgt", prepared.tgt)):
+            lines = (prepared.folder / f"train.{side}").read_text(encoding="utf-8").splitlines()
+            pieces = (" ".join(tokenizer.pieces(tokenizer.encode(line))) for line in lines)
+            (here / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
+        (here / "config.json").write_text(json.dumps(_eole_config(config, here, updates)))
+        tool = str(Path(python).with_name("eole"))
+        for command in (["build_vocab", "-n_sample", "-1"], ["train"]):
+            done = subprocess.run(
+                [tool, command[0], "-config", "config.json", *command[1:]],
+                cwd=here, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                sys.exit(f"eole {command[0]} failed:\n{done.stderr[-2000:]}")
+    found = [float(speed) for speed in re.findall(r"(\d+)/\s*(?:\d+) tok/s", done.stdout + done.stderr)]
+    return statistics.median(re_tgt for re_tgt in found[1:])
+
+
+def _eole_config(config: Config, folder: Path, updates: int) -> dict[str, Any]:
+    model, train = config.model, config.train
+    return {
+        "data": {"all": {"path_src": str(folder / "src"), "path_tgt": str(folder / "tgt")}},
+        "save_data": str(folder / "data"),
+        "src_vocab": str(folder / "vocab"),
+        "share_vocab": True,
+        "src_vocab_size": 32000,
+        "tgt_vocab_size": 32000,
+        "overwrite": True,
+        "report_every": 10,
+        "training": {
+            "model_path": str(folder / "model"),
+            "compute_dtype": "bf16",
+            "use_amp": True,
+            "batch_type": "tokens",
+            "batch_size": train.batch_tokens,
+            "normalization": "tokens",
+            "bucket_size": 29000,
+            "num_workers": 0,
+            "optim": "adam",
+            "adam_beta2": 0.98,
+            "learning_rate": 1e-4,
+            "decay_method": "none",
+            "max_grad_norm": 1.0,
+            "label_smoothing": train.label_smoothing,
+            "dropout": [model.dropout],
+            "attention_dropout": [0.0],
+            "train_steps": updates,
+            "save_checkpoint_steps": 10 * updates,
+            "valid_steps": 10 * updates,
+        },
+        "model": {
+            "architecture": "transformer",
+            "layers": model.encoder_layers,
+            "heads": model.heads,
+            "hidden_size": model.dim,
+            "transformer_ff": model.ff,
+            "word_vec_size": model.dim,
+            "share_embeddings": True,
+            "share_decoder_embeddings": True,
+            "position_encoding_type": "SinusoidalInterleaved",
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

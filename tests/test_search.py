@@ -164,10 +164,10 @@ def test_limits_are_kept(spec: str, limit: int) -> None:
     [
         ("beem", "unknown search 'beem'"),
         ("beam(sise=3)", "has no option 'sise'"),
-        ("beam(size=0)", "beam size must be at least 1"),
+        ("beam(size=0)", "beam size must be between 1 and 1000"),
         ("beam(size=2, top=3)", "between 1 and the beam size"),
         ("beam(top=0)", "between 1 and the beam size"),
-        ("beam(length_penalty=-1.0)", "length penalty must be 0 or more"),
+        ("beam(length_penalty=-1.0)", "length penalty must be between 0 and 10"),
         ("beam(size=True)", "size must be int"),
     ],
 )

@@ -25,6 +25,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt import environment
+
+environment.set_defaults()  # before torch is loaded, as the command does
+
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -66,17 +70,19 @@ def main() -> None:
     config = settings.load(settings.find(name), [*changes, *arguments.set])
     torch.manual_seed(config.seed)
     batches, vocabulary = _text(config) if arguments.workload == "cpu" else _made_up(config)
-    batches = [batch.to(device) for batch in batches[: arguments.updates]]
+    needed = 5 + arguments.repeats * arguments.updates
+    batches = [batch.to(device) for batch in (batches * (needed // len(batches) + 1))[:needed]]
     update = _trainer(config, vocabulary, device, dtype)
 
     rates, speeds, peers = [], [], []
     for batch in batches[:5]:
         update(batch)
-    for _ in range(arguments.repeats):
+    for first in range(5, needed, arguments.updates):  # batches not seen yet: every shape is new, as in training
         rates.append(_matrix_rate(device, dtype))
-        speeds.append(_speed(update, batches, device))
+        speeds.append(_speed(update, batches[first : first + arguments.updates], device))
         if arguments.peer:
             peers.append(_eole(config, arguments.peer, arguments.peer_updates))
+    peak = _peak(device)
     work, time_spent = _work(update, batches[:8], device)
     tokens = sum(batch.tokens for batch in batches[:8])
     ceiling = statistics.median(rates)
@@ -88,7 +94,7 @@ def main() -> None:
     print(f"{'share of the matrix rate':<34}{speed * work / tokens / ceiling:>12.0%}")
     print(f"{'padding among target positions':<34}{1 - sum(b.tokens for b in batches) / padded:>12.1%}")
     print(f"{'target tokens per update':<34}{statistics.mean(b.tokens for b in batches):>12,.0f}")
-    print(f"{'peak memory, GB':<34}{_peak(device) / 1e9:>12.2f}")
+    print(f"{'peak memory, GB':<34}{peak / 1e9:>12.2f}")
     if peers:
         peer = statistics.median(peers)
         print(f"{'Eole, target tokens/s, median':<34}{peer:>12,.0f}   {_all(peers)}")
@@ -100,7 +106,7 @@ def main() -> None:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=WORKLOADS, default="cpu")
-    parser.add_argument("--updates", type=int, default=40, help="updates per repeat")
+    parser.add_argument("--updates", type=int, default=24, help="updates per repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -230,8 +236,8 @@ def _eole(config: Config, python: str, updates: int) -> float:
             )  # fmt: skip
             if done.returncode:
                 sys.exit(f"eole {command[0]} failed:\n{done.stderr[-2000:]}")
-    found = [float(speed) for speed in re.findall(r"(\d+)/\s*(?:\d+) tok/s", done.stdout + done.stderr)]
-    return statistics.median(re_tgt for re_tgt in found[1:])
+    found = re.findall(r"\d+/\s*(\d+) tok/s", done.stdout + done.stderr)  # source/target
+    return statistics.median(float(speed) for speed in found[1:])
 
 
 def _eole_config(config: Config, folder: Path, updates: int) -> dict[str, Any]:

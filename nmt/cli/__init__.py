@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from nmt import __version__
+from nmt import __version__, environment
 from nmt.cli import config, data, evaluate, tokenizer, train, translate
 from nmt.errors import NMTError, UsageError
 
@@ -91,8 +91,7 @@ def root(
 
 def main() -> None:
     """Run the `nmt` command."""
-    # Threads that wait for each other spin; on a machine with other work PyTorch's default of minutes is ruinous.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    environment.set_defaults()
     if sys.stderr is None:  # closed: what goes well goes well without
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:

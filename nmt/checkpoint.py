@@ -9,6 +9,7 @@
         model.safetensors           the weights that translate
         training.safetensors        optimiser moments, random state, raw weights where an average translates
         meta.json                   progress, scores, checksums of the two files
+    runs/NAME/average-5/            the mean of the five latest checkpoints' weights
 
 A checkpoint is written beside and renamed into place, so an incomplete one never has the final name; the
 checksums find what a disk or a copy damaged later. "Latest" and "best" are computed from the `meta.json`s.
@@ -21,7 +22,7 @@ import math
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from nmt.console import log
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model import build
 from nmt.model.transformer import Transformer
-from nmt.paths import new_directory, runs_dir, sha256
+from nmt.paths import new_directory, runs_dir, sha256, write_text
 from nmt.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -74,17 +75,20 @@ def save(
     Raises:
         CheckpointError: the disk is full or not writable; older checkpoints stand as they were.
     """
-    folder = run / f"step-{progress.step:06d}"
+    return _write(run / f"step-{progress.step:06d}", progress, tokenizer, {WEIGHTS: weights, TRAINING: training})
+
+
+def _write(folder: Path, progress: Progress, tokenizer: str, files: Mapping[str, Mapping[str, Tensor]]) -> Path:
     try:
         with new_directory(folder) as work:
-            save_file({name: t.detach().cpu().contiguous() for name, t in weights.items()}, work / WEIGHTS)
-            save_file({name: t.detach().cpu().contiguous() for name, t in training.items()}, work / TRAINING)
+            for name, tensors in files.items():
+                save_file({key: t.detach().cpu().contiguous() for key, t in tensors.items()}, work / name)
             meta = {
                 "format": FORMAT,
                 "nmt": __version__,
                 "tokenizer": tokenizer,
                 "progress": asdict(progress),
-                "sha256": {name: sha256(work / name) for name in (WEIGHTS, TRAINING)},
+                "sha256": {name: sha256(work / name) for name in files},
             }
             (work / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
@@ -93,6 +97,34 @@ def save(
             "free some space, then go on with --resume; the previous checkpoint is intact",
         ) from None
     return folder
+
+
+def average(run: Path, last: int) -> Path:
+    """Average the weights of the `last` latest checkpoints into the folder `average-LAST` of the run (Vaswani et al.
+    2017, section 6.1: the paper's base models average 5).
+
+    Raises:
+        CheckpointError: there are fewer, or one is damaged.
+    """
+    found = checkpoints(run)[-last:]
+    if len(found) < last:
+        raise CheckpointError(
+            f"{run} holds {len(found)} checkpoints, not {last}", f"ask for fewer, or train with train.keep={last}"
+        )
+    total: dict[str, Tensor] = {}
+    for path in found:  # one at a time: a big model's checkpoints need not fit into memory together
+        for name, tensor in read_tensors(path, WEIGHTS).items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    weights = {name: (tensor / last).float() for name, tensor in total.items()}
+    progress = replace(read_progress(found[-1]), scores={}, bad_validations=0)
+    return _write(run / f"average-{last}", progress, str(read_meta(found[-1])["tokenizer"]), {WEIGHTS: weights})
+
+
+def note_scores(checkpoint: Path, scores: dict[str, float]) -> None:
+    """Write a validation's results into a checkpoint that was made without one."""
+    meta = read_meta(checkpoint)
+    meta["progress"]["scores"] = scores
+    write_text(checkpoint / META, json.dumps(meta, indent=2) + "\n")
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -106,10 +138,21 @@ def _step(checkpoint: Path) -> int:
 
 
 def best(run: Path) -> Path | None:
-    """Return the checkpoint with the best validation, else the latest, else None."""
+    """Return the checkpoint or average with the best validation, else the latest, else None."""
     found = checkpoints(run)
     judged = [path for path in found if _was_best(path)]
-    return judged[-1] if judged else found[-1] if found else None
+    chosen = judged[-1] if judged else found[-1] if found else None
+    for path in run.glob("average-*"):
+        if chosen and (path / META).is_file() and _quality(path) > _quality(chosen):
+            chosen = path
+    return chosen
+
+
+def _quality(path: Path) -> float:
+    try:
+        return read_progress(path).scores.get("quality", -math.inf)
+    except CheckpointError:
+        return -math.inf
 
 
 def _was_best(path: Path) -> bool:
@@ -224,7 +267,7 @@ def load(path: Path) -> Loaded:
     Raises:
         CheckpointError: nothing there, something missing or damaged, or another tokenizer than it was trained with.
     """
-    run, checkpoint = _locate(path)
+    run, checkpoint = locate(path)
     meta = read_meta(checkpoint)
     try:
         config = settings.load(run / "config.yaml")
@@ -254,7 +297,12 @@ def _max_source(run: Path, config: Config) -> int:
     return max(1, min(longest, config.train.max_length - 1))
 
 
-def _locate(path: Path) -> tuple[Path, Path]:
+def locate(path: Path) -> tuple[Path, Path]:
+    """Return the run and the checkpoint that a path means: a run's best, or the checkpoint itself.
+
+    Raises:
+        CheckpointError: there is neither.
+    """
     if not path.exists():
         raise CheckpointError(f"there is no model at {path}", "nmt train makes one; see the folders under runs/")
     if (path / META).is_file():

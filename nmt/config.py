@@ -87,7 +87,7 @@ class TrainConfig:
     max_length: int = 256
     """Training pairs with more tokens than this on one side are left out (and counted)."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
-    """Learning rate over the updates: noam, inverse_sqrt or linear, with their options."""
+    """Learning rate over the updates: noam, inverse_sqrt, linear, cosine, constant or wsd, with their options."""
     beta1: float = 0.9
     """Adam's decay of the first moment."""
     beta2: float = 0.98
@@ -102,6 +102,8 @@ class TrainConfig:
     """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, which is then what translates; 0 is off."""
+    init: str = ""
+    """Start from the weights of this run or checkpoint instead of random ones (fine-tuning)."""
     noise: tuple[str, ...] = ()
     """Source noise, drawn anew for every pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     valid_every: int = 500
@@ -114,6 +116,12 @@ class TrainConfig:
     """What the best checkpoint is chosen by: bleu or loss."""
     patience: int = 0
     """Stop after this many validations without a better one; 0 never stops early."""
+    keep: int = 2
+    """Latest checkpoints that are kept, besides the best."""
+    average: int = 0
+    """At the end, also average the weights of this many latest checkpoints; 0 does not."""
+    samples: int = 2
+    """Translations of validation sentences that are shown at each validation."""
     log_every: int = 50
     """Updates between two lines of metrics.jsonl."""
 

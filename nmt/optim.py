@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -35,7 +36,28 @@ def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int =
     return float(peak * max(0.0, min(step / warmup, (total - step + 1) / max(1, total - warmup))))
 
 
-SCHEDULES: dict[str, Schedule] = {"noam": noam, "inverse_sqrt": inverse_sqrt, "linear": linear}
+def cosine(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+    """Linear warm-up to `peak`, then half a cosine to zero at the last update (Loshchilov and Hutter 2017)."""
+    done = max(0.0, (step - warmup) / max(1, total - warmup + 1))
+    return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, done))) / 2))
+
+
+def constant(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
+    """Linear warm-up to `peak`, and `peak` from there on."""
+    return float(peak * min(1.0, step / warmup))
+
+
+def wsd(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2) -> float:
+    """Warm up, stay, decay: linear to `peak`, there until the last share `decay` of all updates, linear to zero.
+
+    Hu et al. 2024 (MiniCPM), section 4.2, with a straight line for the decay.
+    """
+    return float(peak * max(0.0, min(1.0, step / warmup, (total - step + 1) / max(1.0, decay * total))))
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "noam": noam, "inverse_sqrt": inverse_sqrt, "linear": linear, "cosine": cosine, "constant": constant, "wsd": wsd,
+}  # fmt: skip
 
 
 def schedule(spec: str) -> Schedule:
@@ -48,6 +70,8 @@ def schedule(spec: str) -> Schedule:
     options = getattr(function, "keywords", {})
     if options.get("warmup", 1) < 1:
         raise ConfigError(f"train.schedule {spec}: warmup must be at least 1")
+    if not 0 < options.get("decay", 1) <= 1:
+        raise ConfigError(f"train.schedule {spec}: decay must be above 0 and at most 1")
     for name in ("peak", "factor"):
         if not 0 < options.get(name, 1) < float("inf"):
             raise ConfigError(f"train.schedule {spec}: {name} must be above 0")

@@ -235,6 +235,7 @@ def check(config: Config) -> None:
         "train.accumulate": train.accumulate,
         "train.max_length": train.max_length,
         "train.valid_every": train.valid_every,
+        "train.keep": train.keep,
         "train.log_every": train.log_every,
     }
     for path, value in at_least_one.items():
@@ -252,6 +253,8 @@ def check(config: Config) -> None:
     not_negative: dict[str, float] = {
         "seed": config.seed,
         "train.patience": train.patience,
+        "train.average": train.average,
+        "train.samples": train.samples,
         "train.valid_pairs": train.valid_pairs,
         "train.clip_norm": train.clip_norm,
         "train.weight_decay": train.weight_decay,
@@ -281,6 +284,11 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"train.max_length ({train.max_length}) must not be above train.batch_tokens ({train.batch_tokens})",
             "a batch must hold at least the longest pair",
+        )
+    if train.average > train.keep:
+        raise ConfigError(
+            f"train.average ({train.average}) must not be above train.keep ({train.keep})",
+            "what is averaged must have been kept",
         )
     _choice("tokenizer.kind", config.tokenizer.kind, ("unigram", "bpe"))
     _choice("model.norm", model.norm, ("post", "pre"))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import signal
 import stat
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from commandline import CommandLine, training
+from safetensors.torch import load_file
 
 from nmt import checkpoint
 
@@ -177,6 +181,43 @@ def test_killed_at_any_moment_the_run_translates_and_goes_on(nmt: CommandLine) -
     assert not list(run.glob(".step-*"))
 
 
+def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: CommandLine) -> None:
+    """`KILLS=20` makes it longer: scripts/kill_and_resume.sh."""
+    kills = int(os.environ.get("KILLS", "3"))
+    changes = {
+        "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2", "train__accumulate": "2",
+        "train__ema": "0.9", "train__noise": "sloppy(p=0.3)", "train__patience": "100000", "train__log_every": "1",
+    }  # fmt: skip
+    whole = nmt(*training("runs/whole", **changes))
+    assert whole.code == 0, whole.err
+    run, moment, killed = nmt.folder / "runs/killed", random.Random(1), 0
+    while killed < kills:
+        options = ["train", "--run", "runs/killed", "--resume"] if killed else training("runs/killed", **changes)
+        process = nmt.start(*options, stderr=subprocess.DEVNULL)
+        before = step(run) if killed else 0
+        end = time.monotonic() + 120
+        while not checkpoint.checkpoints(run) or step(run) <= before:
+            assert process.poll() is None, f"it ended after {killed} kills, at update {step(run)}"
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        time.sleep(moment.uniform(0.0, 0.3))
+        process.kill()
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        killed += 1
+    last = nmt("train", "--run", "runs/killed", "--resume")
+    assert last.code == 0, last.err
+    runs = (nmt.folder / "runs/whole", run)
+    one, two = (load_file(checkpoint.checkpoints(path)[-1] / checkpoint.WEIGHTS) for path in runs)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    states = (checkpoint.read_progress(checkpoint.checkpoints(path)[-1]) for path in runs)
+    first, second = (replace(state, seconds=0.0) for state in states)
+    assert first == second
+    logs = [[json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()] for path in runs]
+    curves = [[(line["step"], line.get("loss"), line.get("valid_loss")) for line in log] for log in logs]
+    assert curves[0] == curves[1]
+
+
 def test_a_disk_that_fills_up_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
     before = sorted(path.name for path in run.iterdir())
@@ -242,6 +283,27 @@ def test_a_finished_run_says_so(nmt: CommandLine) -> None:
     assert done.code == 0
     assert "this run is finished; set train.steps higher to go on" in done.err
     assert done.out.startswith("runs/tiny/step-")
+
+
+def test_fine_tuning_takes_model_and_tokenizer(nmt: CommandLine) -> None:
+    (nmt.folder / "new.en").write_text("a dog\n" * 30)
+    (nmt.folder / "new.de").write_text("ein Hund\n" * 30)
+    corpus = "data.train=files(train='new', valid='text', hold_out=False)"
+    steps = ("--set", "train.steps=3", "--set", "train.valid_pairs=5")
+    done = nmt("train", "--init", "runs/tiny", "--run", "runs/tuned", "--set", corpus, *steps)
+    assert done.code == 0, done.err
+    run = nmt.folder / "runs/tuned"
+    assert (run / "spm.model").read_bytes() == (nmt.folder / "runs/tiny/spm.model").read_bytes()
+    translates(nmt, "runs/tuned")
+    nmt("train", "--init", "runs/none", "--run", "runs/x").refuses(1, "there is no model at runs/none", "hint: ")
+
+
+def test_averaging_from_the_command_line(nmt: CommandLine) -> None:
+    done = nmt("average", "runs/tiny", "--last", "2")
+    assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
+    translates(nmt, "runs/tiny/average-2")
+    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep=7")
+    nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
 
 
 # ---- what a run leaves behind

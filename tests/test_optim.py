@@ -39,6 +39,23 @@ def test_linear_is_never_negative_when_training_outlasts_its_estimate() -> None:
     assert rate(3, 2, 512) >= 0  # a limit shorter than the warm-up
 
 
+@pytest.mark.parametrize(("step", "rate"), [(1, 1e-5), (100, 1e-3), (550, 5e-4), (1000, 0.0), (1200, 0.0)])
+def test_cosine(step: int, rate: float) -> None:
+    assert schedule("cosine(peak=1e-3, warmup=100)")(step, 1000, 512) == pytest.approx(rate, abs=2e-6)
+
+
+@pytest.mark.parametrize(("step", "rate"), [(1, 1e-5), (100, 1e-3), (10**9, 1e-3)])
+def test_constant(step: int, rate: float) -> None:
+    assert schedule("constant(peak=1e-3, warmup=100)")(step, 1000, 512) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("step", "rate"), [(1, 1e-5), (100, 1e-3), (801, 1e-3), (901, 5e-4), (1000, 5e-6), (1200, 0.0)]
+)
+def test_warm_up_stay_decay(step: int, rate: float) -> None:
+    assert schedule("wsd(peak=1e-3, warmup=100, decay=0.2)")(step, 1000, 512) == pytest.approx(rate)
+
+
 def test_adam_has_the_papers_constants() -> None:
     model = build(ModelConfig(dim=8, heads=2, ff=8, encoder_layers=1, decoder_layers=1), 9)
     (group,) = adam(model, TrainConfig()).param_groups
@@ -48,7 +65,9 @@ def test_adam_has_the_papers_constants() -> None:
     assert len(group["params"]) == len(list(model.parameters()))
 
 
-@pytest.mark.parametrize("spec", ["noam(warmup=0)", "lineer", "linear(peek=1)", "noam(warmup='x')"])
+@pytest.mark.parametrize(
+    "spec", ["noam(warmup=0)", "lineer", "linear(peek=1)", "wsd(decay=0.0)", "cosine(peak=-1.0)", "noam(warmup='x')"]
+)
 def test_mistakes_are_refused(spec: str) -> None:
     with pytest.raises(ConfigError):
         schedule(spec)

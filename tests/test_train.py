@@ -278,12 +278,9 @@ def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
 
 def test_an_average_is_what_is_saved(folder: Path) -> None:
     """a ← decay·a + (1-decay)·w after every update, decay = min(ema, (1+step)/(10+step))."""
-    options = ["train.valid_every=1", "train.steps=3", "train.best=loss"]
-    experiment = config(folder, *options, "train.ema=0.2")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "prune", lambda run: None)
-        run(experiment, folder)
-        run(config(folder, *options), folder, "plain")
+    options = ["train.valid_every=1", "train.steps=3", "train.keep=3"]
+    run(config(folder, *options, "train.ema=0.2"), folder)
+    run(config(folder, *options), folder, "plain")
     steps = checkpoint.checkpoints(folder / "run")
     raw = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "plain")]
     for name, first in raw[0].items():
@@ -292,6 +289,66 @@ def test_an_average_is_what_is_saved(folder: Path) -> None:
         three = 0.2 * two + 0.8 * raw[2][name]
         torch.testing.assert_close(load_file(steps[2] / checkpoint.WEIGHTS)[name], three)
         torch.testing.assert_close(load_file(steps[0] / checkpoint.TRAINING)[f"raw.{name}"], first)
+
+
+def test_checkpoints_are_averaged_at_the_end(folder: Path) -> None:
+    experiment = config(folder, "train.valid_every=3", "train.keep=3", "train.average=3", "train.best=loss")
+    best = run(experiment, folder)
+    steps = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "run")[-3:]]
+    average = folder / "run" / "average-3"
+    for name, tensor in load_file(average / checkpoint.WEIGHTS).items():
+        torch.testing.assert_close(tensor, sum(step[name] for step in steps) / 3)
+    quality = checkpoint.read_progress(average).scores["quality"]
+    single = max(checkpoint.read_progress(path).scores["quality"] for path in checkpoint.checkpoints(folder / "run"))
+    assert quality != single
+    assert best == (average if quality > single else checkpoint.best(folder / "run"))
+    assert Translator.load(average, "cpu").origin == average
+    assert checkpoint.latest_intact(folder / "run")[0].name == "step-000012"  # training never goes on from an average
+
+
+def test_an_average_that_is_better_is_what_translates(folder: Path) -> None:
+    run(config(folder, "train.valid_every=4", "train.keep=3"), folder)
+    path = checkpoint.average(folder / "run", 2)
+    assert checkpoint.best(folder / "run") != path
+    for quality, chosen in ((1e9, True), (-1e9, False)):
+        checkpoint.note_scores(path, {"quality": quality})
+        assert (checkpoint.load(folder / "run").checkpoint == path) == chosen
+    with pytest.raises(CheckpointError, match="holds 3 checkpoints, not 9"):
+        checkpoint.average(folder / "run", 9)
+
+
+def test_a_training_starts_from_another_run(folder: Path) -> None:
+    best = run(config(folder, "train.ema=0.9"), folder, "first")
+    tokenizer = f"tokenizer.model={folder / 'first' / 'spm.model'}"
+    start = f"train.init={folder / 'first'}"
+    slow = "train.schedule=constant(peak=1e-9)"
+    for ema in ("0.0", "0.9"):
+        tuned = run(config(folder, start, tokenizer, slow, f"train.ema={ema}"), folder, f"tuned {ema}")
+        one, two = (load_file(path / checkpoint.WEIGHTS) for path in (best, tuned))
+        assert all((one[name] - two[name]).abs().max() < 1e-6 for name in one)
+    with pytest.raises(CheckpointError, match="do not fit this model"):
+        run(config(folder, start, tokenizer, "model.dim=32"), folder, "wide")
+    copy_text(folder, 300, seed=3)
+    with pytest.raises(CheckpointError, match="has another tokenizer"):
+        run(config(folder, start), folder, "other")
+
+
+def test_validations_show_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config(folder, "train.samples=3"), folder)
+    shown = [line for line in capsys.readouterr().err.splitlines() if " → " in line]
+    assert len(shown) == 6
+    source = (folder / "valid.en").read_text().splitlines()
+    assert [line.removeprefix("nmt:   ").partition(" → ")[0] for line in shown] == source[:3] * 2
+    assert next(line["samples"] for line in metrics(folder / "run") if "samples" in line)[0][0] == source[0]
+
+
+def test_a_jump_of_the_loss_is_noticed() -> None:
+    spikes = loop.Spikes()
+    normal = [spikes.see(training.StepStats(loss, 10, 1.0)) for loss in [9.0, 2.0] + [3.0] * 60]
+    assert not any(normal)
+    assert spikes.see(training.StepStats(5.0, 10, 1.0))
+    assert not spikes.see(training.StepStats(4.0, 10, 1.0))
+    assert spikes.usual == pytest.approx(3.0, abs=0.3)
 
 
 def test_a_run_is_never_overwritten(folder: Path) -> None:

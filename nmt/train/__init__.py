@@ -84,6 +84,8 @@ def train(
         trainer = _trainer(config, run, prepared, where, dtype, group)
         if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
             log(f"resuming {run} at update {trainer.progress.step:,}")
+        elif config.train.init:
+            trainer.start_from(Path(config.train.init))
         if group.leads:
             write_text(run / "config.yaml", settings.dump(config))
             write_bytes(run / "spm.model", trainer.tokenizer.model)
@@ -96,6 +98,8 @@ def train(
         )
         with stopping() as stop:
             finished = loop.run(trainer, stop, time_limit and time_limit - (time.monotonic() - began))
+        if finished and config.train.average and group.leads:
+            _add_average(trainer)
     chosen = checkpoint.best(run)
     if chosen is None:
         raise TrainingError("training ended before its first checkpoint", "give it more time")
@@ -122,3 +126,12 @@ def _trainer(
         raise TrainingError(
             "the model does not fit into memory", "set model.dim, model.ff or the layers lower"
         ) from None
+
+
+def _add_average(trainer: Trainer) -> None:
+    """Average the latest checkpoints and validate the result, which is then chosen if it is the best."""
+    last = min(trainer.config.train.average, len(checkpoint.checkpoints(trainer.run)))
+    path = checkpoint.average(trainer.run, last)
+    scores = trainer.validate(checkpoint.load(path).model.to(trainer.device))
+    checkpoint.note_scores(path, scores)
+    log(f"average of {last}: validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -25,12 +26,14 @@ def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
         log("this run is finished; set train.steps higher to go on")
         return True
     trainer.model.train()
-    window = Window()
+    window, spikes = Window(), Spikes()
     total = config.steps
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
         for update in trainer.updates():
             stats = trainer.update(update, total)
             window.add(stats)
+            if spikes.see(stats):
+                log(f"update {state.step:,}: the loss jumped to {stats.loss:.2f} from about {spikes.usual:.2f}")
             state.seconds = clock.seconds_before + clock.elapsed()
             state.scores = {}
             rate = trainer.optimizer.param_groups[0]["lr"]
@@ -72,10 +75,13 @@ def _validate(trainer: Trainer, clock: Clock, stop: Stop) -> bool:
     going_on = trainer.judge(scores) if scores else True
     trainer.save()
     if scores and trainer.group.leads:
-        record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores})
+        samples = {"samples": trainer.samples} if trainer.samples else {}
+        record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores, **samples})
         best = " (best)" if state.bad_validations == 0 else ""
         loss, bleu = scores["valid_loss"], scores["valid_bleu"]
         log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
+        for source, translation in trainer.samples:
+            log(f"  {source} → {translation}")
     return going_on
 
 
@@ -127,3 +133,22 @@ class Window:
             "tokens_per_second": self.speed(),
             **({"skipped": self.skipped} if self.skipped else {}),
         }
+
+
+class Spikes:
+    """Notices a loss far above what it was, which is how a training begins to fall apart."""
+
+    def __init__(self) -> None:
+        self.usual = math.inf
+        self._seen = 0
+
+    def see(self, stats: StepStats) -> bool:
+        """Take note of an update; True if its loss is half again the mean of some fifty before it."""
+        if stats.skipped:
+            return False
+        self._seen += 1
+        spike = self._seen > 50 and stats.loss > 1.5 * self.usual
+        if not spike:
+            weight = 1 / min(self._seen, 50)
+            self.usual = stats.loss if self._seen == 1 else self.usual + weight * (stats.loss - self.usual)
+        return spike

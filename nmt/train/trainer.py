@@ -19,7 +19,7 @@ from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update
 from nmt.data.prepare import Prepared
 from nmt.distributed import Group
-from nmt.errors import TrainingError
+from nmt.errors import CheckpointError, TrainingError
 from nmt.loss import cross_entropy
 from nmt.model.transformer import Transformer
 from nmt.optim import Schedule, adam, schedule
@@ -46,7 +46,7 @@ class Trainer:
         runtime.seed_everything(config.seed)
         self.model = models.build(config.model, len(self.tokenizer)).to(device)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
-        self.average = copy.deepcopy(self.model).eval() if config.train.ema else None
+        self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         self.optimizer = adam(self.model, config.train)
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
@@ -54,6 +54,7 @@ class Trainer:
             prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world
         )
         self.largest: int | None = None
+        self.samples: list[tuple[str, str]] = []
         self.progress = Progress(precision=str(dtype).removeprefix("torch."))
         self.valid_src, self.valid_tgt = prepared.lines("valid")
         if not self.group.leads:  # all ranks drew the same weights; what they drop must differ
@@ -72,18 +73,38 @@ class Trainer:
         self.group.told(None)  # no rank goes on, or ends, before the checkpoint stands
 
     def _write(self, generators: list[dict[str, Tensor]]) -> None:
-        training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.average else {}
+        training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
         for (name, _), moments in zip(self.model.named_parameters(), self._moments(), strict=True):
             training |= {f"adam.{name}.{key}": moment for key, moment in moments.items()}
         if self.scaler.is_enabled():
             training["scaler"] = torch.tensor([self.scaler.get_scale(), self.scaler._get_growth_tracker()])
         training |= {f"rng.{rank}.{kind}": t for rank, kinds in enumerate(generators) for kind, t in kinds.items()}
-        weights = (self.average or self.model).state_dict()
+        weights = (self.ema or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
-        checkpoint.prune(self.run)
+        checkpoint.prune(self.run, self.config.train.keep)
 
     def _moments(self) -> list[dict[str, Tensor]]:
         return [self.optimizer.state[p] for p in self.model.parameters()]
+
+    def start_from(self, path: Path) -> None:
+        """Take the weights of another run or checkpoint.
+
+        Raises:
+            CheckpointError: it is damaged, or has another tokenizer or other sizes.
+        """
+        start = checkpoint.load(path)
+        if start.tokenizer.checksum != self.tokenizer.checksum:
+            raise CheckpointError(
+                f"{path} has another tokenizer than the data is prepared with",
+                f"--set tokenizer.model={start.run / 'spm.model'}, which --init does by itself",
+            )
+        try:
+            for model in filter(None, (self.model, self.ema)):
+                model.load_state_dict(start.model.state_dict())
+        except RuntimeError:
+            raise CheckpointError(
+                f"the weights of {path} do not fit this model", "its sizes must be the same"
+            ) from None
 
     def restore(self) -> bool:
         """Continue from the newest intact checkpoint of the run; False if there is none yet."""
@@ -103,8 +124,8 @@ class Trainer:
         self.progress = Progress(**meta["progress"] | {"precision": self.progress.precision})
         raw = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
         self.model.load_state_dict(raw or weights)
-        if self.average:
-            self.average.load_state_dict(weights)
+        if self.ema:
+            self.ema.load_state_dict(weights)
         for name, parameter in self.model.named_parameters():
             prefix = f"adam.{name}."
             moments = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
@@ -149,8 +170,8 @@ class Trainer:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         stats = self._fitting_step(update)
-        if self.average and not stats.skipped:
-            self._average(step)
+        if self.ema and not stats.skipped:
+            self._update_ema(step)
         self.progress.step = step
         self.progress.batches_in_epoch += update.consumed
         self.progress.tokens += stats.tokens
@@ -181,23 +202,29 @@ class Trainer:
             torch.cuda.empty_cache()
 
     @torch.no_grad()
-    def _average(self, step: int) -> None:
+    def _update_ema(self, step: int) -> None:
         """Move the averaged weights towards the present ones; early on faster, so that the start is forgotten."""
-        assert self.average is not None
+        assert self.ema is not None
         decay = min(self.config.train.ema, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - decay)
+        torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
 
     # ---- validation
 
-    def validate(self) -> dict[str, float]:
-        """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, and the `quality` to maximise."""
-        model = (self.average or self.model).eval()
+    def validate(self, model: Transformer | None = None) -> dict[str, float]:
+        """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, and the `quality` to maximise.
+
+        Args:
+            model: what to validate; None: what this training would save.
+        """
+        model = (model or self.ema or self.model).eval()
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
         longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
         translator = Translator(model, self.tokenizer, self.config, self.device, longest)
         found = translator.translate(self.valid_src[:count], self.config.train.valid_search)
-        score = metrics.bleu([best[0].text for best in found], self.valid_tgt[:count]).value
+        texts = [best[0].text for best in found]
+        self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.samples]
+        score = metrics.bleu(texts, self.valid_tgt[:count]).value
         self.model.train()
         quality = score if self.config.train.best == "bleu" else -loss
         return {"valid_loss": loss, "valid_bleu": score, "quality": quality}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -293,13 +294,13 @@ def test_a_resumed_run_does_not_learn_from_changed_text(nmt: CommandLine) -> Non
 
 @pytest.mark.parametrize("command", ["translate 'the dog' --model runs/tiny", "data list"])
 def test_a_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
-    shell = f"exec {sys.executable} -m nmt {command} >&-"
+    shell = f"exec {shlex.quote(sys.executable)} -m nmt {command} >&-"
     done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.split("\n")[0]) == (1, "nmt: error: standard output is closed")
 
 
 def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
-    shell = f"exec {sys.executable} -m nmt translate 'the dog' 2>&-"
+    shell = f"exec {shlex.quote(sys.executable)} -m nmt translate 'the dog' 2>&-"
     done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1

@@ -59,8 +59,9 @@ def stopping() -> Iterator[Stop]:
 class Clock:
     """How long training has run, and how many updates still fit into a time limit."""
 
-    def __init__(self, limit: float | None, progress: Progress) -> None:
-        self.limit, self.progress = limit, progress
+    def __init__(self, limit: float | None, progress: Progress, last_validations: int = 1) -> None:
+        """Start now; `last_validations` must fit behind the last update."""
+        self.limit, self.progress, self.last_validations = limit, progress, last_validations
         self.started = time.monotonic()
         self.first_step = progress.step
         self.seconds_before = progress.seconds
@@ -84,7 +85,7 @@ class Clock:
         return self.limit is not None and self._left(self.limit) <= 0
 
     def _left(self, limit: float) -> float:
-        return limit - self.elapsed() - 1.1 * self.longest_validation
+        return limit - self.elapsed() - 1.1 * self.longest_validation * self.last_validations
 
     def must_know_validation(self) -> bool:
         """Say whether it is time to measure how long the last validation will take, by making one."""

@@ -16,7 +16,7 @@ from nmt.train.trainer import Trainer
 def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
     """Train to the end; False if it was stopped before."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
-    clock = Clock(time_limit, state)
+    clock = Clock(time_limit, state, last_validations=2 if config.average else 1)
     due = state.step >= config.steps or state.step % config.valid_every == 0
     if state.step and due and not state.scores:  # it was stopped when this validation was next
         _validate(trainer, clock, stop)

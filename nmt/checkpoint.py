@@ -163,10 +163,12 @@ def _was_best(path: Path) -> bool:
     return not progress.bad_validations and progress.scores.get("quality", math.nan) == progress.best
 
 
-def prune(run: Path, keep: int = 2) -> None:
-    """Delete all checkpoints but the best and the `keep` latest: two, so that one may turn out damaged."""
-    wanted = {best(run), *checkpoints(run)[-keep:]}
-    for path in (*checkpoints(run), *run.glob(".step-*")):  # the latter were left by a save that was killed
+def prune(run: Path, keep: int = 2, keep_best: int = 1) -> None:
+    """Delete all checkpoints but the `keep` latest (two, so that one may turn out damaged) and the best ones."""
+    found = checkpoints(run)
+    by_quality = sorted(found, key=_quality)
+    wanted = {best(run), *by_quality[-keep_best:], *found[-keep:]}
+    for path in (*found, *run.glob(".step-*")):  # the latter were left by a save that was killed
         if path not in wanted:
             shutil.rmtree(path)
 

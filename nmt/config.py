@@ -106,6 +106,9 @@ class TrainConfig:
     """Start from the weights of this run or checkpoint instead of random ones (fine-tuning)."""
     noise: tuple[str, ...] = ()
     """Source noise, drawn anew for every pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
+    subword: str = ""
+    """Segmentation drawn anew for every pair and epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2), as the tokenizer's
+    kind is; empty: always the same."""
     valid_every: int = 500
     """Updates between validations; each writes a checkpoint."""
     valid_pairs: int = 0
@@ -113,11 +116,13 @@ class TrainConfig:
     valid_search: str = "greedy"
     """Search that validation uses."""
     best: str = "bleu"
-    """What the best checkpoint is chosen by: bleu or loss."""
+    """What the best checkpoint is chosen by, and early stopping decides by: bleu, chrf or loss."""
     patience: int = 0
     """Stop after this many validations without a better one; 0 never stops early."""
     keep: int = 2
     """Latest checkpoints that are kept, besides the best."""
+    keep_best: int = 1
+    """Best checkpoints that are kept."""
     average: int = 0
     """At the end, also average the weights of this many latest checkpoints; 0 does not."""
     samples: int = 2

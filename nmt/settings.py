@@ -236,6 +236,7 @@ def check(config: Config) -> None:
         "train.max_length": train.max_length,
         "train.valid_every": train.valid_every,
         "train.keep": train.keep,
+        "train.keep_best": train.keep_best,
         "train.log_every": train.log_every,
     }
     for path, value in at_least_one.items():
@@ -292,7 +293,7 @@ def check(config: Config) -> None:
         )
     _choice("tokenizer.kind", config.tokenizer.kind, ("unigram", "bpe"))
     _choice("model.norm", model.norm, ("post", "pre"))
-    _choice("train.best", train.best, ("bleu", "loss"))
+    _choice("train.best", train.best, ("bleu", "chrf", "loss"))
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
     if config.data.src == config.data.tgt:

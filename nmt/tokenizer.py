@@ -17,6 +17,8 @@ from nmt.errors import CheckpointError, DataError
 from nmt.text import normalize
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPACE = "\u2581"
+"""How SentencePiece writes the space before a word, the first one too."""
 TRAINER_THREADS = 4
 """Fixed, because the sums of unigram training run in another order with another number of threads."""
 
@@ -70,6 +72,23 @@ class Tokenizer:
         """Return the piece ids of many lines, using every core."""
         ids: list[list[int]] = self._spm.encode([normalize(line) for line in lines])
         return ids
+
+    @property
+    def kind(self) -> str:
+        """`bpe` or `unigram`: BPE scores its pieces by their rank, a whole number, unigram by a log-probability."""
+        return "bpe" if all(score.is_integer() for score in self.scores().values()) else "unigram"
+
+    def scores(self) -> dict[str, float]:
+        """Map each piece of text to its score: minus its rank (BPE) or its log-probability (unigram)."""
+        return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in range(LEAST_PIECES - 1, len(self))}
+
+    def ids(self, pieces: Iterable[str]) -> list[int]:
+        """Return the ids of pieces; a character that is none becomes its bytes."""
+        found = []
+        for piece in pieces:
+            i = self._spm.piece_to_id(piece)
+            found += [i] if i != UNK else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+        return found
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids; special ids vanish, and a broken byte sequence becomes U+FFFD."""

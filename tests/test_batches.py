@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -18,7 +20,7 @@ from tiny import config, copy_text
 from nmt.config import TokenizerConfig
 from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, collate, plan
-from nmt.data.loader import Loader
+from nmt.data.loader import Loader, Update, prefetched
 from nmt.data.noise import NOISES, compose
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.store import Store
@@ -60,8 +62,8 @@ def test_collate_shifts_targets_and_ends_sources() -> None:
     assert batch.src_BS.tolist() == [[5, 6, EOS], [10, EOS, PAD]]
     assert batch.src_mask_BS.tolist() == [[True] * 3, [True, True, False]]
     assert batch.tgt_in_BT.tolist() == [[BOS, 7, 8, 9], [BOS, 11, PAD, PAD]]
-    assert batch.tgt_out_BT.tolist() == [[7, 8, 9, EOS], [11, EOS, PAD, PAD]]
-    assert batch.tgt_mask_BT.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.places_N.tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.target_N.tolist() == [7, 8, 9, EOS, 11, EOS]
     assert (batch.tokens, batch.pairs) == (6, (3, 4))
     assert batch.to(torch.device("cpu")).pairs == (3, 4)
 
@@ -170,7 +172,7 @@ def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
     for one, shared in zip(whole, parts, strict=True):
         assert one.tokens == sum(batch.tokens for batch in one.batches)
         assert {share.tokens for share in shared} == {one.tokens}
-        assert {share.consumed for share in shared} == {one.consumed} == {len(one.batches)}
+        assert {share.position for share in shared} == {one.position}
         assert [batch.pairs for batch in one.batches] == [batch.pairs for share in shared for batch in share.batches]
 
 
@@ -180,7 +182,7 @@ def test_a_batch_cut_in_halves_is_the_same_pairs() -> None:
     first, second = batch.halves()
     for half, wanted in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
         assert (half.pairs, half.tokens) == (wanted.pairs, wanted.tokens)
-        for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "tgt_out_BT", "tgt_mask_BT"):
+        for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "places_N", "target_N"):
             assert torch.equal(getattr(half, name), getattr(wanted, name)), name
 
 
@@ -194,10 +196,65 @@ def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> 
         for (batch,) in shares(loader, epoch):
             for row, i in enumerate(batch.pairs):
                 seen[-1][i] = tokenizer.decode(batch.src_BS[row].tolist())
-                assert tokenizer.decode(batch.tgt_out_BT[row].tolist()) == store.tgt.text(i)
+                assert tokenizer.decode(batch.tgt_in_BT[row].tolist()) == store.tgt.text(i)
     assert 90 < sum(text.isupper() for text in seen[0].values()) < 210
     assert seen[0] != seen[1]
     assert all(seen[0][i].lower() == store.src.text(i) for i in seen[0])
+
+
+SUBWORD = "train.subword=bpe_dropout(p=0.5)"
+
+
+def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
+    prepared, loader = loaded(folder, SUBWORD)
+    tokenizer, store = prepared.tokenizer(), prepared.store("train")
+    seen: list[dict[int, tuple[list[int], list[int]]]] = []
+    for epoch in (0, 0, 1):
+        seen.append({})
+        for (batch,) in shares(loader, epoch):
+            rows = zip(batch.pairs, batch.src_BS.tolist(), batch.tgt_in_BT.tolist(), strict=True)
+            seen[-1] |= {i: (src, tgt) for i, src, tgt in rows}
+            assert batch.tokens == int((batch.tgt_in_BT > EOS).sum()) + len(batch.pairs)
+    assert seen[0] == seen[1] != seen[2]
+    for side, texts in ((0, store.src), (1, store.tgt)):
+        assert all(tokenizer.decode(pair[side]) == texts.text(i) for i, pair in seen[0].items())
+        drawn = [[t for t in pair[side] if t > EOS] != texts.ids(i).tolist() for i, pair in seen[0].items()]
+        assert sum(drawn) > 150
+
+
+def test_drawn_subwords_depend_on_the_position_alone(folder: Path) -> None:
+    """Skipping batches and another thread leave the draws as they are."""
+    _, loader = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
+    every = shares(loader, 3)
+    _, again = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
+    with ThreadPoolExecutor(1) as thread:
+        later = thread.submit(shares, again, 3, 4).result()
+    for (one,), (other,) in zip(every[4:], later, strict=True):
+        assert torch.equal(one.src_BS, other.src_BS)
+        assert torch.equal(one.target_N, other.target_N)
+
+
+def test_drawn_subwords_past_the_limit_give_way_to_the_best(folder: Path) -> None:
+    _, loader = loaded(folder, "train.subword=bpe_dropout(p=1.0)", "train.max_length=14")
+    assert all(batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14 for (batch,) in shares(loader, 0))
+
+
+def test_updates_made_ahead_are_the_same_and_end_with_their_errors(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Batch, "pinned", lambda batch: batch)  # needs a GPU's driver
+    _, loader = loaded(folder, "train.batch_tokens=128")
+    pairs = [[batch.pairs for batch in update.batches] for update in loader.updates(0)]
+    assert [[batch.pairs for batch in update.batches] for update in prefetched(loader.updates(0))] == pairs
+
+    def failing() -> Iterator[Update]:
+        yield from list(loader.updates(0))[:3]
+        raise DataError("gone")
+
+    updates = prefetched(failing())
+    assert [next(updates).position for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(DataError, match="gone"):
+        next(updates)
 
 
 def test_pairs_too_long_are_left_out_and_counted(folder: Path) -> None:

@@ -20,6 +20,7 @@ from commandline import CommandLine, training
 from safetensors.torch import load_file
 
 from nmt import checkpoint
+from nmt.cli.train import duration
 
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 
@@ -191,6 +192,7 @@ def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: Comma
     changes = {
         "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2", "train__accumulate": "2",
         "train__ema": "0.9", "train__noise": "sloppy(p=0.3)", "train__patience": "100000", "train__log_every": "1",
+        "train__subword": "unigram(alpha=0.2)",
     }  # fmt: skip
     whole = nmt(*training("runs/whole", **changes))
     assert whole.code == 0, whole.err
@@ -308,6 +310,38 @@ def test_averaging_from_the_command_line(nmt: CommandLine) -> None:
     translates(nmt, "runs/tiny/average-2")
     nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep=7")
     nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
+
+
+def test_a_plan_measures_and_leaves_nothing_behind(nmt: CommandLine) -> None:
+    before = sorted(path.name for path in (nmt.folder / "runs").iterdir())
+    options = training("runs/planned", "files(train='text')", train__steps="300", train__batch_tokens="2048")
+    done = nmt(*options, "--plan", "--time-limit", "10m", "--batch-tokens", "256")
+    assert done.code == 0, done.err
+    told = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+    assert list(told) == [
+        "parameters", "text", "updates", "speed", "memory", "checkpoints", "time", "within limit",
+    ]  # fmt: skip
+    pairs = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["pairs"]["train"]
+    assert told["text"].startswith(f"{pairs:,} pairs; ")
+    assert told["updates"].startswith("300, which are ")
+    assert " epochs of " in told["updates"]
+    assert told["within limit"].startswith("300, which are ")
+    assert sorted(path.name for path in (nmt.folder / "runs").iterdir()) == before
+
+
+def test_a_batch_is_fitted_on_a_gpu_only_and_at_the_start(nmt: CommandLine) -> None:
+    nmt(*training("runs/x"), "--batch-tokens", "auto", "--device", "cpu").refuses(2, "needs a GPU", "hint: on a CPU")
+    nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").refuses(2, "is for new runs")
+    nmt(*training("runs/x"), "--batch-tokens", "many").refuses(2, "train.batch_tokens: expected int, got 'many'")
+    assert not (nmt.folder / "runs/x").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(44.6, "45 s"), (59.9, "60 s"), (61, "1 min"), (3569, "59 min"), (3599, "1 h 0 min"), (93_600, "1 d 2 h")],
+)
+def test_durations_are_written_as_people_read_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 # ---- what a run leaves behind

@@ -17,7 +17,10 @@ from safetensors.torch import load_file
 
 from nmt import checkpoint
 
-EXACT = {"model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20"}
+EXACT = {
+    "model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20",
+    "train__subword": "unigram(alpha=0.2)",
+}  # fmt: skip
 
 
 def start(nmt: CommandLine, *arguments: str, ranks: int = 2) -> subprocess.Popen[bytes]:
@@ -68,6 +71,7 @@ def test_a_run_of_two_ranks_goes_on_exactly_and_with_another_number(nmt: Command
         "train__valid_every": "8",
         "train__log_every": "1",
         "train__noise": "sloppy(p=0.3)",
+        "train__subword": "unigram(alpha=0.2)",
     }
     assert start(nmt, *training("runs/whole", "files(train='text')", **options)).wait(180) == 0
     assert start(nmt, *training("runs/broken", "files(train='text')", **options | {"train__steps": "8"})).wait(180) == 0

@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest) -> Transformer:
 def logits(model: Transformer, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
     """The logits of every pair's target positions, from one padded batch."""
     batch = collate(pairs)
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
     return list(model.project(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
 
 
@@ -130,7 +130,7 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Transformer, dtype:
     mask_BS = batch.src_mask_BS.clone()
     mask_BS[1] = False
     model.train()
-    hidden_ND = model(batch.src_BS, mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
+    hidden_ND = model(batch.src_BS, mask_BS, batch.tgt_in_BT, batch.places_N)
     hidden_ND.float().square().sum().backward()
     assert hidden_ND.isfinite().all()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

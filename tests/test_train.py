@@ -7,12 +7,16 @@ import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny import config, copy_text
 
@@ -20,10 +24,11 @@ from nmt import checkpoint, settings
 from nmt import train as training
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import Batch, collate
+from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.model import build
 from nmt.optim import adam
-from nmt.train import Trainer, loop, train, train_step
+from nmt.train import Trainer, loop, measure, train, train_step
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.translate import Translator
@@ -85,7 +90,10 @@ def test_the_copy_task_is_learned(folder: Path) -> None:
     assert right >= 45, list(zip(found, lines, strict=True))[:10]
 
 
-@pytest.mark.parametrize("changes", [[], ["train.ema=0.9", "train.accumulate=2", "train.noise=[sloppy(p=0.5)]"]])
+@pytest.mark.parametrize(
+    "changes",
+    [[], ["train.ema=0.9", "train.accumulate=2", "train.noise=[sloppy(p=0.5)]", "train.subword=bpe_dropout(p=0.2)"]],
+)
 def test_an_interrupted_run_ends_bit_for_bit_where_an_unbroken_one_does(folder: Path, changes: list[str]) -> None:
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
     experiment = config(folder, schedule, "train.steps=40", "train.valid_every=50", *changes)
@@ -274,6 +282,108 @@ def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
         best = run(experiment, folder)
     assert best.name == "step-000008"
     assert [p.name for p in checkpoint.checkpoints(folder / "run")] == ["step-000008", "step-000016", "step-000020"]
+
+
+def test_as_many_best_checkpoints_are_kept_as_asked_for(folder: Path) -> None:
+    experiment = config(folder, "train.steps=24", "train.valid_every=4", "train.keep=1", "train.keep_best=3")
+    values = iter([3.0, 9.0, 2.0, 4.0, 5.0, 1.0])
+    with pytest.MonkeyPatch.context() as patch:
+        scores = {"valid_loss": 1.0, "valid_bleu": 1.0}
+        patch.setattr(Trainer, "validate", lambda self: scores | {"quality": next(values)})
+        best = run(experiment, folder)
+    assert best.name == "step-000008"
+    kept = [int(path.name.removeprefix("step-")) for path in checkpoint.checkpoints(folder / "run")]
+    assert kept == [8, 16, 20, 24]
+
+
+@pytest.mark.parametrize("best", ["bleu", "chrf", "loss"])
+def test_quality_is_what_the_best_is_chosen_by(folder: Path, best: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config(folder, f"train.best={best}", "train.steps=6"), folder)
+    (line,) = [line for line in metrics(folder / "run") if "quality" in line]
+    assert line["quality"] == (-line["valid_loss"] if best == "loss" else line[f"valid_{best}"])
+    assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
+
+
+def test_tensorboard_shows_what_metrics_jsonl_holds(folder: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    experiment = config(folder, "train.valid_every=6")
+    options = {"device": "cpu", "precision": "fp32", "tensorboard": True}
+    train(experiment, folder / "run", **options)
+    longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=18))
+    train(longer, folder / "run", resume=True, **options)
+    shown = EventAccumulator(str(folder / "run/tensorboard")).Reload()
+    for tag, name in (("training/loss", "loss"), ("training/lr", "lr"), ("validation/bleu", "valid_bleu")):
+        wanted = [(line["step"], line[name]) for line in metrics(folder / "run") if name in line]
+        assert [(event.step, event.value) for event in shown.Scalars(tag)] == [
+            (step, pytest.approx(value)) for step, value in wanted
+        ]
+
+
+def test_tensorboard_that_is_not_installed_is_named_before_any_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(sys.modules):
+        if name.startswith("torch.utils.tensorboard"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(UsageError, match="TensorBoard is not installed"):
+        train(config(folder), folder / "run", device="cpu", tensorboard=True)
+    assert not (folder / "run").exists()
+
+
+@given(room=st.integers(1, 10**6), smallest=st.integers(16, 512), most=st.integers(16, 10**6))
+def test_the_largest_batch_is_found_from_what_fits(room: int, smallest: int, most: int) -> None:
+    most = max(smallest, most)
+    found = measure._search(lambda tokens: tokens <= room, smallest, most)
+    if room < smallest:
+        assert found == 0
+    elif room >= most:
+        assert found == most
+    else:
+        assert smallest <= found <= room
+        assert found == smallest or found >= 0.78 * room
+
+
+MEMORY = """
+import resource, sys
+from pathlib import Path
+
+import torch
+
+from nmt.data.prepare import prepare
+from nmt.distributed import Group
+from nmt.settings import load
+from nmt.train import measure
+
+config = load(Path("config.yaml"))
+prepared = prepare(config)
+torch.set_num_threads(1)
+cpu = torch.device("cpu")
+torch.nn.Linear(8, 8)(torch.zeros(8, 8)).sum().backward()  # its threads exist before room is counted
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (int(sys.argv[1]) << 20),) * 2)
+print(measure.largest_batch(config, prepared, cpu, torch.float32, Group()))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits memory as Linux does")
+def test_the_largest_batch_grows_with_the_memory(folder: Path) -> None:
+    """A process that may not allocate more stands for a GPU: torch refuses the same way."""
+    copy_text(folder, 30_000, longest=20)
+    copy_text(folder, 20, split="valid")
+    experiment = config(folder, "model.dim=64", "model.ff=2048")
+    (folder / "config.yaml").write_text(settings.dump(experiment))
+    prepare(experiment)
+    sizes = []
+    for megabytes in (120, 240):
+        command = [sys.executable, "-c", MEMORY, str(megabytes)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        sizes.append(int(done.stdout))
+    assert sizes[0] > 256
+    assert 1.3 * sizes[0] < sizes[1] < 20_000, sizes
 
 
 def test_an_average_is_what_is_saved(folder: Path) -> None:

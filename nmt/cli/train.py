@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,9 @@ from nmt.cli.options import ConfigOption, SetOption
 from nmt.config import Config
 from nmt.console import SILENT
 from nmt.errors import UsageError
+
+if TYPE_CHECKING:  # it loads torch
+    from nmt.train import Estimate
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -30,6 +34,18 @@ def train(
     init: Annotated[
         Path | None, typer.Option(help="Fine-tune: start from this run or checkpoint, with its model and tokenizer.")
     ] = None,
+    batch_tokens: Annotated[
+        str | None,
+        typer.Option(
+            help="Most tokens of a batch, or auto: the largest that fits into the GPU.", show_default="the config's"
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Measure some updates, print memory, speed and time, and train nothing.")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also log for TensorBoard, into the run's folder tensorboard.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda (cuda:1 for the second GPU).")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16.")] = "auto",
     set_: SetOption = None,
@@ -42,6 +58,7 @@ def train(
     Examples:
       nmt train
       nmt train --config multi30k --time-limit 30m
+      nmt train --config multi30k --plan --time-limit 30m
       nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
       nmt train --run runs/small --resume
       nmt train --init runs/small --run runs/tuned --set "data.train=files(train='my/corpus')" --set train.steps=500
@@ -54,13 +71,59 @@ def train(
     folder = run or runs_dir() / Path(config or "quickstart").stem
     own = folder / "config.yaml"
     source = own if resume and not config and own.is_file() else settings.find(config or "quickstart")
-    resolved = settings.load(source, set_ or []) if init is None else _fine_tuned(source, init, set_ or [])
+    fit = batch_tokens == "auto"
+    changes = [*(set_ or []), *([f"train.batch_tokens={batch_tokens}"] if batch_tokens and not fit else [])]
+    resolved = settings.load(source, changes) if init is None else _fine_tuned(source, init, changes)
 
-    from nmt.train import train as run_training
+    from nmt import train as training
 
-    best = run_training(resolved, folder, resume=resume, device=device, precision=precision, time_limit=limit)
+    if plan:
+        if "RANK" in os.environ:
+            raise UsageError("--plan measures one process", "run it without torchrun")
+        found = training.plan(resolved, device=device, precision=precision, fit_batch=fit)
+        for name, text in _told(found, resolved.train.steps, limit).items():
+            typer.echo(f"{name:<14}{text}")
+        return
+    best = training.train(
+        resolved, folder, resume=resume, device=device, precision=precision,
+        time_limit=limit, fit_batch=fit, tensorboard=tensorboard,
+    )  # fmt: skip
     if not SILENT:
         typer.echo(best)
+
+
+def _told(plan: Estimate, steps: int, limit: float | None) -> dict[str, str]:
+    """Return what a measurement says of a training, line by line."""
+
+    def updates(number: int) -> str:
+        return f"{number:,}, which are {number / plan.updates_per_epoch:,.1f} epochs"
+
+    told = {
+        "parameters": f"{plan.parameters / 1e6:.1f} M",
+        "text": f"{plan.pairs:,} pairs; {plan.tokens_per_epoch:,} target tokens an epoch, {plan.padding:.1%} padding",
+        "updates": f"{updates(steps)} of {plan.updates_per_epoch:,}",
+        "speed": f"{plan.tokens_per_second:,.0f} target tokens/s, {1 / plan.seconds_per_update:.2f} updates/s "
+        f"({plan.updates} measured)",
+        "memory": f"{plan.memory / 1e9:.1f} GB at the peak",
+        "checkpoints": f"up to {plan.disk / 1e6:,.0f} MB on disk",
+        "time": f"{duration(steps * plan.seconds_per_update)}, validations not counted",
+    }
+    if limit is not None:
+        told["within limit"] = f"{updates(min(steps, int(limit / plan.seconds_per_update)))}, validations not counted"
+    return told
+
+
+def duration(seconds: float) -> str:
+    """Write a duration as people read it: 45 s, 12 min, 3 h 5 min, 2 d 4 h."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:

@@ -1,12 +1,13 @@
 """Which pairs make a batch, and the tensors of one.
 
-Shape letters: B sentences, S source tokens, T target tokens, N pairs of the corpus.
+Shape letters: B sentences, S source tokens, T target tokens, N pairs of the corpus or real target positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,29 +29,45 @@ class Batch:
     src_BS: Tensor
     src_mask_BS: Tensor
     tgt_in_BT: Tensor
-    tgt_out_BT: Tensor
-    tgt_mask_BT: Tensor
-    tokens: int
-    """Real target positions, the end token counted."""
+    places_N: Tensor
+    """Where the real ones of the B·T target positions are; numbers, since counting a mask would wait for a GPU."""
+    target_N: Tensor
+    """What the decoder must say there."""
     pairs: tuple[int, ...] = ()
     """Numbers of the pairs in the store, so that a bad batch can be named."""
 
     def to(self, device: torch.device) -> Batch:
         """Move the tensors to `device`."""
-        names = ("src_BS", "src_mask_BS", "tgt_in_BT", "tgt_out_BT", "tgt_mask_BT")
-        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> Batch:
+        """Move the tensors to memory from which a GPU copies while it computes."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> Batch:
+        names = ("src_BS", "src_mask_BS", "tgt_in_BT", "places_N", "target_N")
+        moved: dict[str, Any] = {name: move(getattr(self, name)) for name in names}
+        return replace(self, **moved)
+
+    @property
+    def tokens(self) -> int:
+        """Real target positions, the end tokens counted."""
+        return len(self.target_N)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Cut the batch in two, for when it does not fit into memory; it must hold two pairs at least."""
         middle = len(self.src_BS) // 2
-        return self._rows(slice(0, middle)), self._rows(slice(middle, None))
+        return self._rows(0, middle), self._rows(middle, len(self.src_BS))
 
-    def _rows(self, rows: slice) -> Batch:
-        src_mask_BS, tgt_mask_BT = self.src_mask_BS[rows], self.tgt_mask_BT[rows]
-        src, tgt = (slice(int(mask.sum(1).max())) for mask in (src_mask_BS, tgt_mask_BT))  # less padding
+    def _rows(self, first: int, end: int) -> Batch:
+        columns = self.tgt_in_BT.shape[1]
+        row_N, column_N = self.places_N // columns, self.places_N % columns
+        mine_N = (row_N >= first) & (row_N < end)
+        row_N, column_N = row_N[mine_N] - first, column_N[mine_N]
+        src, tgt = int(self.src_mask_BS[first:end].sum(1).max()), int(column_N.max()) + 1  # less padding
         return Batch(
-            self.src_BS[rows, src], src_mask_BS[:, src], self.tgt_in_BT[rows, tgt], self.tgt_out_BT[rows, tgt],
-            tgt_mask_BT[:, tgt], int(tgt_mask_BT.sum()), self.pairs[rows],
+            self.src_BS[first:end, :src], self.src_mask_BS[first:end, :src], self.tgt_in_BT[first:end, :tgt],
+            row_N * tgt + column_N, self.target_N[mine_N], self.pairs[first:end],
         )  # fmt: skip
 
 
@@ -109,9 +126,10 @@ def collate(pairs: Sequence[tuple[Ids, Ids]], numbers: Sequence[int] = ()) -> Ba
     targets = [tgt for _, tgt in pairs]
     tgt_out_BT = pad_rows(targets, after=EOS)
     lengths_B = torch.tensor([len(tgt) + 1 for tgt in targets])
-    tgt_mask_BT = torch.arange(tgt_out_BT.shape[1])[None] < lengths_B[:, None]
-    tokens = int(lengths_B.sum())
-    return Batch(src_BS, src_mask_BS, pad_rows(targets, before=BOS), tgt_out_BT, tgt_mask_BT, tokens, tuple(numbers))
+    real_BT = torch.arange(tgt_out_BT.shape[1])[None] < lengths_B[:, None]
+    places_N = real_BT.flatten().nonzero().squeeze(1)
+    tgt_in_BT = pad_rows(targets, before=BOS)
+    return Batch(src_BS, src_mask_BS, tgt_in_BT, places_N, tgt_out_BT[real_BT], tuple(numbers))
 
 
 def collate_source(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,16 @@
 """The stream of updates: which batches, in which order, from a position in an epoch on.
 
-Order is a pure function of (seed, epoch), and noise of (seed, epoch, pair number). Two integers, the epoch and the
+Order is a pure function of (seed, epoch), noise of (seed, epoch, pair number) and subword sampling of (seed, epoch,
+first pair of the batch). Two integers, the epoch and the
 batches used of it, therefore say where training stands, and resuming continues exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -18,6 +21,7 @@ from nmt.data.batching import Batch, Ids, collate, plan
 from nmt.data.noise import compose
 from nmt.data.store import Store
 from nmt.errors import DataError
+from nmt.subword import Sampler
 from nmt.tokenizer import Tokenizer
 
 
@@ -27,9 +31,10 @@ class Update:
 
     batches: list[Batch]
     tokens: int
-    """Target tokens of all ranks' batches, by which the loss is divided."""
-    consumed: int
-    """Batches of all ranks."""
+    """Target tokens of all ranks' batches, by which the loss is divided; with subword sampling only planned."""
+    epoch: int
+    position: int
+    """Batches of the epoch that are used up with this update, over all ranks."""
 
 
 class Loader:
@@ -42,14 +47,24 @@ class Loader:
 
         Raises:
             DataError: no pair is within `train.max_length` tokens.
+            ConfigError: the subword sampling is not for this kind of tokenizer.
         """
         self.store, self.tokenizer, self.config, self.seed = store, tokenizer, config, seed
         self.rank, self.world = rank, world
         self.noise = compose(config.noise) if config.noise else None
-        self._fitting = np.flatnonzero((store.lengths_N2 < config.max_length).all(axis=1))  # < leaves room for </s>
+        self.sampler = Sampler(config.subword, tokenizer, seed) if config.subword else None
+        lengths_N2 = store.lengths_N2
+        self._fitting = np.flatnonzero((lengths_N2 < config.max_length).all(axis=1))  # < leaves room for </s>
+        self.lengths_N2 = lengths_N2[self._fitting]
         self.too_long = len(store) - len(self._fitting)
         if not len(self._fitting):
             raise DataError(f"no training pair has at most {config.max_length} tokens", "set train.max_length higher")
+
+    def stream(self, epoch: int, skip: int) -> Iterator[Update]:
+        """Yield updates without end, epoch after epoch, from a position on."""
+        while True:
+            yield from self.updates(epoch, skip)
+            epoch, skip = epoch + 1, 0
 
     def updates(self, epoch: int, skip: int = 0) -> Iterator[Update]:
         """Yield this rank's share of each update of an epoch, from the batch after the first `skip` on.
@@ -57,26 +72,56 @@ class Loader:
         Every rank sees the same plan, so all know an update's tokens without asking. At the end of an epoch a rank's
         share may be empty.
         """
-        lengths_N2 = self.store.lengths_N2[self._fitting]
-        batches = plan(lengths_N2, self.config.batch_tokens, self.seed, epoch)
+        batches = self.batches(epoch)
         size = self.config.accumulate * self.world
         for first in range(skip, len(batches), size):
             whole = batches[first : first + size]
-            tokens = sum(int(lengths_N2[numbers, 1].sum()) + len(numbers) for numbers in whole)
+            tokens = sum(int(self.lengths_N2[numbers, 1].sum()) + len(numbers) for numbers in whole)
             share = [self._batch(self._fitting[numbers], epoch) for numbers in whole[self.rank :: self.world]]
-            yield Update(share, tokens, len(whole))
+            yield Update(share, tokens, epoch, first + len(whole))
 
-    def _batch(self, numbers: NDArray[np.int64], epoch: int) -> Batch:
-        return collate([self._pair(int(i), epoch) for i in numbers], [int(i) for i in numbers])
+    def batches(self, epoch: int) -> list[NDArray[np.int64]]:
+        """Return which of the pairs that fit make each batch of an epoch, for all ranks."""
+        return plan(self.lengths_N2, self.config.batch_tokens, self.seed, epoch)
 
-    def _pair(self, i: int, epoch: int) -> tuple[Ids, Ids]:
-        src, tgt = self.store[i]
-        if self.noise is None:
-            return src, tgt
+    def hardest(self) -> list[Batch]:
+        """Return the batches of the first epoch that need most memory: the largest, and that of the longest pairs."""
+        batches = self.batches(0)
+        longest = [int(self.lengths_N2[numbers].max()) + 1 for numbers in batches]
+        largest = max(range(len(batches)), key=lambda b: len(batches[b]) * longest[b])
+        chosen = {largest, max(range(len(batches)), key=lambda b: longest[b])}
+        return [self._batch(self._fitting[batches[b]], 0) for b in sorted(chosen)]
+
+    def _batch(self, batch: NDArray[np.int64], epoch: int) -> Batch:
+        numbers = batch.tolist()
+        sources: list[Ids] = [self.store.src.ids(i) for i in numbers]
+        targets: list[Ids] = [self.store.tgt.ids(i) for i in numbers]
+        if self.sampler:
+            rng = np.random.default_rng((self.seed, epoch, numbers[0]))
+            sources = self._where_short(self.sampler.encode([self._source(i, epoch) for i in numbers], rng), sources)
+            targets = self._where_short(self.sampler.encode([self.store.tgt.text(i) for i in numbers], rng), targets)
+        elif self.noise:
+            sources = self._where_short(self.tokenizer.encode_all([self._source(i, epoch) for i in numbers]), sources)
+        return collate(list(zip(sources, targets, strict=True)), numbers)
+
+    def _source(self, i: int, epoch: int) -> str:
         text = self.store.src.text(i)
-        noisy = self.noise(text, Random(f"{self.seed} {epoch} {i}"))
-        if noisy == text:
-            return src, tgt
-        ids = self.tokenizer.encode(noisy)
-        # Odd spellings split into more pieces; past the limit the clean sentence is used.
-        return (ids, tgt) if len(ids) < self.config.max_length else (src, tgt)
+        return self.noise(text, Random(f"{self.seed} {epoch} {i}")) if self.noise else text
+
+    def _where_short(self, rows: Sequence[Ids], clean: Sequence[Ids]) -> list[Ids]:
+        """Odd spellings and segmentations have more pieces; past the limit the text as it was prepared is used."""
+        return [row if len(row) < self.config.max_length else was for row, was in zip(rows, clean, strict=True)]
+
+
+def prefetched(updates: Iterator[Update], ahead: int = 2) -> Iterator[Update]:
+    """Yield `updates`, of which a thread makes the next ones, in pinned memory, while a GPU computes."""
+
+    def make() -> Update | None:
+        update = next(updates, None)
+        return update and replace(update, batches=[batch.pinned() for batch in update.batches])
+
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(make) for _ in range(ahead))
+        while update := waiting.popleft().result():
+            waiting.append(thread.submit(make))
+            yield update

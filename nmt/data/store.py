@@ -56,9 +56,9 @@ class Side:
         """Return sentence `i`."""
         return bytes(self._text[self._start(i, 1) : self._ends_N2[i, 1]]).decode().rstrip("\n")
 
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> NDArray[np.int32]:
         """Return the token counts of all sentences."""
-        return np.diff(self._ends_N2[:, 0], prepend=0)
+        return np.diff(self._ends_N2[:, 0], prepend=0).astype(np.int32)
 
     def _start(self, i: int, column: int) -> int:
         return int(self._ends_N2[i - 1, column]) if i else 0

@@ -198,14 +198,16 @@ class Transformer(nn.Module):
         """Return the logits [..., V] of hidden vectors [..., D]."""
         return hidden @ self.output_weight_VD.to(hidden.dtype).t()
 
-    def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, tgt_mask_BT: Tensor) -> Tensor:
+    def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, places_N: Tensor) -> Tensor:
         """Return hidden_ND of the real target positions, padding gone: what the loss projects, in chunks.
+
+        `places_N` are their numbers among the B·T positions.
 
         Target padding needs no mask of its own: it only follows the real tokens, and the look-ahead mask hides it.
         """
         memory_BSD = self.encode(src_BS, src_mask_BS)
         hidden_BTD = self.step(tgt_in_BT, self.start(memory_BSD, src_mask_BS, keep=False))
-        return hidden_BTD[tgt_mask_BT]
+        return hidden_BTD.flatten(0, 1).index_select(0, places_N)
 
     def _embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
         x_BTD = F.embedding(ids_BT, self._table(role)) * math.sqrt(self.config.dim)

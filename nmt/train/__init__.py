@@ -5,6 +5,7 @@ trainer.py   the state: model, optimiser, data position; saved and restored
 loop.py      update after update, the log, validations
 control.py   signals and time limits
 folder.py    the run's folder: whose it is, what was logged
+measure.py   what a training will need, measured before it
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import shlex
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,17 +27,19 @@ from nmt.data import noise
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.distributed import Group, joined
-from nmt.errors import TrainingError
+from nmt.errors import ConfigError, TrainingError, UsageError
 from nmt.optim import schedule
 from nmt.paths import write_bytes, write_text
 from nmt.search import search
+from nmt.subword import sampling
 from nmt.train import loop
 from nmt.train.control import stopping
-from nmt.train.folder import check_text, claimed, precision_before
+from nmt.train.folder import Journal, check_text, claimed, precision_before, tensorboard_writer
+from nmt.train.measure import Estimate, estimate, largest_batch
 from nmt.train.step import StepStats, train_step
 from nmt.train.trainer import Trainer
 
-__all__ = ["StepStats", "Trainer", "check_specs", "train", "train_step"]
+__all__ = ["Estimate", "StepStats", "Trainer", "check_specs", "plan", "train", "train_step"]
 
 
 def check_specs(config: Config) -> None:
@@ -48,12 +52,24 @@ def check_specs(config: Config) -> None:
     search(config.train.valid_search)
     schedule(config.train.schedule)
     noise.compose(config.train.noise)
+    if config.train.subword:
+        _, kind = sampling(config.train.subword)
+        if kind != config.tokenizer.kind and not config.tokenizer.model:  # another's kind shows when it is loaded
+            raise ConfigError(f"train.subword {config.train.subword} needs tokenizer.kind={kind}")
     models.check(config.model)
     check_data(config.data)
 
 
 def train(
-    config: Config, run: Path, *, resume: bool, device: str, precision: str, time_limit: float | None = None
+    config: Config,
+    run: Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    precision: str = "auto",
+    time_limit: float | None = None,
+    fit_batch: bool = False,
+    tensorboard: bool = False,
 ) -> Path:
     """Train `config` into the folder `run` and return its best checkpoint.
 
@@ -65,15 +81,22 @@ def train(
         precision: `auto`, `fp32`, `bf16` or `fp16`.
         time_limit: seconds for this session, preparing the data and the last validation included; a decaying
             schedule is fitted to it.
+        fit_batch: set `train.batch_tokens` to the largest that fits into the GPU's memory.
+        tensorboard: also log for TensorBoard, into the run's folder `tensorboard`.
 
     Raises:
         UsageError: the folder holds a run and `resume` is false, or the options of the run were other ones, or
-            another process is training in it.
+            another process is training in it; a batch is to be fitted without a GPU or into a resumed run;
+            TensorBoard is not installed.
         TrainingError, CheckpointError, DataError: see there.
     """
     began = time.monotonic()
     check_specs(config)
     where = runtime.device(device)
+    if fit_batch:
+        _check_fitting(where, resume)
+    if tensorboard:
+        tensorboard_writer()
     dtype = runtime.precision(precision_before(run) if resume and precision == "auto" else precision, where)
     runtime.keep_freed_memory()
     with joined(where) as group, claimed(config, run, resume) if group.leads else nullcontext():
@@ -81,6 +104,8 @@ def train(
         prepared = prepare(config)
         if resume:
             check_text(run, prepared.meta)
+        if fit_batch:
+            config = _fitted(config, largest_batch(config, prepared, where, dtype, group))
         trainer = _trainer(config, run, prepared, where, dtype, group)
         if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
             log(f"resuming {run} at update {trainer.progress.step:,}")
@@ -96,8 +121,9 @@ def train(
             f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
             f"{_devices(where, group.world)} {str(dtype).removeprefix('torch.')}, into {run}"
         )
+        journal = Journal(run, trainer.progress.step, tensorboard=tensorboard and group.leads)
         with stopping() as stop:
-            finished = loop.run(trainer, stop, time_limit and time_limit - (time.monotonic() - began))
+            finished = loop.run(trainer, journal, stop, time_limit and time_limit - (time.monotonic() - began))
         if finished and config.train.average and group.leads:
             _add_average(trainer)
     chosen = checkpoint.best(run)
@@ -109,6 +135,37 @@ def train(
             again += f" --time-limit {max(1, round(time_limit - (time.monotonic() - began)))}s"
         log(f"stopped and saved at update {trainer.progress.step:,}; go on with: {again}")
     return chosen
+
+
+def plan(config: Config, *, device: str = "auto", precision: str = "auto", fit_batch: bool = False) -> Estimate:
+    """Measure what a training would need, in this process and on one device, and keep nothing of it.
+
+    Raises:
+        UsageError: a batch is to be fitted without a GPU.
+        TrainingError, DataError: see there.
+    """
+    check_specs(config)
+    where = runtime.device(device)
+    dtype = runtime.precision(precision, where)
+    runtime.keep_freed_memory()
+    prepared = prepare(config)
+    if fit_batch:
+        _check_fitting(where, resume=False)
+        config = _fitted(config, largest_batch(config, prepared, where, dtype, Group()))
+    return estimate(_trainer(config, Path(), prepared, where, dtype, Group()))
+
+
+def _check_fitting(where: torch.device, resume: bool) -> None:
+    if resume:
+        raise UsageError("--batch-tokens auto is for new runs", "a resumed run keeps the size it was given")
+    if where.type == "cpu":
+        raise UsageError(
+            "--batch-tokens auto needs a GPU", "on a CPU large batches are no faster: 1024 to 4096 are good"
+        )
+
+
+def _fitted(config: Config, batch_tokens: int) -> Config:
+    return replace(config, train=replace(config.train, batch_tokens=batch_tokens))
 
 
 def _devices(where: torch.device, world: int) -> str:

@@ -83,10 +83,41 @@ def _check_same(config: Config, run: Path) -> None:
         )
 
 
-def record(run: Path, values: dict[str, Any]) -> None:
-    """Add a line to the run's metrics.jsonl."""
-    with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps(values) + "\n")
+class Journal:
+    """What is logged of a run: metrics.jsonl, and the folder `tensorboard` where that is asked for."""
+
+    def __init__(self, run: Path, step: int, *, tensorboard: bool = False) -> None:
+        """Go on after update `step`.
+
+        Raises:
+            UsageError: TensorBoard is asked for and not installed.
+        """
+        self.run = run
+        self._board = tensorboard_writer()(str(run / "tensorboard"), purge_step=step + 1) if tensorboard else None
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Log an update's values, of which `step` is its number."""
+        with open(self.run / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+        if self._board:
+            for name, value in values.items():
+                if isinstance(value, int | float) and name != "step":
+                    part = "validation" if name.startswith("valid_") or name == "quality" else "training"
+                    self._board.add_scalar(f"{part}/{name.removeprefix('valid_')}", value, values["step"])
+            self._board.flush()  # of what it keeps back a killed training would lose some minutes
+
+
+def tensorboard_writer() -> Any:
+    """Return TensorBoard's writer class.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError("TensorBoard is not installed", "pip install tensorboard") from None
+    return SummaryWriter
 
 
 def rewind(run: Path, step: int) -> None:

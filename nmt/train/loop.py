@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from nmt.console import log, progress
 from nmt.train.control import Clock, Stop
-from nmt.train.folder import record
+from nmt.train.folder import Journal
 from nmt.train.step import StepStats
 from nmt.train.trainer import Trainer
 
 
-def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
+def run(trainer: Trainer, journal: Journal, stop: Stop, time_limit: float | None) -> bool:
     """Train to the end; False if it was stopped before."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
     clock = Clock(time_limit, state, last_validations=2 if config.average else 1)
     due = state.step >= config.steps or state.step % config.valid_every == 0
     if state.step and due and not state.scores:  # it was stopped when this validation was next
-        _validate(trainer, clock, stop)
+        _validate(trainer, journal, clock, stop)
         if not state.scores:
             return False
     if state.step >= config.steps or (config.patience and state.bad_validations >= config.patience):
@@ -41,7 +42,7 @@ def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
             bar.update()
             if state.step % config.log_every == 0:
                 if group.leads:
-                    record(trainer.run, {"step": state.step, "epoch": state.epoch, "lr": rate, **window.means()})
+                    journal.write(_position(trainer) | {"lr": rate, **window.means()})
                 window = Window()
             decisions = group.gathered(_decide(trainer, clock, stop))
             decision, total = decisions[0], decisions[0].total
@@ -50,7 +51,7 @@ def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
                 trainer.save()
                 return False
             if decision.validate:
-                going_on = _validate(trainer, clock, stop)
+                going_on = _validate(trainer, journal, clock, stop)
                 window = Window()
                 if not state.scores:
                     return False
@@ -64,7 +65,12 @@ def run(trainer: Trainer, stop: Stop, time_limit: float | None) -> bool:
     raise AssertionError("updates never end by themselves")
 
 
-def _validate(trainer: Trainer, clock: Clock, stop: Stop) -> bool:
+def _position(trainer: Trainer) -> dict[str, Any]:
+    state = trainer.progress
+    return {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), "tokens": state.tokens}
+
+
+def _validate(trainer: Trainer, journal: Journal, clock: Clock, stop: Stop) -> bool:
     """Validate, judge, save and report; False when patience has run out.
 
     A stop breaks it off, which leaves `scores` empty: the run begins with it when it goes on.
@@ -76,10 +82,11 @@ def _validate(trainer: Trainer, clock: Clock, stop: Stop) -> bool:
     trainer.save()
     if scores and trainer.group.leads:
         samples = {"samples": trainer.samples} if trainer.samples else {}
-        record(trainer.run, {"step": state.step, "epoch": state.epoch, "seconds": state.seconds, **scores, **samples})
+        journal.write(_position(trainer) | scores | samples)
         best = " (best)" if state.bad_validations == 0 else ""
         loss, bleu = scores["valid_loss"], scores["valid_bleu"]
-        log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{best}")
+        chrf = f", chrF {scores['valid_chrf']:.1f}" if trainer.config.train.best == "chrf" else ""
+        log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
         for source, translation in trainer.samples:
             log(f"  {source} → {translation}")
     return going_on

@@ -87,9 +87,8 @@ def train_step(
 
 def _backward(model: Transformer, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
     """Add a batch's gradient and return its share of the loss per token."""
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
-    target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
-    loss = cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=smoothing) / tokens
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+    loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=smoothing) / tokens
     scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 

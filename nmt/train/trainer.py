@@ -16,7 +16,7 @@ from nmt.checkpoint import Progress
 from nmt.config import Config
 from nmt.console import log
 from nmt.data.batching import Batch, collate, plan
-from nmt.data.loader import Loader, Update
+from nmt.data.loader import Loader, Update, prefetched
 from nmt.data.prepare import Prepared
 from nmt.distributed import Group
 from nmt.errors import CheckpointError, TrainingError
@@ -81,7 +81,7 @@ class Trainer:
         training |= {f"rng.{rank}.{kind}": t for rank, kinds in enumerate(generators) for kind, t in kinds.items()}
         weights = (self.ema or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
-        checkpoint.prune(self.run, self.config.train.keep)
+        checkpoint.prune(self.run, self.config.train.keep, self.config.train.keep_best)
 
     def _moments(self) -> list[dict[str, Tensor]]:
         return [self.optimizer.state[p] for p in self.model.parameters()]
@@ -154,10 +154,8 @@ class Trainer:
 
     def updates(self) -> Iterator[Update]:
         """Yield updates from the present position on, epoch after epoch."""
-        while True:
-            yield from self.loader.updates(self.progress.epoch, self.progress.batches_in_epoch)
-            self.progress.epoch += 1
-            self.progress.batches_in_epoch = 0
+        stream = self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
+        return prefetched(stream) if self.device.type == "cuda" else stream
 
     def update(self, update: Update, total: int) -> StepStats:
         """Make one update and move the position on; `total` is the update at which training is to end.
@@ -173,18 +171,21 @@ class Trainer:
         if self.ema and not stats.skipped:
             self._update_ema(step)
         self.progress.step = step
-        self.progress.batches_in_epoch += update.consumed
+        self.progress.epoch, self.progress.batches_in_epoch = update.epoch, update.position
         self.progress.tokens += stats.tokens
         return stats
 
     def _fitting_step(self, update: Update) -> StepStats:
         """Make the update in one go, or in smaller batches where memory does not suffice: the result is the same."""
+        tokens = update.tokens
+        if self.loader.sampler:  # each rank knows its own sentences' segmentation only
+            tokens = sum(self.group.gathered(sum(batch.tokens for batch in update.batches)))
         while True:
             micro = [part.to(self.device) for batch in update.batches for part in _parts(batch, self.largest)]
             try:
                 return train_step(
                     self.model, micro, self.optimizer, self.config.train,
-                    tokens=update.tokens, scaler=self.scaler, group=self.group,
+                    tokens=tokens, scaler=self.scaler, group=self.group,
                 )  # fmt: skip
             except MemoryError:
                 self._lower_largest(micro)
@@ -211,7 +212,8 @@ class Trainer:
     # ---- validation
 
     def validate(self, model: Transformer | None = None) -> dict[str, float]:
-        """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, and the `quality` to maximise.
+        """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, `valid_chrf`, and the `quality`,
+        that of them which is to be maximised.
 
         Args:
             model: what to validate; None: what this training would save.
@@ -224,10 +226,10 @@ class Trainer:
         found = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         texts = [best[0].text for best in found]
         self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.samples]
-        score = metrics.bleu(texts, self.valid_tgt[:count]).value
+        bleu, chrf = (metric(texts, self.valid_tgt[:count]).value for metric in (metrics.bleu, metrics.chrf))
         self.model.train()
-        quality = score if self.config.train.best == "bleu" else -loss
-        return {"valid_loss": loss, "valid_bleu": score, "quality": quality}
+        quality = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best]
+        return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "quality": quality}
 
     @torch.inference_mode()
     def _validation_loss(self, model: Transformer) -> float:
@@ -235,9 +237,8 @@ class Trainer:
         total, tokens = 0.0, 0
         for numbers in plan(store.lengths_N2, self.config.train.batch_tokens, seed=0, epoch=0):
             batch = collate([store[int(i)] for i in numbers]).to(self.device)
-            hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.tgt_mask_BT)
-            target_N = batch.tgt_out_BT[batch.tgt_mask_BT]
-            total += cross_entropy(hidden_ND, model.output_weight_VD, target_N, smoothing=0.0).item()
+            hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+            total += cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=0.0).item()
             tokens += batch.tokens
         return total / tokens
 

@@ -1,0 +1,104 @@
+#!/usr/bin/env python
+"""Does speed cost quality? The same recipe, trained as nmt trains and in a plain float32 loop.
+
+    scripts/compare_precision.py --updates 400 --seeds 1 2 3
+
+The plain loop shares the network, its first weights and the order of the text, and nothing of what makes nmt fast: its
+dropout, loss and optimiser are PyTorch's own, and everything is float32. Both are validated in float32. Multi30k must
+be there (nmt data download multi30k).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from nmt import environment
+
+environment.set_defaults()  # before torch is loaded, as the command does
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from nmt import runtime, settings
+from nmt.config import Config
+from nmt.data.prepare import Prepared, prepare
+from nmt.model.layers import Dropout
+from nmt.model.transformer import Transformer
+from nmt.train import Trainer
+
+WORKLOAD = [
+    "model.dim=256", "model.ff=1024", "model.norm=post", "model.dropout=0.1", "train.batch_tokens=4096",
+    "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)",
+]  # fmt: skip
+
+
+def main() -> None:
+    """Train both ways with every seed and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=400)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--precision", default="auto")
+    arguments = parser.parse_args()
+    device = runtime.device("cpu")
+    dtype = runtime.precision(arguments.precision, device)
+    runtime.keep_freed_memory()
+    differences = []
+    for seed in arguments.seeds:
+        config = settings.load(settings.find("multi30k"), [*WORKLOAD, f"seed={seed}"])
+        prepared = prepare(config)
+        ours = _train(_trainer(config, prepared, dtype), arguments.updates)
+        plain = _train_plainly(_trainer(config, prepared, torch.float32), arguments.updates)
+        differences.append(ours - plain)
+        print(f"seed {seed}: nmt in {dtype} {ours:.4f}, plain loop in float32 {plain:.4f}: {ours - plain:+.4f}")
+    print(f"mean difference {statistics.mean(differences):+.4f} nats per token")
+
+
+def _trainer(config: Config, prepared: Prepared, dtype: torch.dtype) -> Trainer:
+    return Trainer(config, Path(tempfile.gettempdir()), prepared, torch.device("cpu"), dtype)
+
+
+def _train(trainer: Trainer, updates: int) -> float:
+    trainer.model.train()
+    for update in islice(trainer.updates(), updates):
+        trainer.update(update, updates)
+    return _loss(trainer)
+
+
+def _train_plainly(trainer: Trainer, updates: int) -> float:
+    config, model = trainer.config, trainer.model.train()
+    _use_plain_dropout(model)
+    optimizer = torch.optim.Adam(
+        model.parameters(), betas=(config.train.beta1, config.train.beta2), eps=config.train.eps
+    )
+    for step, update in enumerate(islice(trainer.updates(), updates), 1):
+        (batch,) = update.batches
+        optimizer.param_groups[0]["lr"] = trainer.schedule(step, updates, config.model.dim)
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+        logits_NV: Tensor = hidden_ND @ model.output_weight_VD.t()
+        loss = F.cross_entropy(logits_NV, batch.target_N, label_smoothing=config.train.label_smoothing)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
+        optimizer.step()
+    return _loss(trainer)
+
+
+def _use_plain_dropout(model: Transformer) -> None:
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Dropout):
+                setattr(module, name, nn.Dropout(child.rate))
+
+
+def _loss(trainer: Trainer) -> float:
+    trainer.model.compute_dtype = None
+    return trainer._validation_loss(trainer.model.eval())
+
+
+if __name__ == "__main__":
+    main()

@@ -208,10 +208,10 @@ def test_the_lock_holds_every_dependency_within_its_range() -> None:
     runtime = locked("requirements.lock")
     everything = runtime | locked("requirements-dev.lock")
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
-    for pins, wanted in [
-        (runtime, needed),
-        (everything, requirements(table["project"]["optional-dependencies"]["dev"])),
-    ]:
+    extras = [line for lines in table["project"]["optional-dependencies"].values() for line in lines]
+    tested = requirements(extras)
+    assert set(tested.pop("nmt").extras) == table["project"]["optional-dependencies"].keys() - {"dev"}
+    for pins, wanted in [(runtime, needed), (everything, tested)]:
         assert wanted.keys() <= pins.keys()
         for name, requirement in wanted.items():
             (pin,) = pins[name].specifier

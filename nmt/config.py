@@ -107,8 +107,7 @@ class TrainConfig:
     noise: tuple[str, ...] = ()
     """Source noise, drawn anew for every pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     subword: str = ""
-    """Segmentation drawn anew for every pair and epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2), as the tokenizer's
-    kind is; empty: always the same."""
+    """Segmentation drawn anew at every use: bpe_dropout(p=0.1) or unigram(alpha=0.2), for that kind of tokenizer."""
     valid_every: int = 500
     """Updates between validations; each writes a checkpoint."""
     valid_pairs: int = 0

@@ -81,18 +81,20 @@ def main() -> None:
         rates.append(_matrix_rate(device, dtype))
         speeds.append(_speed(update, batches[first : first + arguments.updates], device))
         if arguments.peer:
-            peers.append(_eole(config, arguments.peer, arguments.peer_updates))
+            peers.append(_eole(config, dtype, arguments.peer, arguments.peer_updates))
     peak = _peak(device)
     work, time_spent = _work(update, batches[:8], device)
     tokens = sum(batch.tokens for batch in batches[:8])
     ceiling = statistics.median(rates)
     speed = statistics.median(speeds)
     padded = sum(batch.tgt_in_BT.numel() for batch in batches)
+    padded_source = sum(batch.src_BS.numel() for batch in batches)
     print(f"{'target tokens/s, median':<34}{speed:>12,.0f}   {_all(speeds)}")
     print(f"{'matrix rate, GFLOP/s, median':<34}{ceiling / 1e9:>12,.0f}   {_all(rate / 1e9 for rate in rates)}")
     print(f"{'work, MFLOP per target token':<34}{work / tokens / 1e6:>12.1f}")
     print(f"{'share of the matrix rate':<34}{speed * work / tokens / ceiling:>12.0%}")
     print(f"{'padding among target positions':<34}{1 - sum(b.tokens for b in batches) / padded:>12.1%}")
+    print(f"{'padding among source positions':<34}{1 - _source_tokens(batches) / padded_source:>12.1%}")
     print(f"{'target tokens per update':<34}{statistics.mean(b.tokens for b in batches):>12,.0f}")
     print(f"{'peak memory, GB':<34}{peak / 1e9:>12.2f}")
     if peers:
@@ -144,6 +146,10 @@ def _made_up(config: Config) -> tuple[list[Batch], int]:
 
     numbers = plan(lengths_N2, config.train.batch_tokens, config.seed, 0)[:64]
     return [collate([(ids(s), ids(t)) for s, t in lengths_N2[batch]]) for batch in numbers], vocabulary
+
+
+def _source_tokens(batches: Sequence[Batch]) -> int:
+    return sum(int(batch.src_mask_BS.sum()) for batch in batches)
 
 
 def _trainer(config: Config, vocabulary: int, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], Any]:
@@ -215,7 +221,7 @@ def _peak(device: torch.device) -> float:
 # ---- the peer
 
 
-def _eole(config: Config, python: str, updates: int) -> float:
+def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> float:
     """Train the same model with Eole on the same pieces; return its median target tokens/s after the first report."""
     from nmt.data.prepare import prepare
 
@@ -227,7 +233,7 @@ def _eole(config: Config, python: str, updates: int) -> float:
             lines = (prepared.folder / f"train.{side}").read_text(encoding="utf-8").splitlines()
             pieces = (" ".join(tokenizer.pieces(tokenizer.encode(line))) for line in lines)
             (here / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
-        (here / "config.json").write_text(json.dumps(_eole_config(config, here, updates)))
+        (here / "config.json").write_text(json.dumps(_eole_config(config, dtype, here, updates)))
         tool = str(Path(python).with_name("eole"))
         for command in (["build_vocab", "-n_sample", "-1"], ["train"]):
             done = subprocess.run(
@@ -240,7 +246,7 @@ def _eole(config: Config, python: str, updates: int) -> float:
     return statistics.median(float(speed) for speed in found[1:])
 
 
-def _eole_config(config: Config, folder: Path, updates: int) -> dict[str, Any]:
+def _eole_config(config: Config, dtype: torch.dtype, folder: Path, updates: int) -> dict[str, Any]:
     model, train = config.model, config.train
     return {
         "data": {"all": {"path_src": str(folder / "src"), "path_tgt": str(folder / "tgt")}},
@@ -253,8 +259,8 @@ def _eole_config(config: Config, folder: Path, updates: int) -> dict[str, Any]:
         "report_every": 10,
         "training": {
             "model_path": str(folder / "model"),
-            "compute_dtype": "bf16",
-            "use_amp": True,
+            "compute_dtype": "fp32" if dtype == torch.float32 else "bf16",
+            "use_amp": dtype != torch.float32,
             "batch_type": "tokens",
             "batch_size": train.batch_tokens,
             "normalization": "tokens",

@@ -89,7 +89,10 @@ def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int
     for start in range(0, len(order), POOL_PAIRS):
         pool = order[start : start + POOL_PAIRS]
         src, tgt = lengths_N2[pool, 0], lengths_N2[pool, 1]
-        pool = pool[np.lexsort((src, tgt))]  # stable: pairs of equal lengths stay shuffled
+        # By the longer side, and within it by the difference, to and fro: neighbours then resemble each other on both
+        # sides. Stable: pairs of equal lengths stay shuffled.
+        longest, difference = np.maximum(src, tgt), src - tgt
+        pool = pool[np.lexsort((np.where(longest % 2, -difference, difference), longest))]
         batches += _cut(pool, lengths_N2[pool].max(axis=1) + 1, max_tokens)
     return [batches[i] for i in rng.permutation(len(batches))]
 

@@ -5,7 +5,6 @@ What validation, evaluation and a user's translation have in common is this path
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,8 +19,9 @@ from nmt.config import Config
 from nmt.data.batching import collate_source
 from nmt.data.segment import segments
 from nmt.errors import NMTError
+from nmt.model.inference import for_inference
 from nmt.model.transformer import Transformer
-from nmt.search import Hypothesis, Search, search
+from nmt.search import Hypothesis, Search, Task, search
 from nmt.text import normalize
 from nmt.tokenizer import BOS, EOS, Tokenizer
 
@@ -45,24 +45,36 @@ class Translator:
     """A model, its tokenizer and a device, ready to translate."""
 
     def __init__(
-        self, model: Transformer, tokenizer: Tokenizer, config: Config, device: torch.device, max_source: int
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        config: Config,
+        device: torch.device,
+        max_source: int,
+        precision: str = "auto",
     ) -> None:
-        """Put the parts together; input of more than `max_source` tokens is cut."""
-        self.model, self.tokenizer, self.config, self.device = _for_inference(model, device), tokenizer, config, device
+        """Put the parts together; input of more than `max_source` tokens is cut.
+
+        Raises:
+            UsageError: unknown precision, or one that the device has not.
+        """
+        self.tokenizer, self.config, self.device = tokenizer, config, device
+        self.model = for_inference(model, runtime.precision(precision, device))
         self.max_source = max_source
         self.origin = self.run = Path()
 
     @classmethod
-    def load(cls, path: Path | str, device: str = "auto") -> Translator:
+    def load(cls, path: Path | str, device: str = "auto", precision: str = "auto") -> Translator:
         """Load a run or a checkpoint.
 
         Raises:
             CheckpointError: see `nmt.checkpoint.load`.
-            UsageError: no such device.
+            UsageError: no such device, or a precision that it has not.
         """
         where = runtime.device(device)
+        runtime.keep_freed_memory()
         loaded = checkpoint.load(Path(path))
-        translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where, loaded.max_source)
+        translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where, loaded.max_source, precision)
         translator.origin, translator.run = loaded.checkpoint, loaded.run
         return translator
 
@@ -123,9 +135,10 @@ class Translator:
     def _search_batch(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
         """Search for some sentences together, or for one half after the other where memory does not suffice."""
         src_BS, src_mask_BS = collate_source(sources)
-        limit_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
+        most_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
         try:
-            return find(self.model, *(t.to(self.device) for t in (src_BS, src_mask_BS, limit_B)), BOS, EOS)
+            src_BS, src_mask_BS, most_B = (tensor.to(self.device) for tensor in (src_BS, src_mask_BS, most_B))
+            return find(self.model, Task(src_BS, src_mask_BS, most_B, BOS, EOS))
         except RuntimeError as error:
             if not runtime.is_out_of_memory(error):
                 raise
@@ -133,13 +146,6 @@ class Translator:
             raise NMTError("translating this sentence does not fit into memory", "use fewer beams: --beam-size")
         middle = len(sources) // 2
         return self._search_batch(sources[:middle], find) + self._search_batch(sources[middle:], find)
-
-
-def _for_inference(model: Transformer, device: torch.device) -> Transformer:
-    """Return the model computing in the type for translating, weights shared: float32 on a CPU, the GPU's fast one."""
-    frozen = copy.copy(model)
-    frozen.compute_dtype = None if device.type == "cpu" else runtime.precision("auto", device)
-    return frozen
 
 
 def in_windows(lines: Iterable[str]) -> Iterator[list[str]]:

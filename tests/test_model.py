@@ -14,8 +14,9 @@ from nmt import settings
 from nmt.config import ModelConfig
 from nmt.data.batching import collate
 from nmt.errors import ConfigError
-from nmt.model import build, check, count_parameters
+from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
+from nmt.model.inference import PackedLinear, for_inference
 from nmt.model.layers import Dropout
 from nmt.model.positions import Sinusoidal, sinusoids
 from nmt.model.transformer import Transformer
@@ -77,6 +78,7 @@ def test_the_cache_survives_growth_and_steps_of_any_size(model: Transformer) -> 
     torch.testing.assert_close(torch.cat(parts, 1), whole_BTD, atol=1e-5, rtol=1e-5)
 
 
+@torch.no_grad()
 def test_selecting_rows_and_sentences_carries_their_memory(model: Transformer) -> None:
     batch = collate(PAIRS)
     state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
@@ -134,6 +136,28 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Transformer, dtype:
     hidden_ND.float().square().sum().backward()
     assert hidden_ND.isfinite().all()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_made_ready_for_search_is_the_same_model(model: Transformer, dtype: torch.dtype) -> None:
+    before = [parameter.clone() for parameter in model.parameters()]
+    ready = for_inference(model, dtype)
+    assert not any(parameter.requires_grad for parameter in ready.parameters())
+    assert any(isinstance(module, PackedLinear) for module in ready.modules())
+    for wanted, found in zip(logits(model, PAIRS), logits(ready, PAIRS), strict=True):
+        tolerance = 1e-5 if dtype == torch.float32 else 0.05 * wanted.abs().max().item()
+        torch.testing.assert_close(found.float(), wanted, atol=tolerance, rtol=1e-4)
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+def test_a_model_is_ready_for_search_without_onednns_layout_too(
+    model: Transformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "_can_pack", lambda: False)
+    ready = for_inference(model, torch.bfloat16)
+    assert not any(isinstance(module, PackedLinear) for module in ready.modules())
+    assert logits(ready, PAIRS)[0].dtype == torch.bfloat16
 
 
 def test_bf16_activations_leave_float32_gradients(model: Transformer) -> None:

@@ -6,13 +6,17 @@ import itertools
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model import build
 from nmt.model.transformer import Transformer
-from nmt.search import SEARCHES, Hypothesis, beam_module, search
+from nmt.search import SEARCHES, Hypothesis, Task, search
+from nmt.search import beam as beam_module
+from nmt.search.candidates import log_normaliser, top_k
 from nmt.tokenizer import BOS, EOS
 
 VOCABULARY = 7
@@ -37,7 +41,7 @@ def run(
     model: Transformer, spec: str, limits: list[int] | None = None, rows: slice = slice(None)
 ) -> list[list[Hypothesis]]:
     limit_B = torch.tensor(limits or [6, 6, 6])[rows]
-    return search(spec)(model, SOURCES[rows], MASK[rows], limit_B, BOS, EOS)
+    return search(spec)(model, Task(SOURCES[rows], MASK[rows], limit_B, BOS, EOS))
 
 
 @torch.inference_mode()
@@ -77,7 +81,7 @@ def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: f
     best = sorted(every, key=score, reverse=True)[:5]
     wide = f"beam(size={len(every)}, top=5, length_penalty={penalty})"
     with torch.inference_mode():
-        (found,) = search(wide)(model, src, mask, torch.tensor([limit]), BOS, EOS)
+        (found,) = search(wide)(model, Task(src, mask, torch.tensor([limit]), BOS, EOS))
     assert [h.ids for h in found] == best
     assert [h.score for h in found] == pytest.approx([score(ids) for ids in best], abs=1e-4)
 
@@ -87,7 +91,7 @@ def test_impossible_beams_never_become_hypotheses(size: int) -> None:
     model = make(0, 5)
     src, mask = torch.tensor([[4, 4, 3]]), torch.ones(1, 3, dtype=torch.bool)
     with torch.inference_mode():
-        (found,) = search(f"beam(size={size}, top={size})")(model, src, mask, torch.tensor([3]), BOS, EOS)
+        (found,) = search(f"beam(size={size}, top={size})")(model, Task(src, mask, torch.tensor([3]), BOS, EOS))
     assert len(found) == size  # of the 85 translations there are
     assert all(h.log_prob > -torch.inf for h in found)
 
@@ -118,7 +122,7 @@ def test_n_best_is_sorted_distinct_and_normalised(seed: int) -> None:
 def test_stopping_early_changes_nothing(seed: int, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(seed, 11, end_bias=0.5)
     early = run(model, f"beam({options})", [12, 12, 12])
-    monkeypatch.setattr(beam_module, "_can_improve", lambda found, top, best_live, *_: best_live > -torch.inf)
+    monkeypatch.setattr(beam_module, "_may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
     late = run(model, f"beam({options})", [12, 12, 12])
     assert [[h.ids for h in hypotheses] for hypotheses in early] == [[h.ids for h in hypotheses] for hypotheses in late]
 
@@ -135,7 +139,7 @@ def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "step", counted)
     steps.append(0)
     run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
-    monkeypatch.setattr(beam_module, "_can_improve", lambda found, top, best_live, *_: best_live > -torch.inf)
+    monkeypatch.setattr(beam_module, "_may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
     steps.append(0)
     run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
     assert steps[0] < steps[1]
@@ -159,6 +163,69 @@ def test_limits_are_kept(spec: str, limit: int) -> None:
         assert all(len(h.ids) <= limit and EOS not in h.ids for h in hypotheses)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_are_normalised_by_average_when_asked(seed: int) -> None:
+    for hypotheses in run(make(seed), "beam(size=6, top=6, length_penalty=0.7, normalisation='average')"):
+        scores = [h.score for h in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert scores == pytest.approx([h.log_prob / (len(h.ids) + 1) ** 0.7 for h in hypotheses], rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spec", ["greedy({})", "beam(size=4, top=4, {})"])
+@pytest.mark.parametrize("end_bias", [-3.0, 3.0])
+def test_lengths_keep_to_the_ratios(seed: int, spec: str, end_bias: float) -> None:
+    found = run(make(seed, end_bias=end_bias), spec.format("min_ratio=1.0, max_ratio=2.0"), [20, 20, 20])
+    for hypotheses, source in zip(found, (3, 2, 1), strict=True):  # tokens without the end
+        assert all(source <= len(h.ids) <= 2 * source for h in hypotheses)
+        assert hypotheses
+
+
+@pytest.mark.parametrize("spec", ["greedy({})", "beam(size=4, top=4, {})"])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
+    def repeats(option: int) -> int:
+        """The n-grams that come again, over all hypotheses of some models."""
+        again = 0
+        for seed in range(6):
+            for hypotheses in run(make(seed, end_bias=-2.0), spec.format(f"no_repeat_ngram={option}"), [12, 12, 12]):
+                assert hypotheses
+                for h in hypotheses:
+                    grams = [tuple(h.ids[i : i + size]) for i in range(len(h.ids) - size + 1)]
+                    again += len(grams) - len(set(grams))
+        return again
+
+    assert repeats(size) == 0
+    assert repeats(0) > 0
+
+
+@pytest.mark.parametrize("spec", ["greedy", "beam(size=3, top=3)"])
+def test_a_translation_begins_as_it_must(spec: str) -> None:
+    model, prefixes = make(2), [[4, 6, 4], [], [5]]
+    with torch.inference_mode():
+        task = Task(SOURCES, MASK, torch.tensor([6, 6, 2]), BOS, EOS, prefixes)
+        found = search(spec)(model, task)
+    for row, (hypotheses, prefix) in enumerate(zip(found, prefixes, strict=True)):
+        for h in hypotheses:
+            assert h.ids[: len(prefix)] == prefix
+            assert h.log_prob == pytest.approx(forced_log_prob(model, row, h.ids), abs=1e-4)
+    free = run(model, spec, [6, 6, 2])
+    assert [h.ids for h in found[1]] == [h.ids for h in free[1]]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 700), st.integers(1, 16))
+def test_the_largest_scores_are_found_in_fewer_passes(seed: int, rows: int, vocabulary: int, count: int) -> None:
+    count = min(count, vocabulary)
+    scores_RV = torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed))
+    scores_RV[scores_RV < -1] = -torch.inf
+    best_RC, ids_RC = top_k(scores_RV, count)
+    assert torch.equal(best_RC, scores_RV.topk(count).values)
+    assert torch.equal(scores_RV.gather(1, ids_RC), best_RC)
+    assert all(len(set(ids)) == count for ids in ids_RC.tolist())
+    torch.testing.assert_close(log_normaliser(scores_RV.clamp(min=-9))[:, 0], scores_RV.clamp(min=-9).logsumexp(-1))
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -169,6 +236,10 @@ def test_limits_are_kept(spec: str, limit: int) -> None:
         ("beam(top=0)", "between 1 and the beam size"),
         ("beam(length_penalty=-1.0)", "length penalty must be between 0 and 10"),
         ("beam(size=True)", "size must be int"),
+        ("beam(normalisation='none')", "normalisation must be gnmt or average, got 'none'"),
+        ("greedy(min_ratio=-1.0)", "min_ratio must be 0 or more"),
+        ("greedy(min_ratio=2.0, max_ratio=1.0)", "must not be above max_ratio"),
+        ("beam(no_repeat_ngram=-1)", "no_repeat_ngram must be 0 or more"),
     ],
 )
 def test_mistakes_are_refused(spec: str, message: str) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import DeviceOption, ErrorsOption, ModelOption, SearchOption, check_errors, search_spec
+from nmt.cli.options import (
+    DeviceOption,
+    ErrorsOption,
+    ModelOption,
+    PrecisionOption,
+    SearchOption,
+    check_errors,
+    search_spec,
+)
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ def evaluate(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
     """Translate a test set and print its scores with sacrebleu's signatures.
@@ -63,7 +72,7 @@ def evaluate(
     from nmt.console import log
     from nmt.translate import Translator
 
-    translator = Translator.load(model or checkpoint.newest_run(), device)
+    translator = Translator.load(model or checkpoint.newest_run(), device, precision)
     if model is None:
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)

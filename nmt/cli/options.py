@@ -23,6 +23,7 @@ ModelOption = Annotated[
     typer.Option("--model", "-m", help="A run, or one of its step-N folders.", show_default="the newest under runs/"),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+PrecisionOption = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16: auto takes what is fast here.")]
 SearchOption = Annotated[
     str, typer.Option(help="Search in full: greedy, beam(size=4, top=1, length_penalty=1.0).", show_default=False)
 ]

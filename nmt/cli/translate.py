@@ -14,6 +14,7 @@ from nmt.cli.options import (
     DeviceOption,
     ErrorsOption,
     ModelOption,
+    PrecisionOption,
     SearchOption,
     argument_lines,
     check_errors,
@@ -39,6 +40,7 @@ def translate(
     ] = None,
     search: SearchOption = "",
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
     """Translate sentences, a file, or standard input, line by line.
@@ -76,7 +78,7 @@ def translate(
     else:
         windows = as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
     path = model or checkpoint.newest_run()
-    translator = Translator.load(path, device)
+    translator = Translator.load(path, device, precision)
     if model is None:
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)

@@ -27,43 +27,33 @@ def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
     return filled.softmax(-1).masked_fill(~mask, 0.0)
 
 
-class Attention(nn.Module):
-    """softmax(QKᵀ/√K)V in H heads, and the projections around it.
+def _gather_once(q_BH1K: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> Tensor:
+    """Attend with one query each: thousands of products too small for a matrix routine are faster by elements."""
+    scores_BHS = (q_BH1K / math.sqrt(q_BH1K.shape[-1]) * k_BHSK).sum(-1)
+    return (scores_BHS.softmax(-1)[..., None] * v_BHSK).sum(2, keepdim=True)
 
-    Self-attention uses `project_qkv` (one product for all three), attention to the encoder `project_q` and
-    `project_kv`; both then `attend`. The pieces are apart because a decoder keeps keys and values between steps.
+
+class Attention(nn.Module):
+    """softmax(QKᵀ/√K)V in H heads and the projection of what they gather.
+
+    Queries, keys and values come from `SelfAttention` or `CrossAttention`. Projecting and attending are apart because a
+    decoder keeps keys and values between steps.
     """
 
-    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+    out: Linear
+
+    def __init__(self, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
-        self.qkv = Linear(dim, 3 * dim, parts=3)
-        self.out = Linear(dim, dim)
         self.dropout = Dropout(dropout)
-
-    def project_qkv(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, each [B, H, T, K]."""
-        q, k, v = self.qkv(x_BTD).chunk(3, dim=-1)
-        return self._split(q), self._split(k), self._split(v)
-
-    def project_q(self, x_BQD: Tensor) -> Tensor:
-        """Return queries [B, H, Q, K]."""
-        dim = x_BQD.shape[-1]
-        weight, bias = self.qkv.weight[:dim], self.qkv.bias[:dim]
-        return self._split(F.linear(x_BQD, weight.to(x_BQD.dtype), bias.to(x_BQD.dtype)))
-
-    def project_kv(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values, each [B, H, S, K]."""
-        dim = memory_BSD.shape[-1]
-        weight, bias = self.qkv.weight[dim:], self.qkv.bias[dim:]
-        k, v = F.linear(memory_BSD, weight.to(memory_BSD.dtype), bias.to(memory_BSD.dtype)).chunk(2, dim=-1)
-        return self._split(k), self._split(v)
 
     def attend(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None) -> Tensor:
         """Return what each query gathers, projected: [B, Q, D]."""
         if q_BHQK.is_cuda:
             rate = self.dropout.rate if self.training else 0.0
             gathered = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate)
+        elif q_BHQK.shape[2] == 1 and mask is None:
+            gathered = _gather_once(q_BHQK, k_BHSK, v_BHSK)
         else:  # two products and a softmax: the CPU's fused kernel is slow backwards on short sentences
             scores = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
             gathered = self.dropout(masked_softmax(scores, mask)) @ v_BHSK
@@ -73,3 +63,36 @@ class Attention(nn.Module):
     def _split(self, x_BTD: Tensor) -> Tensor:
         sentences, tokens, dim = x_BTD.shape
         return x_BTD.view(sentences, tokens, self.heads, dim // self.heads).transpose(1, 2)
+
+
+class SelfAttention(Attention):
+    """Attention of a sequence to itself."""
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__(heads, dropout)
+        self.qkv = Linear(dim, 3 * dim, parts=3)
+        self.out = Linear(dim, dim)
+
+    def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values, each [B, H, T, K], by one product."""
+        q, k, v = self.qkv(x_BTD).chunk(3, dim=-1)
+        return self._split(q), self._split(k), self._split(v)
+
+
+class CrossAttention(Attention):
+    """Attention to another sequence, whose keys and values are made once."""
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__(heads, dropout)
+        self.q = Linear(dim, dim)
+        self.kv = Linear(dim, 2 * dim, parts=2)
+        self.out = Linear(dim, dim)
+
+    def project_q(self, x_BQD: Tensor) -> Tensor:
+        """Return queries [B, H, Q, K]."""
+        return self._split(self.q(x_BQD))
+
+    def project_kv(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values, each [B, H, S, K]."""
+        k, v = self.kv(memory_BSD).chunk(2, dim=-1)
+        return self._split(k), self._split(v)

@@ -1,6 +1,7 @@
-"""Searches for the best translation. Each is one file with one function, named in config by a spec string.
+"""Searches for the best translation. Each is one file with one class, named in config by a spec string.
 
-`Search(model, src_BS, src_mask_BS, max_len_B, bos, eos, *, options) -> list[list[Hypothesis]]`, best first.
+A search is a frozen dataclass: its fields are its options, checked when it is made, and
+`search(model, task) -> list[list[Hypothesis]]`, best first, is its call.
 """
 
 from __future__ import annotations
@@ -8,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nmt.registry import resolve
-from nmt.search import beam as beam_module
-from nmt.search.beam import beam
-from nmt.search.greedy import greedy
-from nmt.search.hypothesis import Hypothesis
+from nmt.search.beam import Beam
+from nmt.search.greedy import Greedy
+from nmt.search.task import Hypothesis, SearchModel, Task
 
-Search = Callable[..., list[list[Hypothesis]]]
+Search = Callable[[SearchModel, Task], list[list[Hypothesis]]]
 
-SEARCHES: dict[str, Search] = {"greedy": greedy, "beam": beam}
+SEARCHES: dict[str, Callable[..., Search]] = {"greedy": Greedy, "beam": Beam}
 
-__all__ = ["SEARCHES", "Hypothesis", "Search", "search"]
+__all__ = ["SEARCHES", "Hypothesis", "Search", "SearchModel", "Task", "search"]
 
 
 def search(spec: str) -> Search:
@@ -26,7 +26,4 @@ def search(spec: str) -> Search:
     Raises:
         ConfigError: unknown search or option, or an option out of range.
     """
-    function = resolve("search", SEARCHES, spec)
-    if spec.strip().startswith("beam"):
-        beam_module.check(**getattr(function, "keywords", {}))
-    return function
+    return resolve("search", SEARCHES, spec)()

@@ -1,143 +1,120 @@
-"""Beam search. Letters: B sentences still running, W beams of each, R = B*W rows, V vocabulary."""
+"""Beam search. Letters: B sentences still running, W beams of each, R = B*W rows, V vocabulary, C candidates."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.search.hypothesis import Hypothesis, SearchModel
+from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.limits import Limits, Ruled
+from nmt.search.task import Hypothesis, SearchModel, Task
 
 MOST_BEAMS = 1000
+NORMALISATIONS = ("gnmt", "average")
 
 
-def beam(
-    model: SearchModel,
-    src_BS: Tensor,
-    src_mask_BS: Tensor,
-    max_len_B: Tensor,
-    bos: int,
-    eos: int,
-    *,
-    size: int = 4,
-    top: int = 1,
-    length_penalty: float = 1.0,
-) -> list[list[Hypothesis]]:
-    """Return the `top` best hypotheses per sentence, best first.
+@dataclass(frozen=True, kw_only=True)
+class Beam(Ruled):
+    """Keeps the W most probable beginnings at every step.
 
-    At every step the W most probable extensions of a sentence's beams are taken; those that end become
-    hypotheses, and the W best that do not end live on. A sentence is done when W hypotheses have ended, or earlier,
-    when no living beam can still reach one of the `top` best (`_can_improve`). Hypotheses are ranked by
-    log-probability / ((5 + length) / 6)^length_penalty (Wu et al. 2016, equation 14), the end token counted.
-
-    Args:
-        model: what to search.
-        src_BS: source ids.
-        src_mask_BS: True at real source positions.
-        max_len_B: most tokens of each translation, the end token not counted; there the end is forced.
-        bos: id that starts a translation.
-        eos: id that ends one.
-        size: W, partial translations kept at every step (beam_size).
-        top: translations returned per sentence (top_beams).
-        length_penalty: α of the length normalisation; 0 is none and favours short translations.
-
-    Raises:
-        ConfigError: `size` or `top` below 1, or more `top` than `size`.
+    The W most probable extensions of a sentence's beams are taken; those that end become hypotheses, and the W best
+    that do not end live on. A sentence is done when W hypotheses have ended, or earlier, when no living beam can still
+    reach one of the `top` best (`_may_improve`).
     """
-    check(size=size, top=top, length_penalty=length_penalty)
-    device = src_BS.device
-    found: list[list[Hypothesis]] = [[] for _ in range(len(src_BS))]
-    state = model.start(model.encode(src_BS, src_mask_BS), src_mask_BS)
-    running = list(range(len(src_BS)))
-    every_sentence = torch.arange(len(running), device=device)
-    state.select(every_sentence.repeat_interleave(size), None)
-    tokens_RT = torch.full((len(running) * size, 1), bos, device=device)
-    # All beams start alike, so only the first may propose: the others would fill the beam with copies of it.
-    score_BW = torch.full((len(running), size), -torch.inf, device=device)
-    score_BW[:, 0] = 0.0
-    for length in range(int(max_len_B.max()) + 1):
-        logits_RV = model.project(model.step(tokens_RT[:, -1:], state)[:, -1]).float()
-        vocabulary = logits_RV.shape[-1]
-        log_prob_RV = logits_RV.log_softmax(-1)
-        _force_end(log_prob_RV, (max_len_B <= length).repeat_interleave(size), eos)
-        total_BWV = score_BW[:, :, None] + log_prob_RV.view(-1, size, vocabulary)
-        # At most one extension per beam ends, so among 2W at least W do not.
-        score_BC, flat_BC = total_BWV.flatten(1).topk(2 * size)
-        beam_BC, token_BC = flat_BC // vocabulary, flat_BC % vocabulary
-        ends_BC = token_BC == eos
 
-        # An impossible beam also proposes its end; it must not count as a hypothesis.
-        hit_BC = ends_BC & score_BC.isfinite()
-        hit_BC[:, size:] = False
-        first_row_B1 = torch.arange(len(running), device=device)[:, None] * size
-        if hit_BC.any():
-            rows = (first_row_B1 + beam_BC)[hit_BC]
-            norm = _norm(length, length_penalty)
-            for at, ids, log_prob in zip(
-                hit_BC.nonzero()[:, 0].tolist(), tokens_RT[rows, 1:].tolist(), score_BC[hit_BC].tolist(), strict=True
-            ):
-                if len(found[running[at]]) < size:
-                    found[running[at]].append(Hypothesis(ids, log_prob, log_prob / norm))
+    size: int = 4
+    """W, beginnings kept at every step (beam_size)."""
+    top: int = 1
+    """Translations returned per sentence (top_beams)."""
+    length_penalty: float = 1.0
+    """α of the length normalisation; 0 is none and favours short translations."""
+    normalisation: str = "gnmt"
+    """What a log-probability is divided by: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
+    length^α; the end token counts as one."""
 
-        # Move what goes on to the front, in order of score. An extension that ended can only be among the W that go
-        # on where too few others are possible (the first step, the length limit); it is then as dead as they are.
-        score_BW, order_BW = score_BC.masked_fill(ends_BC, -torch.inf).topk(size)
-        rows_BW = first_row_B1 + beam_BC.gather(1, order_BW)
-        next_BW = token_BC.gather(1, order_BW)
+    def __post_init__(self) -> None:
+        """Raise a ConfigError for options out of range."""
+        super().__post_init__()
+        if not 1 <= self.size <= MOST_BEAMS:
+            raise ConfigError(f"beam size must be between 1 and {MOST_BEAMS}, got {self.size}", "4 to 10 is usual")
+        if not 1 <= self.top <= self.size:
+            raise ConfigError(f"top beams must be between 1 and the beam size ({self.size}), got {self.top}")
+        if not 0 <= self.length_penalty <= 10:
+            raise ConfigError(f"length penalty must be between 0 and 10, got {self.length_penalty}", "1.0 is usual")
+        if self.normalisation not in NORMALISATIONS:
+            raise ConfigError(f"normalisation must be {' or '.join(NORMALISATIONS)}, got '{self.normalisation}'")
 
-        limits = max_len_B.tolist()
-        best_live = score_BW[:, 0].tolist()
-        stay = [
-            at
-            for at, sentence in enumerate(running)
-            if len(found[sentence]) < size
-            and _can_improve(found[sentence], top, best_live[at], limits[at], length_penalty)
-        ]
-        if not stay:
-            break
-        sentences = None
-        if len(stay) < len(running):
-            sentences = torch.tensor(stay, device=device)
-            rows_BW, next_BW, score_BW = rows_BW[sentences], next_BW[sentences], score_BW[sentences]
-            max_len_B = max_len_B[sentences]
-            running = [running[at] for at in stay]
-        rows_R = rows_BW.flatten()
-        state.select(rows_R, sentences)
-        tokens_RT = torch.cat((tokens_RT[rows_R], next_BW.view(-1, 1)), dim=1)
-    return [sorted(hypotheses, key=lambda h: -h.score)[:top] for hypotheses in found]
+    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+        """Return the `top` best hypotheses per sentence, best first."""
+        rules = Limits(task, self)
+        sentences, device = len(task.src_BS), task.src_BS.device
+        found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        state = model.begin(task.src_BS, task.src_mask_BS)
+        running_B = torch.arange(sentences, device=device)
+        tokens_RT = torch.full((sentences * self.size, 1), task.bos, device=device)
+        # All beams start alike, so only the first may propose: the others would fill the beam with copies of it.
+        score_BW = torch.full((sentences, self.size), -torch.inf, device=device)
+        score_BW[:, 0] = 0.0
+        ended_BW = torch.full((sentences, self.size), -torch.inf, device=device)  # best scores so far, best first
+        while len(running_B):
+            length = tokens_RT.shape[1]  # of what ends now, the end token counted
+            logits_RV = model.next_logits(tokens_RT[:, -1], state)
+            normaliser_R1 = log_normaliser(logits_RV)
+            rules.apply(logits_RV, tokens_RT)
+            # At most one extension per beam ends, so among 2W at least W do not.
+            logit_RC, token_RC = top_k(logits_RV, 2 * self.size)
+            candidates = token_RC.shape[1]
+            total_BX = (score_BW.view(-1, 1) + logit_RC - normaliser_R1).view(len(running_B), -1)
+            score_BC, at_BC = total_BX.topk(min(2 * self.size, total_BX.shape[1]))
+            beam_BC, token_BC = at_BC // candidates, token_RC.view(total_BX.shape).gather(1, at_BC)
+            ends_BC = token_BC == task.eos
+
+            # An impossible beam also proposes its end; it must not count as a hypothesis.
+            hit_BC = ends_BC & score_BC.isfinite()
+            hit_BC[:, self.size :] = False
+            first_row_B1 = torch.arange(len(running_B), device=device)[:, None] * self.size
+            if hit_BC.any():
+                rows = (first_row_B1 + beam_BC)[hit_BC]
+                normed_BC = (score_BC / self._norm(torch.tensor(length))).masked_fill(~hit_BC, -torch.inf)
+                ended_BW = torch.cat((ended_BW, normed_BC), 1).topk(self.size).values
+                for sentence, ids, log_prob, score in zip(
+                    running_B[hit_BC.nonzero()[:, 0]].tolist(), tokens_RT[rows, 1:].tolist(),
+                    score_BC[hit_BC].tolist(), normed_BC[hit_BC].tolist(), strict=True,
+                ):  # fmt: skip
+                    found[sentence].append(Hypothesis(ids, log_prob, score))
+
+            # Move what goes on to the front, in order of score. An extension that ended can only be among the W that go
+            # on where too few others are possible (the first step, the length limit); it is then as dead as they are.
+            score_BW, order_BW = score_BC.masked_fill(ends_BC, -torch.inf).topk(self.size)
+            rows_BW = first_row_B1 + beam_BC.gather(1, order_BW)
+            next_BW = token_BC.gather(1, order_BW)
+            longest_B = self._norm(rules.most_B + 1)
+            stay_B = _may_improve(score_BW[:, 0], longest_B, ended_BW[:, self.top - 1])
+            stay_B &= ended_BW[:, -1] == -torch.inf  # fewer than W have ended
+            if not stay_B.all():
+                stay = stay_B.nonzero()[:, 0]
+                rows_BW, next_BW, score_BW = rows_BW[stay], next_BW[stay], score_BW[stay]
+                running_B, ended_BW = running_B[stay], ended_BW[stay]
+                state.select(rows_BW.flatten(), stay)
+                rules.select(stay)
+            else:
+                state.select(rows_BW.flatten())
+            tokens_RT = torch.cat((tokens_RT[rows_BW.flatten()], next_BW.view(-1, 1)), dim=1)
+        return [sorted(hypotheses, key=lambda h: -h.score)[: self.top] for hypotheses in found]
+
+    def _norm(self, length_B: Tensor) -> Tensor:
+        """Return what log-probabilities of translations of that length, the end token counted, are divided by."""
+        base_B = (5 + length_B) / 6 if self.normalisation == "gnmt" else length_B.float()
+        return base_B**self.length_penalty
 
 
-def check(*, size: int = 4, top: int = 1, length_penalty: float = 1.0) -> None:
-    """Raise a ConfigError for options out of range."""
-    if not 1 <= size <= MOST_BEAMS:
-        raise ConfigError(f"beam size must be between 1 and {MOST_BEAMS}, got {size}", "4 to 10 is usual")
-    if not 1 <= top <= size:
-        raise ConfigError(f"top beams must be between 1 and the beam size ({size}), got {top}")
-    if not 0 <= length_penalty <= 10:
-        raise ConfigError(f"length penalty must be between 0 and 10, got {length_penalty}", "1.0 is usual")
-
-
-def _norm(length: int, length_penalty: float) -> float:
-    return float(((5 + length + 1) / 6) ** length_penalty)  # + 1: the end token
-
-
-def _force_end(log_prob_RV: Tensor, at_limit_R: Tensor, eos: int) -> None:
-    """Leave rows at their length limit nothing but the end token, at its true probability."""
-    if at_limit_R.any():
-        end_R = log_prob_RV[:, eos].clone()
-        log_prob_RV.masked_fill_(at_limit_R[:, None], -torch.inf)
-        log_prob_RV[:, eos] = end_R
-
-
-def _can_improve(found: list[Hypothesis], top: int, best_live: float, limit: int, length_penalty: float) -> bool:
-    """Say whether a living beam may still enter the `top` best: an exact bound, not a guess.
+def _may_improve(best_live_B: Tensor, longest_B: Tensor, worst_B: Tensor) -> Tensor:
+    """Say for which sentences a living beam may still enter the `top` best: an exact bound, not a guess.
 
     Log-probabilities only fall, and the normaliser only grows with length, so a beam's final score is at most its
     present log-probability under the normaliser of the longest translation allowed.
     """
-    if best_live == -torch.inf:
-        return False
-    if len(found) < top:
-        return True
-    worst = sorted((h.score for h in found), reverse=True)[top - 1]
-    return best_live / _norm(limit, length_penalty) > worst
+    return (best_live_B > -torch.inf) & (best_live_B / longest_B > worst_B)

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor
 
-from nmt.search.hypothesis import Hypothesis, SearchModel
+from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.limits import Limits, Ruled
+from nmt.search.task import Hypothesis, SearchModel, Task
 
 
-def greedy(
-    model: SearchModel, src_BS: Tensor, src_mask_BS: Tensor, max_len_B: Tensor, bos: int, eos: int
-) -> list[list[Hypothesis]]:
-    """Return one hypothesis per sentence.
+@dataclass(frozen=True, kw_only=True)
+class Greedy(Ruled):
+    """Takes the most probable token at every step."""
 
-    Args:
-        model: what to search.
-        src_BS: source ids.
-        src_mask_BS: True at real source positions.
-        max_len_B: most tokens of each translation, the end token not counted; there the end is forced.
-        bos: id that starts a translation.
-        eos: id that ends one.
-    """
-    sentences = len(src_BS)
-    state = model.start(model.encode(src_BS, src_mask_BS), src_mask_BS)
-    running_B = torch.arange(sentences, device=src_BS.device)
-    log_prob_B = torch.zeros(sentences, device=src_BS.device)
-    tokens_BT = torch.full((sentences, 1), bos, device=src_BS.device)
-    found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * sentences
-    for length in range(int(max_len_B.max()) + 1):
-        logits_BV = model.project(model.step(tokens_BT[:, -1:], state)[:, -1]).float()
-        next_B = logits_BV.argmax(-1).masked_fill(max_len_B <= length, eos)
-        chosen_B = logits_BV.gather(1, next_B[:, None])[:, 0]
-        log_prob_B = log_prob_B + (chosen_B - logits_BV.logsumexp(-1))
-        ended_B = next_B == eos
-        if ended_B.any():
-            for sentence, ids, log_prob in zip(
-                running_B[ended_B].tolist(), tokens_BT[ended_B, 1:].tolist(), log_prob_B[ended_B].tolist(), strict=True
-            ):
-                found[sentence] = Hypothesis(ids, log_prob, log_prob)
-            rest = (~ended_B).nonzero()[:, 0]
-            if not len(rest):
-                break
-            state.select(rest, rest)
-            running_B, max_len_B, log_prob_B = running_B[rest], max_len_B[rest], log_prob_B[rest]
-            tokens_BT, next_B = tokens_BT[rest], next_B[rest]
-        tokens_BT = torch.cat((tokens_BT, next_B[:, None]), dim=1)
-    return [[hypothesis] for hypothesis in found]
+    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+        """Return one hypothesis per sentence."""
+        rules = Limits(task, self)
+        sentences, device = len(task.src_BS), task.src_BS.device
+        state = model.begin(task.src_BS, task.src_mask_BS)
+        running_B = torch.arange(sentences, device=device)
+        log_prob_B = torch.zeros(sentences, device=device)
+        tokens_BT = torch.full((sentences, 1), task.bos, device=device)
+        found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * sentences
+        while len(running_B):
+            logits_BV = model.next_logits(tokens_BT[:, -1], state)
+            normaliser_B1 = log_normaliser(logits_BV)
+            rules.apply(logits_BV, tokens_BT)
+            best_B1, next_B1 = top_k(logits_BV, 1)
+            log_prob_B = log_prob_B + (best_B1 - normaliser_B1)[:, 0]
+            ended_B = next_B1[:, 0] == task.eos
+            if ended_B.any():
+                for sentence, ids, log_prob in zip(
+                    running_B[ended_B].tolist(), tokens_BT[ended_B, 1:].tolist(), log_prob_B[ended_B].tolist(),
+                    strict=True,
+                ):  # fmt: skip
+                    found[sentence] = Hypothesis(ids, log_prob, log_prob)
+                rest = (~ended_B).nonzero()[:, 0]
+                state.select(rest, rest)
+                rules.select(rest)
+                running_B, log_prob_B = running_B[rest], log_prob_B[rest]
+                tokens_BT, next_B1 = tokens_BT[rest], next_B1[rest]
+            tokens_BT = torch.cat((tokens_BT, next_B1), dim=1)
+        return [[hypothesis] for hypothesis in found]

@@ -1,0 +1,68 @@
+"""What a decoder remembers between steps.
+
+Shape letters: B sentences, S source tokens, T target tokens so far, R rows (R = B times the beams of each), L layers,
+H heads, K head width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BLOCK = 32
+"""Positions by which the memory grows: few copies without reserving the longest possible output."""
+
+
+class TargetCache:
+    """Keys and values of the target so far, in all layers.
+
+    Time comes first: what is filled is then one block of memory, and reordering rows copies that block, once for all
+    layers, into a second one that takes turns with the first. It is for search: no gradient goes through it.
+    """
+
+    def __init__(self, layers: int) -> None:
+        self.layers = layers
+        self.length = 0
+        self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K], a view of `_memory`
+        self._memory = self._spare = torch.empty(0)
+
+    def append(self, layer: int, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+        """Put the keys and values of new positions behind the others and return all of this layer."""
+        rows, heads, new, width = k_RHTK.shape
+        end = self.length + new
+        if self._room is None or end > len(self._room):
+            self._grow(k_RHTK, (-(-end // BLOCK) * BLOCK, self.layers, 2, rows, heads, width))
+        assert self._room is not None
+        self._room[self.length : end, layer, 0] = k_RHTK.permute(2, 0, 1, 3)
+        self._room[self.length : end, layer, 1] = v_RHTK.permute(2, 0, 1, 3)
+        k_TRHK, v_TRHK = self._room[:end, layer].unbind(1)
+        return k_TRHK.permute(1, 2, 0, 3), v_TRHK.permute(1, 2, 0, 3)
+
+    def advance(self, positions: int) -> None:
+        """Count positions that every layer has appended."""
+        self.length += positions
+
+    def select(self, rows_R: Tensor) -> None:
+        """Keep `rows_R` of the present rows, in that order."""
+        if self._room is None:
+            return
+        reserved, layers, two, _, heads, width = self._room.shape
+        chosen = self._take((reserved, layers, two, len(rows_R), heads, width))
+        torch.index_select(self._room[: self.length], 3, rows_R, out=chosen[: self.length])
+        self._room = chosen
+        self._memory, self._spare = self._spare, self._memory
+
+    def _grow(self, like: Tensor, shape: tuple[int, ...]) -> None:
+        self._spare = like.new_empty(0)
+        room = self._take(shape)
+        if self._room is not None:
+            room[: self.length] = self._room[: self.length]
+        self._room = room
+        self._memory, self._spare = self._spare, like.new_empty(0)
+
+    def _take(self, shape: tuple[int, ...]) -> Tensor:
+        """Return a view of the spare memory, which is made larger where it is too small."""
+        size = torch.Size(shape).numel()
+        if len(self._spare) < size:
+            self._spare = self._spare.new_empty(size)
+        return self._spare[:size].view(shape)

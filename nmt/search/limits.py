@@ -1,0 +1,89 @@
+"""What each step of a translation may say: length limits, forced beginnings, no n-gram twice.
+
+Letters: B sentences still running, W rows of each, R = B*W, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nmt.errors import ConfigError
+from nmt.search.candidates import repeated
+from nmt.search.task import Task
+
+NEVER = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruled:
+    """What every search lets one ask for."""
+
+    min_ratio: float = 0.0
+    """Least target tokens per source token, end tokens not counted."""
+    max_ratio: float = 0.0
+    """Most target tokens per source token; 0: what the task allows, twice as many and ten."""
+    no_repeat_ngram: int = 0
+    """No so many tokens in a row may come twice; 0 is off."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError for options out of range."""
+        for name in ("min_ratio", "max_ratio"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.max_ratio and self.min_ratio > self.max_ratio:
+            raise ConfigError(f"min_ratio ({self.min_ratio}) must not be above max_ratio ({self.max_ratio})")
+        if self.no_repeat_ngram < 0:
+            raise ConfigError(f"no_repeat_ngram must be 0 or more, got {self.no_repeat_ngram}")
+
+
+class Limits:
+    """The rules of a search and a task, applied to the logits of a step."""
+
+    def __init__(self, task: Task, rules: Ruled) -> None:
+        source_B = task.src_mask_BS.sum(1) - 1
+        self.eos, self.no_repeat_ngram = task.eos, rules.no_repeat_ngram
+        self.most_B = task.most_B
+        if rules.max_ratio:
+            self.most_B = torch.minimum(self.most_B, (rules.max_ratio * source_B).ceil().long())
+        self.least_B = torch.minimum(self.most_B, (rules.min_ratio * source_B).floor().long())
+        self.prefix_BT = _padded(task)
+        # A prefix counts towards the limits, and they may not cut it.
+        self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1))
+
+    def select(self, sentences_B: Tensor) -> None:
+        """Keep some of the sentences."""
+        self.most_B, self.least_B = self.most_B[sentences_B], self.least_B[sentences_B]
+        self.prefix_BT = self.prefix_BT[sentences_B]
+
+    def apply(self, logits_RV: Tensor, tokens_RT: Tensor) -> None:
+        """Give -inf to what may not be said, in place.
+
+        Probabilities stay what the model says of all tokens, so what is left need not sum to one. Take their
+        normaliser before.
+        """
+        length, width = tokens_RT.shape[1] - 1, len(tokens_RT) // max(1, len(self.most_B))
+        if self.no_repeat_ngram:
+            logits_RV[repeated(tokens_RT, self.no_repeat_ngram)] = -torch.inf
+        too_short_B = self.least_B > length
+        if too_short_B.any():
+            logits_RV[too_short_B.repeat_interleave(width), self.eos] = -torch.inf
+        forced_B = torch.where(self.most_B <= length, self.eos, NEVER)
+        if length < self.prefix_BT.shape[1]:
+            prefix_B = self.prefix_BT[:, length]
+            forced_B = torch.where(prefix_B == NEVER, forced_B, prefix_B)
+        row_R = (forced_B != NEVER).repeat_interleave(width).nonzero()[:, 0]
+        if len(row_R):
+            token_R = forced_B.repeat_interleave(width)[row_R]
+            logit_R = logits_RV[row_R, token_R]
+            logits_RV[row_R] = -torch.inf
+            logits_RV[row_R, token_R] = logit_R
+
+
+def _padded(task: Task) -> Tensor:
+    longest = max(map(len, task.prefixes), default=0)
+    rows = [[*prefix, *[NEVER] * (longest - len(prefix))] for prefix in task.prefixes]
+    return torch.tensor(rows or [[]] * len(task.src_BS), dtype=torch.long, device=task.src_BS.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ def sentences(count: int) -> tuple[list[str], list[str]]:
     return source, target
 
 
+def heed_interrupts() -> None:
+    """Undo what a shell does to its background jobs, one of which may be the whole suite."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @dataclass(frozen=True)
 class Done:
     """What a command left behind."""
@@ -73,11 +79,12 @@ class CommandLine:
     def start(self, *arguments: str | Path, **options: object) -> subprocess.Popen[bytes]:
         """Start a command; stdout and stderr are pipes unless `options` say otherwise."""
         known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
             [sys.executable, "-m", "nmt", *map(str, arguments)],
             cwd=self.folder,
             env=os.environ | known | self.environment,
-            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options,  # type: ignore[call-overload]
+            **pipes | {"preexec_fn": heed_interrupts} | options,  # type: ignore[call-overload]
         )
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:

@@ -84,7 +84,7 @@ def test_mistakes_answer_clearly(text: str, message: str, hint: str, tmp_path: P
     [
         ("train.schedule=lineer", "unknown schedule 'lineer'", "did you mean 'linear'?"),
         ("search=beem", "unknown search 'beem'", "did you mean 'beam'?"),
-        ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "its options: size, top, length_penalty"),
+        ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "size, top, length_penalty, normalisation"),
         ("search=beam(5)", "cannot read 'beam(5)'", "beam(size=5)"),
         ("search=beam(size=4", "cannot read", ""),
         ("search=beam(size='x')", "search 'beam': size must be int, got 'x'", ""),

@@ -1,0 +1,1 @@
+"""Models for other engines. Each is one file with one function, `export(loaded, folder)`."""

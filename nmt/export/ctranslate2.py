@@ -1,0 +1,103 @@
+"""CTranslate2: an engine in C++ for translating on CPUs and GPUs, in float32, int8 and more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.checkpoint import Loaded
+from nmt.errors import UsageError
+from nmt.model.attention import SelfAttention
+from nmt.model.layers import Linear
+from nmt.model.positions import sinusoids
+from nmt.model.transformer import DecoderLayer, EncoderLayer
+from nmt.tokenizer import BOS, EOS, UNK
+
+POSITIONS = 1024
+"""Positions that are written out; CTranslate2 fails beyond them, so the engine cuts input before."""
+
+
+def export(loaded: Loaded, folder: Path) -> None:
+    """Write the model into `folder`, which stands, in float32; CTranslate2 quantises it on loading, if asked to.
+
+    It takes pieces for input and gives pieces: text is segmented and joined with the run's `spm.model`, and normalised
+    by `nmt.text.normalize` before.
+
+    Raises:
+        UsageError: CTranslate2 is not installed.
+    """
+    try:
+        from ctranslate2 import specs
+    except ImportError:
+        raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
+    config, model = loaded.config.model, loaded.model
+    spec = specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.heads,
+        pre_norm=config.norm == "pre",
+        activation=specs.Activation.RELU,
+    )
+    table = _array(sinusoids(POSITIONS, config.dim))
+    for side, role in ((spec.encoder, "source"), (spec.decoder, "target")):
+        embeddings = side.embeddings[0] if role == "source" else side.embeddings
+        embeddings.weight = _array(model.table(role))
+        side.position_encodings.encodings = table
+    if config.norm == "pre":
+        _norm(spec.encoder.layer_norm, model.encoder_norm)
+        _norm(spec.decoder.layer_norm, model.decoder_norm)
+    spec.decoder.projection.weight = _array(model.output_weight_VD)
+    for layer, own in zip(spec.encoder.layer, cast(Iterable[EncoderLayer], model.encoder), strict=True):
+        _encoder_layer(layer, own)
+    for layer, decoder in zip(spec.decoder.layer, cast(Iterable[DecoderLayer], model.decoder), strict=True):
+        _decoder_layer(layer, decoder)
+    pieces = loaded.tokenizer.pieces(range(len(loaded.tokenizer)))
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK, BOS, EOS))
+    spec.config.decoder_start_token = pieces[BOS]
+    spec.config.add_source_bos = False
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize(quantization=None)
+    spec.save(str(folder))
+
+
+def _encoder_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    _self_attention(spec.self_attention, layer.attention)
+    _norm(spec.self_attention.layer_norm, layer.around_attention.norm)
+    _feed_forward(spec.ffn, layer)
+
+
+def _decoder_layer(spec: Any, layer: DecoderLayer) -> None:
+    _encoder_layer(spec, layer)
+    for linear, own in zip(spec.attention.linear, (layer.cross.q, layer.cross.kv, layer.cross.out), strict=True):
+        _linear(linear, own)
+    _norm(spec.attention.layer_norm, layer.around_cross.norm)
+
+
+def _self_attention(spec: Any, attention: SelfAttention) -> None:
+    _linear(spec.linear[0], attention.qkv)
+    _linear(spec.linear[1], attention.out)
+
+
+def _feed_forward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    _linear(spec.linear_0, layer.feed_forward.up)
+    _linear(spec.linear_1, layer.feed_forward.down)
+    _norm(spec.layer_norm, layer.around_ff.norm)
+
+
+def _linear(spec: Any, layer: Linear) -> None:
+    spec.weight, spec.bias = _array(layer.weight), _array(layer.bias)
+
+
+def _norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> NDArray[np.float32]:
+    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())

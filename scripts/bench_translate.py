@@ -1,0 +1,180 @@
+#!/usr/bin/env python
+"""Measure how fast nmt translates, beside CTranslate2 with the same weights.
+
+    scripts/bench_translate.py --model runs/multi30k --input test.en
+    scripts/bench_translate.py --model runs/multi30k --input test.en --peer path/to/python
+
+Each engine is a process of its own that loads the model once; passes over the input are made in turn, so that ratios
+hold on a machine that is shared. Time runs from text to text, and tokens are those of the translations, the end not
+counted. `--peer` names a Python that has ctranslate2 and sentencepiece; without it nmt runs alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SEARCHES = {"greedy": 1, "beam 4": 4}
+LIMIT = 80
+"""Most tokens of a translation in CTranslate2, which knows no limit relative to the source. Tokens beyond it are those
+of a model that repeats itself; nmt stops at twice the source and ten."""
+THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
+
+
+def main() -> None:
+    """Run the benchmark, or be one of its engines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--input", type=Path, required=True)
+    parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peer", metavar="PYTHON")
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    parser.add_argument("--export", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.engine:
+        _serve(arguments)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder) / "ctranslate2"
+        if arguments.peer:
+            _export(arguments.model, exported)
+        _compare(arguments, exported)
+
+
+def _export(model: Path, folder: Path) -> None:
+    from nmt import checkpoint
+    from nmt.export.ctranslate2 import export
+
+    loaded = checkpoint.load(model)
+    folder.mkdir()
+    export(loaded, folder)
+    shutil.copy(loaded.run / "spm.model", folder)
+
+
+def _compare(arguments: Any, exported: Path) -> None:
+    python = {"nmt fp32": sys.executable, "nmt auto": sys.executable}
+    if arguments.peer:
+        python |= {"ctranslate2 float32": arguments.peer, "ctranslate2 int8": arguments.peer}
+    for search in SEARCHES:
+        engines = {
+            name: subprocess.Popen(
+                [
+                    *(path, __file__, "--engine", name, "--model", arguments.model, "--input", arguments.input),
+                    *("--lines", str(arguments.lines), "--export", exported),
+                ],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for name, path in python.items()
+        }  # fmt: skip
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
+        for repeat in range(arguments.repeats + 1):
+            for name, engine in engines.items():
+                assert engine.stdin
+                assert engine.stdout
+                engine.stdin.write(json.dumps({"beam": SEARCHES[search]}) + "\n")
+                engine.stdin.flush()
+                answer = json.loads(engine.stdout.readline())
+                if repeat:  # the first warms up
+                    found[name].append(answer)
+        for name, engine in engines.items():
+            engine.communicate()
+            speeds = [answer["tokens"] / answer["seconds"] for answer in found[name]]
+            single = statistics.median(answer["single"] for answer in found[name])
+            memory = found[name][-1]["memory"]
+            print(
+                f"{search:<8}{name:<22}{statistics.median(speeds):>8,.0f} tok/s ({min(speeds):,.0f}-{max(speeds):,.0f})"
+                f"   one sentence {1000 * single:5.1f} ms   peak {memory / 1e6:,.0f} MB"
+            )
+
+
+# ---- the engines, each in its own process
+
+
+def _serve(arguments: Any) -> None:
+    lines = arguments.input.read_text(encoding="utf-8").splitlines()[: arguments.lines]
+    start = _nmt if arguments.engine.startswith("nmt") else _ctranslate2
+    translate = start(arguments, lines)
+    for request in sys.stdin:
+        beam = json.loads(request)["beam"]
+        before = time.perf_counter()
+        tokens = translate(lines, beam)
+        seconds = time.perf_counter() - before
+        singles = []
+        for line in lines[:50]:
+            before = time.perf_counter()
+            translate([line], beam)
+            singles.append(time.perf_counter() - before)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        answer = {"tokens": tokens, "seconds": seconds, "single": statistics.median(singles), "memory": memory}
+        print(json.dumps(answer), flush=True)
+
+
+Translate = Callable[[list[str], int], int]
+
+
+def _nmt(arguments: Any, lines: list[str]) -> Translate:
+    from nmt import environment
+
+    environment.set_defaults()
+    from nmt.translate import Translator
+
+    translator = Translator.load(arguments.model, precision=arguments.engine.split()[1])
+
+    def translate(lines: list[str], beam: int) -> int:
+        spec = "greedy" if beam == 1 else f"beam(size={beam})"
+        found = [best[0].text for best in translator.translate(lines, spec)]
+        return sum(map(len, translator.tokenizer.encode_all(found)))
+
+    return translate
+
+
+def _ctranslate2(arguments: Any, lines: list[str]) -> Translate:
+    import ctranslate2
+    import sentencepiece
+
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(arguments.export / "spm.model"))
+    kind = arguments.engine.split()[1]
+    engines = [
+        ctranslate2.Translator(
+            str(arguments.export), compute_type=kind, inter_threads=inter, intra_threads=max(1, THREADS // inter)
+        )
+        for inter in {1, THREADS}
+    ]
+    best: dict[int, tuple[Any, int]] = {}
+
+    def run(engine: Any, size: int, lines: list[str], beam: int) -> int:
+        sources = tokenizer.encode(lines, out_type=str)
+        found = engine.translate_batch(sources, beam_size=beam, max_batch_size=size, max_decoding_length=LIMIT)
+        texts = tokenizer.decode([each.hypotheses[0] for each in found])
+        return sum(map(len, tokenizer.encode(texts)))
+
+    def translate(lines: list[str], beam: int) -> int:
+        if beam not in best:  # its best setting, in the pass that warms up
+            speeds = {}
+            for engine in engines:
+                for size in (16, 32, 64, 128):
+                    run(engine, size, lines[:64], beam)
+                    before = time.perf_counter()
+                    run(engine, size, lines, beam)
+                    speeds[time.perf_counter() - before] = (engine, size)
+            best[beam] = speeds[min(speeds)]
+        engine, size = best[beam]
+        return run(engine, size, lines, beam)
+
+    return translate
+
+
+if __name__ == "__main__":
+    main()

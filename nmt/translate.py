@@ -5,12 +5,14 @@ What validation, evaluation and a user's translation have in common is this path
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from queue import Queue
 from threading import Thread
+from typing import TypeVar
 
 import torch
 
@@ -25,11 +27,14 @@ from nmt.search import Hypothesis, Search, Task, search
 from nmt.text import normalize
 from nmt.tokenizer import BOS, EOS, Tokenizer
 
+T = TypeVar("T")
+R = TypeVar("R")
 WINDOW = 4096
 """Lines that are sorted by length together: bounds memory, whatever the input's length."""
-BATCH_TOKENS = 4096
+BATCH_TOKENS = 8192
 """Source tokens of one batch, padding counted."""
-BATCH_SENTENCES = 128
+BATCH_ROWS = 512
+"""Rows that are searched together: sentences times beams."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +129,31 @@ class Translator:
             best.append(Translation(text, sum(hypothesis.score for hypothesis in chosen)))
         return best
 
-    @torch.inference_mode()
     def _search(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
+        batches = list(_batches([len(ids) for ids in sources], max(1, BATCH_ROWS // find.rows)))
+
+        def work(numbers: list[int]) -> list[list[Hypothesis]]:
+            return self._search_batch([sources[i] for i in numbers], find)
+
         found: list[list[Hypothesis]] = [[]] * len(sources)
-        for numbers in _batches([len(ids) for ids in sources]):
-            for i, hypotheses in zip(numbers, self._search_batch([sources[i] for i in numbers], find), strict=True):
+        for numbers, results in zip(batches, self._side_by_side(work, batches), strict=True):
+            for i, hypotheses in zip(numbers, results, strict=True):
                 found[i] = hypotheses
         return found
 
+    def _side_by_side(self, work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+        """Do the parts of some work; on a CPU each on a core of its own, since cores that share one product wait."""
+        threads = torch.get_num_threads()
+        if self.device.type != "cpu" or min(threads, len(parts)) <= 1:
+            return [work(part) for part in parts]
+        pool = ThreadPoolExecutor(min(threads, len(parts)), initializer=torch.set_num_threads, initargs=(1,))
+        try:
+            return list(pool.map(work, parts))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)  # part of what a thread sets holds for all
+
+    @torch.inference_mode()  # for each thread
     def _search_batch(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
         """Search for some sentences together, or for one half after the other where memory does not suffice."""
         src_BS, src_mask_BS = collate_source(sources)
@@ -183,11 +205,11 @@ def as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
         raise last
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """Group sentence numbers of similar length, longest first, so that running out of memory happens at once."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) == BATCH_SENTENCES or (len(batch) + 1) * (lengths[batch[0]] + 1) > BATCH_TOKENS):
+        if batch and (len(batch) == most or (len(batch) + 1) * (lengths[batch[0]] + 1) > BATCH_TOKENS):
             yield batch
             batch = []
         batch.append(i)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from tiny import config
 
 from nmt import translate as translating
 from nmt.data.segment import segments
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DataError, NMTError
 from nmt.text import normalize
 from nmt.train import train
 from nmt.translate import Translator, as_they_come
@@ -45,7 +46,7 @@ def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, m
     assert whole[0] == whole[6]
     assert whole == [texts(translator, [line])[0] for line in LINES]
     monkeypatch.setattr(translating, "WINDOW", 2)
-    monkeypatch.setattr(translating, "BATCH_SENTENCES", 1)
+    monkeypatch.setattr(translating, "BATCH_ROWS", 1)
     assert texts(translator, LINES) == whole
 
 
@@ -137,3 +138,32 @@ def test_a_stream_of_many_lines_fills_batches() -> None:
 def test_loading_from_python_equals_the_run(translator: Translator, tmp_path: Path) -> None:
     again = Translator.load(str(translator.origin), "cpu")
     assert texts(again, LINES) == texts(translator, LINES)
+
+
+def test_batches_side_by_side_give_what_one_after_the_other_gives(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translating, "BATCH_ROWS", 8)
+    lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
+    threads = torch.get_num_threads()
+    found = []
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        found.append(list(translator.translate(lines, "beam(size=2, top=2)")))
+        assert torch.get_num_threads() == count
+    torch.set_num_threads(threads)
+    assert found[0] == found[1]
+
+
+def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translating, "BATCH_ROWS", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+
+    def broken(*_: object) -> None:
+        raise NMTError("broken")
+
+    monkeypatch.setattr(Translator, "_search_batch", broken)
+    with pytest.raises(NMTError, match="broken"):
+        list(translator.translate(["a dog", "a tree"]))
+    torch.set_num_threads(threads)

@@ -7,13 +7,24 @@ A search is a frozen dataclass: its fields are its options, checked when it is m
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from nmt.registry import resolve
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.task import Hypothesis, SearchModel, Task
 
-Search = Callable[[SearchModel, Task], list[list[Hypothesis]]]
+
+class Search(Protocol):
+    """Finds the best translations of a batch."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch for each sentence."""
+
+    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+        """Return each sentence's hypotheses, best first."""
+
 
 SEARCHES: dict[str, Callable[..., Search]] = {"greedy": Greedy, "beam": Beam}
 

@@ -47,6 +47,11 @@ class Beam(Ruled):
         if self.normalisation not in NORMALISATIONS:
             raise ConfigError(f"normalisation must be {' or '.join(NORMALISATIONS)}, got '{self.normalisation}'")
 
+    @property
+    def rows(self) -> int:
+        """Rows of a batch for each sentence."""
+        return self.size
+
     def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
         """Return the `top` best hypotheses per sentence, best first."""
         rules = Limits(task, self)

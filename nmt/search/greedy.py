@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -14,6 +15,8 @@ from nmt.search.task import Hypothesis, SearchModel, Task
 @dataclass(frozen=True, kw_only=True)
 class Greedy(Ruled):
     """Takes the most probable token at every step."""
+
+    rows: ClassVar[int] = 1
 
     def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
         """Return one hypothesis per sentence."""

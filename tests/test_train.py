@@ -137,6 +137,32 @@ def test_what_was_logged_after_the_last_save_is_not_logged_twice(folder: Path) -
     assert log.read_text().startswith(whole)
 
 
+@pytest.mark.parametrize("method", ["_write", "judge"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_validation_is_logged_once_wherever_it_is_killed(folder: Path, method: str, moment: str) -> None:
+    """Killed around the save of a validated checkpoint, or around the judgement before it."""
+    experiment = config(folder, "train.steps=12", "train.valid_every=6")
+    run(experiment, folder, "whole")
+    whole = getattr(Trainer, method)
+
+    def killed(trainer: Trainer, *arguments: object) -> object:
+        if trainer.progress.step == 6 and moment == "before":
+            raise KeyboardInterrupt
+        result = whole(trainer, *arguments)
+        if trainer.progress.step == 6:
+            raise KeyboardInterrupt
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, method, killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(experiment, folder, "broken")
+    run(experiment, folder, "broken", resume=True)
+    assert validations(folder / "whole") == validations(folder / "broken")
+    steps = [line["step"] for line in metrics(folder / "broken") if "valid_loss" in line]
+    assert steps == [6, 12]
+
+
 def test_what_was_logged_before_the_first_save_is_not_logged_twice(folder: Path) -> None:
     (folder / "run").mkdir()
     (folder / "run" / "config.yaml").write_text(settings.dump(config(folder)))

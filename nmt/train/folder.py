@@ -120,12 +120,16 @@ def tensorboard_writer() -> Any:
     return SummaryWriter
 
 
-def rewind(run: Path, step: int) -> None:
-    """Drop what the log says of updates after `step`, which a killed training made and this one makes again."""
+def rewind(run: Path, step: int, *, validated: bool = True) -> None:
+    """Drop what the log says of updates after `step`, which a killed training made and this one makes again.
+
+    Unless it is `validated`, the validation of `step` itself is made again too.
+    """
 
     def stands(line: str) -> bool:
         try:
-            return bool(json.loads(line)["step"] <= step)
+            values = json.loads(line)
+            return bool(values["step"] < step or (values["step"] == step and (validated or "quality" not in values)))
         except ValueError:  # cut while it was written
             return False
 

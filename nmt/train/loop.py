@@ -79,10 +79,11 @@ def _validate(trainer: Trainer, journal: Journal, clock: Clock, stop: Stop) -> b
     with clock.validation():
         scores = trainer.group.told(stop.unless_stopped(trainer.validate) if trainer.group.leads else None)
     going_on = trainer.judge(scores) if scores else True
-    trainer.save()
-    if scores and trainer.group.leads:
+    if scores and trainer.group.leads:  # before the save, which a resumed run begins from: no line may be lost
         samples = {"samples": trainer.samples} if trainer.samples else {}
         journal.write(_position(trainer) | scores | samples)
+    trainer.save()
+    if scores and trainer.group.leads:
         best = " (best)" if state.bad_validations == 0 else ""
         loss, bleu = scores["valid_loss"], scores["valid_bleu"]
         chrf = f", chrF {scores['valid_chrf']:.1f}" if trainer.config.train.best == "chrf" else ""

@@ -138,7 +138,7 @@ class Trainer:
         self._restore_generators(training)
         if self.group.leads:
             checkpoint.set_aside(self.run, after=path)
-            rewind(self.run, self.progress.step)
+            rewind(self.run, self.progress.step, validated=bool(self.progress.scores))
         return True
 
     def _restore_generators(self, training: dict[str, Tensor]) -> None:

@@ -26,9 +26,19 @@ MEMORY = 2**18
 Sampling = Callable[..., list[str]]
 
 
-def bpe_dropout(word: str, scores: Mapping[str, float], rng: Random, *, p: float = 0.1) -> list[str]:
+class Pieces:
+    """A tokenizer's pieces by their scores, and what every draw needs to know of them all."""
+
+    def __init__(self, scores: Mapping[str, float]) -> None:
+        self.scores = scores
+        self.longest = max(map(len, scores), default=1)
+        self.unknown = min(scores.values(), default=0.0) - 10.0
+        """Score of a character that is no piece: as unlikely as SentencePiece makes it."""
+
+
+def bpe_dropout(word: str, pieces: Pieces, rng: Random, *, p: float = 0.1) -> list[str]:
     """Merge as BPE does, leaving out each possible merge with probability `p` (Provilkov et al. 2020, algorithm 1)."""
-    symbols = list(word)
+    symbols, scores = list(word), pieces.scores
     while True:
         merges = [
             (-scores[pair], i)
@@ -41,19 +51,16 @@ def bpe_dropout(word: str, scores: Mapping[str, float], rng: Random, *, p: float
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
 
 
-def unigram(word: str, scores: Mapping[str, float], rng: Random, *, alpha: float = 0.2) -> list[str]:
+def unigram(word: str, pieces: Pieces, rng: Random, *, alpha: float = 0.2) -> list[str]:
     """Draw a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞).
 
     Forward filtering, backward sampling: `total[e]` is the logarithm of the sum over all segmentations of word[:e].
-    A character that is no piece is unlikely by as much as SentencePiece makes it.
     """
-    unknown = min(scores.values(), default=0.0) - 10.0
-    longest = max(map(len, scores), default=1)
     total, ways = [0.0], []
     for end in range(1, len(word) + 1):
         starts, weights = [], []
-        for start in range(max(0, end - longest), end):
-            score = scores.get(word[start:end], unknown if end - start == 1 else None)
+        for start in range(max(0, end - pieces.longest), end):
+            score = pieces.scores.get(word[start:end], pieces.unknown if end - start == 1 else None)
             if score is not None:
                 starts.append(start)
                 weights.append(total[start] + alpha * score)
@@ -61,12 +68,12 @@ def unigram(word: str, scores: Mapping[str, float], rng: Random, *, alpha: float
         shares = [math.exp(weight - highest) for weight in weights]
         total.append(highest + math.log(sum(shares)))
         ways.append((starts, shares))
-    pieces, end = [], len(word)
+    drawn, end = [], len(word)
     while end:
         (start,) = rng.choices(*ways[end - 1])
-        pieces.append(word[start:end])
+        drawn.append(word[start:end])
         end = start
-    return pieces[::-1]
+    return drawn[::-1]
 
 
 SAMPLINGS: dict[str, Sampling] = {"bpe_dropout": bpe_dropout, "unigram": unigram}
@@ -74,17 +81,20 @@ KINDS: dict[Sampling, str] = {bpe_dropout: "bpe", unigram: "unigram"}
 """The kind of tokenizer that each is for."""
 
 
-def sampling(spec: str) -> tuple[Sampling, str]:
-    """Resolve the spec string of `train.subword`: the function, and the kind of tokenizer it needs.
+def sampling(spec: str, kind: str | None) -> Sampling:
+    """Resolve the spec string of `train.subword` for a tokenizer of the kind `bpe` or `unigram`; None: not known yet.
 
     Raises:
-        ConfigError: unknown name or option, or a value outside its range.
+        ConfigError: unknown name or option, a value outside its range, or for another kind of tokenizer.
     """
     function = resolve("subword sampling", SAMPLINGS, spec)
     for name, value in getattr(function, "keywords", {}).items():
         if not 0 < value <= 1:
             raise ConfigError(f"train.subword {spec}: {name} must be above 0 and at most 1")
-    return function, KINDS[getattr(function, "func", function)]
+    needed = KINDS[getattr(function, "func", function)]
+    if kind not in (None, needed):
+        raise ConfigError(f"train.subword {spec} needs a tokenizer of the kind {needed}, not {kind}")
+    return function
 
 
 class Sampler:
@@ -96,14 +106,11 @@ class Sampler:
         Raises:
             ConfigError: `spec` is not for this kind of tokenizer.
         """
-        draw, kind = sampling(spec)
-        if kind != tokenizer.kind:
-            raise ConfigError(f"train.subword {spec} needs a tokenizer of the kind {kind}, not {tokenizer.kind}")
-        scores = tokenizer.scores()
+        draw, pieces = sampling(spec, tokenizer.kind), Pieces(tokenizer.scores())
 
         @lru_cache(MEMORY)
         def variant(word: str, number: int) -> list[int]:
-            return tokenizer.ids(draw(SPACE + word, scores, Random(f"{seed} {number} {word}")))
+            return tokenizer.ids(draw(SPACE + word, pieces, Random(f"{seed} {number} {word}")))
 
         self._variant = variant
 

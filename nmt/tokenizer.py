@@ -80,7 +80,9 @@ class Tokenizer:
 
     def scores(self) -> dict[str, float]:
         """Map each piece of text to its score: minus its rank (BPE) or its log-probability (unigram)."""
-        return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in range(LEAST_PIECES - 1, len(self))}
+        special = (self._spm.is_control, self._spm.is_unknown, self._spm.is_byte)
+        text = (i for i in range(len(self)) if not any(test(i) for test in special))
+        return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in text}
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
         """Return the ids of pieces; a character that is none becomes its bytes."""

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
 from nmt.errors import ConfigError
-from nmt.subword import Sampler, bpe_dropout, sampling, unigram
+from nmt.subword import Pieces, Sampler, bpe_dropout, sampling, unigram
 from nmt.text import normalize
 from nmt.tokenizer import SPACE, Tokenizer, train
 
@@ -37,9 +37,9 @@ def encode(kind: str, lines: list[str], seed: int = 1) -> list[list[int]]:
 
 @given(st.text(max_size=40))
 def test_without_dropout_bpe_is_sentencepieces(text: str) -> None:
-    found, scores = tokenizer("bpe"), tokenizer("bpe").scores()
+    found, pieces = tokenizer("bpe"), Pieces(tokenizer("bpe").scores())
     words = normalize(text).split()
-    ids = [i for word in words for i in found.ids(bpe_dropout(SPACE + word, scores, Random(0), p=0.0))]
+    ids = [i for word in words for i in found.ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
     assert ids == found.encode(text)
 
 
@@ -51,7 +51,7 @@ def test_with_a_high_alpha_unigram_is_sentencepieces(text: str) -> None:
         return sum(scores.get(piece, 0.0) for piece in found.pieces(ids))
 
     words = normalize(text).split()
-    ids = [i for word in words for i in found.ids(unigram(SPACE + word, scores, Random(0), alpha=1e6))]
+    ids = [i for word in words for i in found.ids(unigram(SPACE + word, Pieces(scores), Random(0), alpha=1e6))]
     assert found.decode(ids) == normalize(text)
     assert likelihood(ids) == pytest.approx(likelihood(found.encode(text)), abs=1e-3)  # there may be several best
 
@@ -67,7 +67,7 @@ def test_bpe_merges_are_left_out_as_often_as_they_should_be() -> None:
     """Of "abc" with the merges ab, then abc: each is there with probability 1-p."""
     scores = {"ab": 0.0, "abc": -1.0}
     rng, p, draws = Random(0), 0.3, 20_000
-    seen = Counter(tuple(bpe_dropout("abc", scores, rng, p=p)) for _ in range(draws))
+    seen = Counter(tuple(bpe_dropout("abc", Pieces(scores), rng, p=p)) for _ in range(draws))
     assert seen["a", "b", "c"] / draws == pytest.approx(p, abs=0.015)
     assert seen["ab", "c"] / draws == pytest.approx((1 - p) * p, abs=0.015)
     assert seen["abc",] / draws == pytest.approx((1 - p) ** 2, abs=0.015)
@@ -82,7 +82,7 @@ def test_unigram_segmentations_come_with_their_probability() -> None:
             "|"
         )
         weights[tuple(pieces)] = math.exp(alpha * sum(scores[piece] for piece in pieces))
-    seen = Counter(tuple(unigram("abc", scores, rng, alpha=alpha)) for _ in range(draws))
+    seen = Counter(tuple(unigram("abc", Pieces(scores), rng, alpha=alpha)) for _ in range(draws))
     for pieces, weight in weights.items():
         assert seen[pieces] / draws == pytest.approx(weight / sum(weights.values()), abs=0.015)
 
@@ -125,4 +125,4 @@ def test_what_does_not_fit_is_refused() -> None:
         ("bpe", "unknown subword sampling"),
     ):
         with pytest.raises(ConfigError, match=message):
-            sampling(spec)
+            sampling(spec, None)

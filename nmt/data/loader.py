@@ -1,8 +1,8 @@
 """The stream of updates: which batches, in which order, from a position in an epoch on.
 
 Order is a pure function of (seed, epoch), noise of (seed, epoch, pair number) and subword sampling of (seed, epoch,
-first pair of the batch). Two integers, the epoch and the
-batches used of it, therefore say where training stands, and resuming continues exactly.
+first pair of the batch). Two integers, the epoch and the batches used of it, therefore say where training stands, and
+resuming continues exactly.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from nmt.data import noise
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.distributed import Group, joined
-from nmt.errors import ConfigError, TrainingError, UsageError
+from nmt.errors import TrainingError, UsageError
 from nmt.optim import schedule
 from nmt.paths import write_bytes, write_text
 from nmt.search import search
@@ -53,9 +53,7 @@ def check_specs(config: Config) -> None:
     schedule(config.train.schedule)
     noise.compose(config.train.noise)
     if config.train.subword:
-        _, kind = sampling(config.train.subword)
-        if kind != config.tokenizer.kind and not config.tokenizer.model:  # another's kind shows when it is loaded
-            raise ConfigError(f"train.subword {config.train.subword} needs tokenizer.kind={kind}")
+        sampling(config.train.subword, None if config.tokenizer.model else config.tokenizer.kind)
     models.check(config.model)
     check_data(config.data)
 
@@ -146,11 +144,12 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", fit_b
     """
     check_specs(config)
     where = runtime.device(device)
+    if fit_batch:
+        _check_fitting(where, resume=False)
     dtype = runtime.precision(precision, where)
     runtime.keep_freed_memory()
     prepared = prepare(config)
     if fit_batch:
-        _check_fitting(where, resume=False)
         config = _fitted(config, largest_batch(config, prepared, where, dtype, Group()))
     return estimate(_trainer(config, Path(), prepared, where, dtype, Group()))
 

@@ -84,7 +84,8 @@ def _search(fits: Callable[[int], bool], smallest: int, most: int) -> int:
 def _learn_hardest(trainer: Trainer) -> None:
     trainer.model.train()
     for batch in trainer.loader.hardest():
-        train_step(trainer.model, [batch.to(trainer.device)], trainer.optimizer, trainer.config.train)
+        micro = [batch.to(trainer.device)]
+        train_step(trainer.model, micro, trainer.optimizer, trainer.config.train, scaler=trainer.scaler)
 
 
 def _release(device: torch.device) -> None:

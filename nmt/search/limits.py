@@ -53,6 +53,8 @@ class Limits:
         self.prefix_BT = _padded(task)
         # A prefix counts towards the limits, and they may not cut it.
         self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1))
+        self._forces_until = max(self.prefix_BT.shape[1], int(self.least_B.max()))
+        self._forces_from = int(self.most_B.min())
 
     def select(self, sentences_B: Tensor) -> None:
         """Keep some of the sentences."""
@@ -68,6 +70,8 @@ class Limits:
         length, width = tokens_RT.shape[1] - 1, len(tokens_RT) // max(1, len(self.most_B))
         if self.no_repeat_ngram:
             logits_RV[repeated(tokens_RT, self.no_repeat_ngram)] = -torch.inf
+        if self._forces_until <= length < self._forces_from:
+            return
         too_short_B = self.least_B > length
         if too_short_B.any():
             logits_RV[too_short_B.repeat_interleave(width), self.eos] = -torch.inf

@@ -73,7 +73,7 @@ class PackedLayer:
     def _gather_target(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
         q = qkv_R3HK[:, 0, :, None]
-        k, v = state.remember(number)(qkv_R3HK[:, None, 1:])
+        k, v = state.remember(number, qkv_R3HK[:, None, 1:])
         if q.dtype == torch.float32 or len(q) < FEW:
             return F.scaled_dot_product_attention(q, k, v).reshape(x_RD.shape)
         return gather_once(q, k, v).reshape(x_RD.shape)
@@ -81,6 +81,7 @@ class PackedLayer:
     def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         k, v = state.sources[number]
         q = self.layer.cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
+        state.observe(number, q, len(x_RD))
         if q.dtype == torch.float32 or len(k) <= FEW:
             seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
         else:

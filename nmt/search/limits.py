@@ -43,7 +43,8 @@ class Ruled:
 class Limits:
     """The rules of a search and a task, applied to the logits of a step."""
 
-    def __init__(self, task: Task, rules: Ruled) -> None:
+    def __init__(self, task: Task, rules: Ruled, at_least_B: Tensor | int = 0) -> None:
+        """Combine the limits of both; `at_least_B` more tokens than the prefix must be possible."""
         source_B = task.src_mask_BS.sum(1) - 1
         self.eos, self.no_repeat_ngram = task.eos, rules.no_repeat_ngram
         self.most_B = task.most_B
@@ -52,7 +53,7 @@ class Limits:
         self.least_B = torch.minimum(self.most_B, (rules.min_ratio * source_B).floor().long())
         self.prefix_BT = _padded(task)
         # A prefix counts towards the limits, and they may not cut it.
-        self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1))
+        self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1) + at_least_B)
         self._forces_until = max(self.prefix_BT.shape[1], int(self.least_B.max()))
         self._forces_from = int(self.most_B.min())
 

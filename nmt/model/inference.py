@@ -24,8 +24,6 @@ from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
 ROWS = 32
 """Rows that the blocks are laid out for; other numbers are multiplied just as fast."""
-FEW = 8
-"""Rows or sentences up to which one fused kernel attends faster in bf16 than several that each do a part for all."""
 
 
 class PackedLinear(nn.Module):
@@ -86,7 +84,11 @@ Packed = PackedLinear | Int8Linear
 
 
 class PackedLayer:
-    """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row."""
+    """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
+
+    PyTorch's fused kernel attends fastest in float32. In bf16 it does so for a few rows only, but which routine is
+    called must not depend on how many there are: they round differently, and company would change a translation.
+    """
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.layer, self.heads = layer, layer.attention.heads
@@ -107,7 +109,7 @@ class PackedLayer:
         qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
         q = qkv_R3HK[:, 0, :, None]
         k, v = state.remember(number, qkv_R3HK[:, None, 1:])
-        if q.dtype == torch.float32 or len(q) < FEW:
+        if q.dtype == torch.float32:
             return F.scaled_dot_product_attention(q, k, v).reshape(x_RD.shape)
         return gather_once(q, k, v).reshape(x_RD.shape)
 
@@ -115,7 +117,7 @@ class PackedLayer:
         k, v = state.sources[number]
         q = self.layer.cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
         state.observe(number, q, len(x_RD))
-        if q.dtype == torch.float32 or len(k) <= FEW:
+        if q.dtype == torch.float32:
             seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
         else:
             seen = gather(q, k, v, state.mask_B11S)

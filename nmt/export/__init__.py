@@ -1,1 +1,23 @@
-"""Models for other engines. Each is one file with one function, `export(loaded, folder)`."""
+"""Models for other engines. Each is one file: `export(loaded, folder)` writes one, `engine(folder)` translates with it.
+
+A new one is a file and a line in both tables. Options of `export` are keyword-only arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nmt.export import ctranslate2, safetensors
+from nmt.export.engine import Engine
+
+EXPORTS: dict[str, Callable[..., None]] = {
+    "ctranslate2": ctranslate2.export,
+    "safetensors": safetensors.export,
+}
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "ctranslate2": ctranslate2.engine,
+    "safetensors": safetensors.engine,
+}
+
+__all__ = ["ENGINES", "EXPORTS", "Engine"]

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nmt.export import ctranslate2, safetensors
+from nmt.export import ctranslate2, onnx, safetensors
 from nmt.export.engine import Engine
 
 EXPORTS: dict[str, Callable[..., None]] = {
     "ctranslate2": ctranslate2.export,
     "safetensors": safetensors.export,
+    "onnx": onnx.export,
 }
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "ctranslate2": ctranslate2.engine,
     "safetensors": safetensors.engine,
+    "onnx": onnx.engine,
 }
 
 __all__ = ["ENGINES", "EXPORTS", "Engine"]

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-BIG = {"onnx"}
+BIG = {"onnx", "huggingface"}
 """Extras that the tests' environment does without: tests that need them are skipped there."""
 
 

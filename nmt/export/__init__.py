@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nmt.export import ctranslate2, onnx, safetensors
+from nmt.export import ctranslate2, huggingface, onnx, safetensors
 from nmt.export.engine import Engine
 
 EXPORTS: dict[str, Callable[..., None]] = {
     "ctranslate2": ctranslate2.export,
     "safetensors": safetensors.export,
     "onnx": onnx.export,
+    "hf-marian": huggingface.export,
 }
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "ctranslate2": ctranslate2.engine,
     "safetensors": safetensors.engine,
     "onnx": onnx.engine,
+    "hf-marian": huggingface.engine,
 }
 
 __all__ = ["ENGINES", "EXPORTS", "Engine"]

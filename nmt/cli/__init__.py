@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from nmt import __version__, environment
-from nmt.cli import average, config, data, evaluate, plot, tokenizer, train, translate
+from nmt.cli import average, config, data, evaluate, export, plot, tokenizer, train, translate
 from nmt.errors import NMTError, UsageError
 
 Misuse = cast(type[Exception], typer.BadParameter.__base__)  # click's UsageError, wherever this typer keeps it
@@ -69,7 +69,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Neural machine translation from nothing to BLEU: get data, train a Transformer, translate, evaluate.",
 )
-for command in (train.train, translate.translate, evaluate.evaluate, average.average, plot.plot, config.config):
+for command in (
+    train.train, translate.translate, evaluate.evaluate, average.average, export.export, plot.plot, config.config,
+):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")

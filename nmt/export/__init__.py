@@ -1,6 +1,7 @@
 """Models for other engines. Each is one file: `export(loaded, folder)` writes one, `engine(folder)` translates with it.
 
-A new one is a file and a line in both tables. Options of `export` are keyword-only arguments.
+A new one is a file and a line in both tables. Options of `export` are keyword-only arguments. No export is kept that
+has not proven itself; see `nmt.prove`.
 """
 
 from __future__ import annotations

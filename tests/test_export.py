@@ -161,7 +161,7 @@ def test_onnx_is_searched_with_beams(loaded: Loaded) -> None:
         pytest.importorskip(package)
     graphs = OnnxModel(exported("onnx", loaded))
     src_BS, src_mask_BS = collate_source([loaded.tokenizer.encode(line) for line in LINES])
-    task = Task(src_BS, src_mask_BS, torch.full((len(LINES),), 12), BOS, EOS)
+    task = Task(src_BS, src_mask_BS, torch.tensor([12, 5, 9, 3]), BOS, EOS)  # sentences end at different steps
     beam = search("beam(size=3, top=3)")
     with torch.inference_mode():
         found, wanted = beam(graphs, task), beam(loaded.model, task)

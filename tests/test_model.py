@@ -16,10 +16,11 @@ from nmt.data.batching import collate
 from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
-from nmt.model.inference import PackedLinear, for_inference
+from nmt.model.inference import PackedTransformer, for_inference
 from nmt.model.layers import Dropout
 from nmt.model.positions import Sinusoidal, sinusoids
 from nmt.model.transformer import Transformer
+from nmt.search import SearchModel
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
@@ -138,14 +139,29 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Transformer, dtype:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int]) -> list[Tensor]:
+    """The logits of each step of a search in which some sentences end after the second."""
+    batch = collate(PAIRS)
+    state = model.begin(batch.src_BS, batch.src_mask_BS)
+    found = []
+    for t in range(tokens_RT.shape[1]):
+        found.append(model.next_logits(tokens_RT[:, t], state))
+        if t == 1:
+            rows = torch.tensor([row for i in keep for row in range(i * beams, (i + 1) * beams)]).flip(0)
+            state.select(rows, torch.tensor(keep).flip(0))
+            tokens_RT = tokens_RT[rows]
+    return found
+
+
 @torch.no_grad()
+@pytest.mark.parametrize("beams", [1, 2, 7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_made_ready_for_search_is_the_same_model(model: Transformer, dtype: torch.dtype) -> None:
+def test_a_model_made_ready_for_search_is_the_same_model(model: Transformer, dtype: torch.dtype, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     ready = for_inference(model, dtype)
-    assert not any(parameter.requires_grad for parameter in ready.parameters())
-    assert any(isinstance(module, PackedLinear) for module in ready.modules())
-    for wanted, found in zip(logits(model, PAIRS), logits(ready, PAIRS), strict=True):
+    assert isinstance(ready, PackedTransformer)
+    tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS) * beams, 40))  # more than the cache grows by
+    for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2]) for m in (model, ready)), strict=True):
         tolerance = 1e-5 if dtype == torch.float32 else 0.05 * wanted.abs().max().item()
         torch.testing.assert_close(found.float(), wanted, atol=tolerance, rtol=1e-4)
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
@@ -156,7 +172,8 @@ def test_a_model_is_ready_for_search_without_onednns_layout_too(
 ) -> None:
     monkeypatch.setattr(inference, "_can_pack", lambda: False)
     ready = for_inference(model, torch.bfloat16)
-    assert not any(isinstance(module, PackedLinear) for module in ready.modules())
+    assert isinstance(ready, Transformer)
+    assert not any(parameter.requires_grad for parameter in ready.parameters())
     assert logits(ready, PAIRS)[0].dtype == torch.bfloat16
 
 

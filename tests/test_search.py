@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -13,13 +15,25 @@ from torch import Tensor
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model import build
+from nmt.model.ensemble import Ensemble, mean_log_prob
 from nmt.model.transformer import Transformer
-from nmt.search import SEARCHES, Hypothesis, Task, search
+from nmt.search import SEARCHES, Hypothesis, SearchModel, Task, search
 from nmt.search import beam as beam_module
+from nmt.search import constrained as constrained_module
+from nmt.search import diverse as diverse_module
 from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.sample import draw
 from nmt.tokenizer import BOS, EOS
 
 VOCABULARY = 7
+N_BEST = [
+    "greedy", "beam(size=4, top=4)", "diverse(size=6, groups=3, top=4)", "constrained(size=4, top=3)", "sample(top=3)",
+    "beam(size=4, top=2, coverage=0.3)",
+]  # fmt: skip
+RULED = [
+    "greedy({})", "beam(size=4, top=4, {})", "diverse(size=4, top=4, {})", "constrained(size=4, top=4, {})",
+    "sample(top=4, {})",
+]  # fmt: skip
 SOURCES = torch.tensor([[4, 5, 6, 3], [6, 4, 3, 0], [5, 3, 0, 0]])
 MASK = SOURCES != 0
 
@@ -38,19 +52,32 @@ def make(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Tran
 
 @torch.inference_mode()
 def run(
-    model: Transformer, spec: str, limits: list[int] | None = None, rows: slice = slice(None)
+    model: SearchModel,
+    spec: str,
+    limits: list[int] | None = None,
+    rows: slice = slice(None),
+    phrases: Sequence[Sequence[list[int]]] = (),
 ) -> list[list[Hypothesis]]:
     limit_B = torch.tensor(limits or [6, 6, 6])[rows]
-    return search(spec)(model, Task(SOURCES[rows], MASK[rows], limit_B, BOS, EOS))
+    return search(spec)(model, Task(SOURCES[rows], MASK[rows], limit_B, BOS, EOS, phrases=phrases[rows]))
 
 
 @torch.inference_mode()
 def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
     """Log-probability of a translation and its end, from one uncached pass."""
+    log_p_TV, _ = forced(model, row, ids)
+    return float(sum(log_p_TV[t, token] for t, token in enumerate([*ids, EOS])))
+
+
+@torch.inference_mode()
+def forced(model: Transformer, row: int, ids: list[int]) -> tuple[Tensor, Tensor]:
+    """All log-probabilities of a translation's positions, and where they looked, from one uncached pass."""
     src, mask = SOURCES[row : row + 1], MASK[row : row + 1]
     state = model.start(model.encode(src, mask), mask, keep=False)
+    state.watch()
     log_p_TV = model.project(model.step(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
-    return float(sum(log_p_TV[t, token] for t, token in enumerate([*ids, EOS])))
+    assert state.seen_RTS is not None
+    return log_p_TV, state.seen_RTS[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,7 +124,7 @@ def test_impossible_beams_never_become_hypotheses(size: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("spec", ["greedy", "beam(size=4, top=4)"])
+@pytest.mark.parametrize("spec", [*N_BEST, "mbr(candidates='beam(size=4, top=4)', top=2)"])
 def test_reported_log_probs_are_teacher_forced_ones(seed: int, spec: str) -> None:
     model = make(seed)
     for row, hypotheses in enumerate(run(model, spec)):
@@ -117,14 +144,26 @@ def test_n_best_is_sorted_distinct_and_normalised(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(
-    "options", ["size=3", "size=5, top=3", "size=4, length_penalty=0.0", "size=4, length_penalty=2.0"]
-)
-def test_stopping_early_changes_nothing(seed: int, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    "spec",
+    [
+        "beam(size=3)", "beam(size=5, top=3)", "beam(size=4, length_penalty=0.0)", "beam(size=4, length_penalty=2.0)",
+        "beam(size=4, coverage=0.5)", "beam(size=4, top=2, normalisation='average')",
+        "diverse(size=6, groups=3, top=2)", "constrained(size=5, top=2)",
+    ],
+)  # fmt: skip
+def test_stopping_early_changes_nothing(seed: int, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(seed, 11, end_bias=0.5)
-    early = run(model, f"beam({options})", [12, 12, 12])
-    monkeypatch.setattr(beam_module, "_may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
-    late = run(model, f"beam({options})", [12, 12, 12])
+    phrases = [[[5, 7]], [], [[9], [4]]] if spec.startswith("constrained") else ()
+    early = run(model, spec, [12, 12, 12], phrases=phrases)
+    run_on(monkeypatch)
+    late = run(model, spec, [12, 12, 12], phrases=phrases)
     assert [[h.ids for h in hypotheses] for hypotheses in early] == [[h.ids for h in hypotheses] for hypotheses in late]
+
+
+def run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the bound away from every search: they go on until W translations have ended, or no beam is left."""
+    for module in (beam_module, constrained_module, diverse_module):
+        monkeypatch.setattr(module, "may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
 
 
 def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,13 +178,13 @@ def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "step", counted)
     steps.append(0)
     run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
-    monkeypatch.setattr(beam_module, "_may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
+    run_on(monkeypatch)
     steps.append(0)
     run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
     assert steps[0] < steps[1]
 
 
-@pytest.mark.parametrize("spec", ["greedy", "beam(size=3)"])
+@pytest.mark.parametrize("spec", N_BEST)
 def test_company_changes_nothing(spec: str) -> None:
     model = make(1)
     together = run(model, spec, [6, 4, 2])
@@ -155,7 +194,7 @@ def test_company_changes_nothing(spec: str) -> None:
         assert [h.score for h in alone] == pytest.approx([h.score for h in together[row]], abs=1e-5)
 
 
-@pytest.mark.parametrize("spec", ["greedy", "beam(size=4, top=2)"])
+@pytest.mark.parametrize("spec", N_BEST)
 @pytest.mark.parametrize("limit", [0, 1, 5])
 def test_limits_are_kept(spec: str, limit: int) -> None:
     for hypotheses in run(make(3, end_bias=-3.0), spec, [limit] * 3):
@@ -172,7 +211,7 @@ def test_scores_are_normalised_by_average_when_asked(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("spec", ["greedy({})", "beam(size=4, top=4, {})"])
+@pytest.mark.parametrize("spec", RULED)
 @pytest.mark.parametrize("end_bias", [-3.0, 3.0])
 def test_lengths_keep_to_the_ratios(seed: int, spec: str, end_bias: float) -> None:
     found = run(make(seed, end_bias=end_bias), spec.format("min_ratio=1.0, max_ratio=2.0"), [20, 20, 20])
@@ -181,7 +220,7 @@ def test_lengths_keep_to_the_ratios(seed: int, spec: str, end_bias: float) -> No
         assert hypotheses
 
 
-@pytest.mark.parametrize("spec", ["greedy({})", "beam(size=4, top=4, {})"])
+@pytest.mark.parametrize("spec", RULED)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
     def repeats(option: int) -> int:
@@ -199,7 +238,7 @@ def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
     assert repeats(0) > 0
 
 
-@pytest.mark.parametrize("spec", ["greedy", "beam(size=3, top=3)"])
+@pytest.mark.parametrize("spec", N_BEST)
 def test_a_translation_begins_as_it_must(spec: str) -> None:
     model, prefixes = make(2), [[4, 6, 4], [], [5]]
     with torch.inference_mode():
@@ -211,6 +250,177 @@ def test_a_translation_begins_as_it_must(spec: str) -> None:
             assert h.log_prob == pytest.approx(forced_log_prob(model, row, h.ids), abs=1e-4)
     free = run(model, spec, [6, 6, 2])
     assert [h.ids for h in found[1]] == [h.ids for h in free[1]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_unread_source_costs_what_the_coverage_penalty_says(seed: int) -> None:
+    model, weight = make(seed), 0.7
+    for row, hypotheses in enumerate(run(model, f"beam(size=5, top=5, length_penalty=0.6, coverage={weight})")):
+        scores = [h.score for h in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        for h in hypotheses:
+            _, seen_TS = forced(model, row, h.ids)
+            penalty = weight * seen_TS.sum(0)[MASK[row]].clamp(max=1).log().sum().item()
+            norm = ((5 + len(h.ids) + 1) / 6) ** 0.6
+            assert h.score == pytest.approx(h.log_prob / norm + penalty, abs=1e-4)
+            assert h.norm == pytest.approx(norm)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_diverse_beams_of_one_group_are_a_beam_search(seed: int) -> None:
+    model = make(seed)
+    for one, other in zip(
+        run(model, "diverse(size=4, groups=1, top=3)"), run(model, "beam(size=4, top=3)"), strict=True
+    ):
+        assert [h.ids for h in one] == [h.ids for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_that_need_not_differ_do_not(seed: int) -> None:
+    model = make(seed)
+    for one, other in zip(
+        run(model, "diverse(size=6, groups=2, top=3, diversity=0.0)"), run(model, "beam(size=3, top=3)"), strict=True
+    ):
+        assert [h.ids for h in one] == [h.ids for h in other]
+
+
+def test_groups_that_must_differ_begin_differently() -> None:
+    def beginnings(spec: str) -> int:
+        return sum(len({h.ids[0] for h in hypotheses if h.ids}) for s in range(6) for hypotheses in run(make(s), spec))
+
+    assert beginnings("diverse(size=4, groups=4, top=4, diversity=50.0)") > beginnings("beam(size=4, top=4)")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_phrases_constrained_search_is_beam_search(seed: int) -> None:
+    model = make(seed)
+    for one, other in zip(run(model, "constrained(size=4, top=3)"), run(model, "beam(size=4, top=3)"), strict=True):
+        assert [h.ids for h in one] == [h.ids for h in other]
+
+
+def holds(ids: list[int], phrase: list[int]) -> bool:
+    return any(ids[i : i + len(phrase)] == phrase for i in range(len(ids) - len(phrase) + 1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("limit", [0, 4, 9])
+def test_phrases_appear(seed: int, limit: int) -> None:
+    phrases = [[[4, 4, 5], [6]], [], [[5, 6, 5]]]
+    found = run(make(seed, end_bias=2.0), "constrained(size=6, top=2)", [limit] * 3, phrases=phrases)
+    for hypotheses, wanted in zip(found, phrases, strict=True):
+        assert hypotheses
+        for h in hypotheses:
+            assert all(holds(h.ids, phrase) for phrase in wanted)
+            assert len(h.ids) <= max(limit, sum(map(len, wanted)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_translation_with_the_phrases_is_found(seed: int) -> None:
+    model, limit, phrases = make(seed), 4, [[4, 5], [6]]
+    words = [token for token in range(VOCABULARY) if token != EOS]
+    every = [list(ids) for length in range(limit + 1) for ids in itertools.product(words, repeat=length)]
+    allowed = [ids for ids in every if all(holds(ids, phrase) for phrase in phrases)]
+    best = max(allowed, key=lambda ids: forced_log_prob(model, 0, ids) / ((5 + len(ids) + 1) / 6))
+    (found, *_) = run(model, "constrained(size=300)", [limit] * 3, phrases=[phrases, [], []])
+    assert found[0].ids == best
+
+
+def test_phrases_come_after_a_forced_beginning() -> None:
+    task = Task(SOURCES, MASK, torch.tensor([2, 2, 2]), BOS, EOS, [[6, 6, 6]] * 3, [[[4, 5]]] * 3)
+    with torch.inference_mode():
+        for hypotheses in search("constrained(size=4)")(make(0), task):
+            assert hypotheses[0].ids == [6, 6, 6, 4, 5]
+
+
+@pytest.mark.parametrize("spec", ["sample(top_k=1)", "sample(top_p=1e-6)", "sample(temperature=1e-4)"])
+def test_samples_of_what_is_most_probable_are_greedy(spec: str) -> None:
+    model = make(1)
+    assert [best[0].ids for best in run(model, spec)] == [best[0].ids for best in run(model, "greedy")]
+
+
+@pytest.mark.parametrize(
+    ("options", "temperature", "kept"), [("", 1.0, 7), ("temperature=0.5", 0.5, 7), ("top_k=3", 1.0, 3)]
+)
+def test_samples_come_as_often_as_they_are_probable(options: str, temperature: float, kept: int) -> None:
+    model, samples = make(4), 1000
+    model.output_weight_VD.data.div_(4)
+    log_p_TV, _ = forced(model, 0, [])
+    wanted_V = (log_p_TV[0] / temperature).softmax(-1)
+    wanted_V[wanted_V < wanted_V.topk(kept).values[-1]] = 0.0
+    wanted_V /= wanted_V.sum()
+    drawn: Counter[int] = Counter()
+    for seed in range(4):
+        spec = f"sample(top={samples}, seed={seed}{', ' if options else ''}{options})"
+        drawn.update([*h.ids, EOS][0] for h in run(model, spec)[0])
+    for token, share in enumerate(wanted_V.tolist()):
+        assert drawn[token] / drawn.total() == pytest.approx(share, abs=0.03)
+        assert share > 0 or drawn[token] == 0
+
+
+def test_a_nucleus_is_the_fewest_tokens_that_hold_enough() -> None:
+    logits_RV = torch.tensor([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]]).log()
+    for share, kept in ((0.35, [[0], [3]]), (0.69, [[0, 1], [2, 3]]), (0.76, [[0, 1, 2], [1, 2, 3]])):
+        cut_RV = search(f"sample(top_p={share})")._cut(logits_RV)  # type: ignore[attr-defined]
+        assert [[i for i, x in enumerate(row) if x > -torch.inf] for row in cut_RV.tolist()] == kept
+
+
+def test_another_seed_draws_other_samples() -> None:
+    model = make(4)
+    model.output_weight_VD.data.div_(4)
+    one, again, other = (
+        [h.ids for found in run(model, f"sample(top=5, seed={seed})") for h in found] for seed in (1, 1, 2)
+    )
+    assert one == again
+    assert one != other
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=9), st.floats(0, 1, exclude_max=True))
+def test_no_impossible_token_is_drawn(logits: list[float], chance: float) -> None:
+    logits_RV = torch.tensor([[-torch.inf, *logits, -torch.inf, -torch.inf]])
+    token = int(draw(logits_RV, torch.tensor([[chance]], dtype=torch.float64)))
+    assert 1 <= token <= len(logits)
+
+
+def test_the_candidate_most_like_all_others_wins() -> None:
+    import sacrebleu
+
+    words = ["", "", "", "", "katze ", "hund ", "baum "]
+
+    def text(ids: Sequence[int]) -> str:
+        return "".join(words[i] for i in ids).strip()
+
+    model = make(4)
+    model.output_weight_VD.data.div_(3)
+    task = Task(SOURCES, MASK, torch.tensor([6, 6, 6]), BOS, EOS, text=text)
+    with torch.inference_mode():
+        every, found = (
+            search(spec)(model, task) for spec in ("sample(top=12)", "mbr(candidates='sample(top=12)', top=3)")
+        )
+    for candidates, best in zip(every, found, strict=True):
+        texts = [text(h.ids) for h in candidates]
+        utility = {t: sum(sacrebleu.sentence_chrf(t, [o]).score for o in texts) / len(texts) for t in texts}
+        wanted = sorted(utility.values(), reverse=True)[: len(best)]
+        assert [h.score for h in best] == pytest.approx(wanted)
+        assert [utility[text(h.ids)] for h in best] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("spec", N_BEST)
+def test_an_ensemble_of_one_model_is_the_model(spec: str) -> None:
+    model = make(3)
+    for one, other in zip(run(model, spec), run(Ensemble([model, model]), spec), strict=True):
+        assert [h.ids for h in one] == [h.ids for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_an_ensemble_scores_by_the_mean_probability() -> None:
+    models = [make(5), make(6)]
+    for row, hypotheses in enumerate(run(Ensemble(models), "beam(size=4, top=4)")):
+        for h in hypotheses:
+            log_p_TV = mean_log_prob([forced(model, row, h.ids)[0] for model in models])
+            assert h.log_prob == pytest.approx(
+                sum(log_p_TV[t, i].item() for t, i in enumerate([*h.ids, EOS])), abs=1e-4
+            )
 
 
 @settings(deadline=None)
@@ -237,6 +447,17 @@ def test_the_largest_scores_are_found_in_fewer_passes(seed: int, rows: int, voca
         ("beam(length_penalty=-1.0)", "length penalty must be between 0 and 10"),
         ("beam(size=True)", "size must be int"),
         ("beam(normalisation='none')", "normalisation must be gnmt or average, got 'none'"),
+        ("beam(coverage=-1.0)", "coverage must be between 0 and 10"),
+        ("diverse(size=4, groups=3)", "groups must divide the beam size"),
+        ("diverse(diversity=-1.0)", "diversity must be between 0 and 100"),
+        ("constrained(size=0)", "beam size must be between 1 and 1000"),
+        ("sample(top=0)", "samples .top. must be between 1 and 1000"),
+        ("sample(temperature=0.0)", "temperature must be above 0"),
+        ("sample(top_k=-1)", "top_k must be 0 or more"),
+        ("sample(top_p=0.0)", "top_p must be above 0 and at most 1"),
+        ("mbr(candidates='beem')", "unknown search 'beem'"),
+        ("mbr(candidates='mbr')", "must come from another search"),
+        ("mbr(candidates='beam(size=4, top=2)', top=3)", "between 1 and the candidates .2."),
         ("greedy(min_ratio=-1.0)", "min_ratio must be 0 or more"),
         ("greedy(min_ratio=2.0, max_ratio=1.0)", "must not be above max_ratio"),
         ("beam(no_repeat_ngram=-1)", "no_repeat_ngram must be 0 or more"),
@@ -248,4 +469,4 @@ def test_mistakes_are_refused(spec: str, message: str) -> None:
 
 
 def test_every_search_is_tested_here() -> None:
-    assert set(SEARCHES) == {"greedy", "beam"}
+    assert {spec.partition("(")[0] for spec in N_BEST} | {"mbr"} == set(SEARCHES)

@@ -7,6 +7,7 @@ True = attend, broadcastable to [B, H, Q, S].
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -27,10 +28,29 @@ def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
     return filled.softmax(-1).masked_fill(~mask, 0.0)
 
 
-def _gather_once(q_BH1K: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> Tensor:
-    """Attend with one query each: thousands of products too small for a matrix routine are faster by elements."""
+def gather(
+    q_BHQK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    mask: Tensor | None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Return softmax(QKᵀ/√K)V, [B, H, Q, K], by two products and a softmax (Vaswani et al. 2017, equation 1)."""
+    scores_BHQS = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
+    weights_BHQS = masked_softmax(scores_BHQS, mask)
+    return (weights_BHQS if dropout is None else dropout(weights_BHQS)) @ v_BHSK
+
+
+def gather_once(q_BH1K: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> Tensor:
+    """Do so with one query each: thousands of products too small for a matrix routine are faster by elements."""
     scores_BHS = (q_BH1K / math.sqrt(q_BH1K.shape[-1]) * k_BHSK).sum(-1)
     return (scores_BHS.softmax(-1)[..., None] * v_BHSK).sum(2, keepdim=True)
+
+
+def keys_and_values(kv_BS2HK: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the keys and the values in it, each [B, H, S, K]."""
+    k, v = kv_BS2HK.transpose(1, 3).unbind(2)
+    return k, v
 
 
 class Attention(nn.Module):
@@ -52,17 +72,14 @@ class Attention(nn.Module):
         if q_BHQK.is_cuda:
             rate = self.dropout.rate if self.training else 0.0
             gathered = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate)
-        elif q_BHQK.shape[2] == 1 and mask is None:
-            gathered = _gather_once(q_BHQK, k_BHSK, v_BHSK)
-        else:  # two products and a softmax: the CPU's fused kernel is slow backwards on short sentences
-            scores = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
-            gathered = self.dropout(masked_softmax(scores, mask)) @ v_BHSK
+        else:  # the CPU's fused kernel is slow backwards on short sentences
+            gathered = gather(q_BHQK, k_BHSK, v_BHSK, mask, self.dropout)
         joined: Tensor = self.out(gathered.transpose(1, 2).flatten(2))
         return joined
 
-    def _split(self, x_BTD: Tensor) -> Tensor:
-        sentences, tokens, dim = x_BTD.shape
-        return x_BTD.view(sentences, tokens, self.heads, dim // self.heads).transpose(1, 2)
+    def _split(self, x_BTX: Tensor, parts: int) -> Tensor:
+        sentences, tokens, width = x_BTX.shape
+        return x_BTX.view(sentences, tokens, parts, self.heads, width // parts // self.heads)
 
 
 class SelfAttention(Attention):
@@ -73,10 +90,10 @@ class SelfAttention(Attention):
         self.qkv = Linear(dim, 3 * dim, parts=3)
         self.out = Linear(dim, dim)
 
-    def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, each [B, H, T, K], by one product."""
-        q, k, v = self.qkv(x_BTD).chunk(3, dim=-1)
-        return self._split(q), self._split(k), self._split(v)
+    def project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries [B, H, T, K], and keys and values in one [B, T, 2, H, K], by one product."""
+        qkv_BT3HK = self._split(self.qkv(x_BTD), 3)
+        return qkv_BT3HK[:, :, 0].transpose(1, 2), qkv_BT3HK[:, :, 1:]
 
 
 class CrossAttention(Attention):
@@ -90,9 +107,8 @@ class CrossAttention(Attention):
 
     def project_q(self, x_BQD: Tensor) -> Tensor:
         """Return queries [B, H, Q, K]."""
-        return self._split(self.q(x_BQD))
+        return self._split(self.q(x_BQD), 1)[:, :, 0].transpose(1, 2)
 
     def project_kv(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values, each [B, H, S, K]."""
-        k, v = self.kv(memory_BSD).chunk(2, dim=-1)
-        return self._split(k), self._split(v)
+        return keys_and_values(self._split(self.kv(memory_BSD), 2))

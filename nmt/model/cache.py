@@ -26,17 +26,17 @@ class TargetCache:
         self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K], a view of `_memory`
         self._memory = self._spare = torch.empty(0)
 
-    def append(self, layer: int, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
-        """Put the keys and values of new positions behind the others and return all of this layer."""
-        rows, heads, new, width = k_RHTK.shape
+    def append(self, layer: int, kv_RT2HK: Tensor) -> tuple[Tensor, Tensor]:
+        """Put keys and values of new positions behind the others and return all of this layer, each [R, H, T, K]."""
+        rows, new, _, heads, width = kv_RT2HK.shape
         end = self.length + new
         if self._room is None or end > len(self._room):
-            self._grow(k_RHTK, (-(-end // BLOCK) * BLOCK, self.layers, 2, rows, heads, width))
+            self._grow(kv_RT2HK, (-(-end // BLOCK) * BLOCK, self.layers, 2, rows, heads, width))
         assert self._room is not None
-        self._room[self.length : end, layer, 0] = k_RHTK.permute(2, 0, 1, 3)
-        self._room[self.length : end, layer, 1] = v_RHTK.permute(2, 0, 1, 3)
-        k_TRHK, v_TRHK = self._room[:end, layer].unbind(1)
-        return k_TRHK.permute(1, 2, 0, 3), v_TRHK.permute(1, 2, 0, 3)
+        filled_T2RHK = self._room[:end, layer]
+        filled_T2RHK[self.length :].copy_(kv_RT2HK.permute(1, 2, 0, 3, 4))
+        k, v = filled_T2RHK.permute(1, 2, 3, 0, 4).unbind(0)
+        return k, v
 
     def advance(self, positions: int) -> None:
         """Count positions that every layer has appended."""

@@ -2,21 +2,30 @@
 
 On a CPU a matrix routine brings a weight into blocks before it multiplies, at every call. When few rows are multiplied,
 as in every step of a search, that is most of the work; here it is done once. The routines are oneDNN's, which PyTorch
-carries for its own compiler; where they are missing, the layers stay what they are.
+carries for its own compiler; they also apply what follows a product while its result is at hand. The decoder's step is
+written once more for them, in as few operations as it takes: of a single sentence, most of the time is their calls.
+
+Shape letters: B sentences, S source tokens, W rows (beams) per sentence, R = B*W rows, D width, H heads, K head width.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
+from typing import cast
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from nmt.model.layers import Linear
-from nmt.model.transformer import Transformer
+from nmt.model.attention import gather, gather_once
+from nmt.model.layers import Linear, Residual
+from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
 ROWS = 32
 """Rows that the blocks are laid out for; other numbers are multiplied just as fast."""
+FEW = 8
+"""Rows or sentences up to which one fused kernel attends faster in bf16 than several that each do a part for all."""
 
 
 class PackedLinear(nn.Module):
@@ -32,19 +41,98 @@ class PackedLinear(nn.Module):
         output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
         return output
 
+    def relu(self, input: Tensor) -> Tensor:
+        """Return max(0, xWᵀ + b)."""
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "relu", [], "")
+        return output
 
-def for_inference(model: Transformer, dtype: torch.dtype) -> Transformer:
+    def plus(self, input: Tensor, other: Tensor) -> Tensor:
+        """Return xWᵀ + b + other."""
+        output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(input, other, self.packed, self.bias, "add")
+        return output
+
+
+class PackedLayer:
+    """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row."""
+
+    def __init__(self, layer: DecoderLayer) -> None:
+        self.layer, self.heads = layer, layer.attention.heads
+        joining = (layer.attention.out, layer.cross.out, layer.feed_forward.up, layer.feed_forward.down)
+        self.target_out, self.source_out, self.up, self.down = (cast(PackedLinear, linear) for linear in joining)
+
+    def __call__(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
+        """Return the layer's output; `number` counts the layers from 0."""
+        layer = self.layer
+        seen_RD = self._gather_target(layer.around_attention.before(x_RD), state, number)
+        x_RD = _after(layer.around_attention, self.target_out.plus(seen_RD, x_RD))
+        seen_RD = self._gather_source(layer.around_cross.before(x_RD), state, number)
+        x_RD = _after(layer.around_cross, self.source_out.plus(seen_RD, x_RD))
+        hidden_RF = self.up.relu(layer.around_ff.before(x_RD))
+        return _after(layer.around_ff, self.down.plus(hidden_RF, x_RD))
+
+    def _gather_target(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
+        qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
+        q = qkv_R3HK[:, 0, :, None]
+        k, v = state.remember(number, qkv_R3HK[:, None, 1:])
+        if q.dtype == torch.float32 or len(q) < FEW:
+            return F.scaled_dot_product_attention(q, k, v).reshape(x_RD.shape)
+        return gather_once(q, k, v).reshape(x_RD.shape)
+
+    def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
+        k, v = state.sources[number]
+        q = self.layer.cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
+        state.observe(number, q, len(x_RD))
+        if q.dtype == torch.float32 or len(k) <= FEW:
+            seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
+        else:
+            seen = gather(q, k, v, state.mask_B11S)
+        return seen.transpose(1, 2).reshape(x_RD.shape)
+
+
+def _after(around: Residual, total: Tensor) -> Tensor:
+    """Return what leaves a sub-layer's frame, given the sum of the stream and its output."""
+    normed: Tensor = total if around.pre else around.norm(total)
+    return normed
+
+
+class PackedTransformer:
+    """A Transformer on a CPU, as a search sees it."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Pack the matrices of `model`, which is not to be used by itself from then on."""
+        self.model = model
+        for module in list(model.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, Linear):
+                    setattr(module, name, PackedLinear(child.weight, child.bias))
+        self.output = PackedLinear(model.output_weight_VD, None)
+        self.layers = [PackedLayer(layer) for layer in cast(Iterable[DecoderLayer], model.decoder)]
+
+    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
+        """Read the source and return the state in which a search begins."""
+        state = self.model.begin(src_BS, src_mask_BS)
+        state.sources = [(k.contiguous(), v.contiguous()) for k, v in state.sources]  # read at every step
+        if len(src_BS) == 1 and src_mask_BS.all():
+            state.mask_B11S = None
+        return state
+
+    def next_logits(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
+        """Read one more token per row and return the float32 logits of the next, [R, V]."""
+        x_RD = self.model.embed("target", tokens_R[:, None], state.length)[:, 0]
+        for number, layer in enumerate(self.layers):
+            x_RD = layer(x_RD, state, number)
+        state.advance(1)
+        logits_RV: Tensor = self.output(self.model.decoder_norm(x_RD))
+        return logits_RV.float()
+
+
+def for_inference(model: Transformer, dtype: torch.dtype) -> PackedTransformer | Transformer:
     """Return a copy of `model` that computes in `dtype`, for search only; the model itself stays as it is."""
     ready = copy.deepcopy(model).to(dtype).eval().requires_grad_(False)
     ready.compute_dtype = None
     device = ready.output_weight_VD.device
-    if device.type == "cpu" and dtype in (torch.float32, torch.bfloat16) and _can_pack():
-        ready.projection = PackedLinear(ready.output_weight_VD, None)
-        for module in list(ready.modules()):
-            for name, child in module.named_children():
-                if isinstance(child, Linear):
-                    setattr(module, name, PackedLinear(child.weight, child.bias))
-    return ready
+    packs = device.type == "cpu" and dtype in (torch.float32, torch.bfloat16) and _can_pack()
+    return PackedTransformer(ready) if packs else ready
 
 
 def _can_pack() -> bool:

@@ -36,8 +36,11 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise [..., D]."""
-        weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
-        return F.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
+        if weight.dtype != input.dtype:  # asked first: of one sentence's search, such calls are a good part
+            weight, bias = weight.to(input.dtype), bias.to(input.dtype)
+        return torch.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
 class Dropout(nn.Module):

@@ -10,9 +10,8 @@ the state is empty and T is the whole sentence; in search T is 1 and the state h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 import torch
@@ -20,13 +19,68 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.config import ModelConfig
-from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.attention import CrossAttention, SelfAttention, keys_and_values, masked_softmax
 from nmt.model.cache import TargetCache
 from nmt.model.layers import Dropout, FeedForward, LayerNorm, Residual
 from nmt.model.positions import POSITIONS
 
 KeysValues = tuple[Tensor, Tensor]
-Remember = Callable[[Tensor, Tensor], KeysValues]
+
+
+@dataclass
+class DecoderState:
+    """What a decoder remembers between steps."""
+
+    sources: list[KeysValues]
+    """Each layer's keys and values of the encoder's output, [B, H, S, K]."""
+    mask_B11S: Tensor | None
+    """None: the sources hold no padding."""
+    target: TargetCache | None
+    """None: nothing is remembered, since the whole target is read at once."""
+    watched: int | None = None
+    """The layer whose attention to the source is noted."""
+    seen_RTS: Tensor | None = None
+    """Where the positions of the last step looked in that layer, the mean of its heads."""
+
+    def watch(self) -> None:
+        """Note from now on where target positions look in the source.
+
+        It is the last layer but one, which aligns words best (Garg et al. 2019, section 4.1).
+        """
+        self.watched = max(0, len(self.sources) - 2)
+
+    def observe(self, layer: int, q_BHQK: Tensor, rows: int) -> None:
+        """Note where queries look, if this layer is watched."""
+        if layer == self.watched:
+            k_BHSK, _ = self.sources[layer]
+            scores_BHQS = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
+            weights_BQS = masked_softmax(scores_BHQS.float(), self.mask_B11S).mean(1)
+            self.seen_RTS = weights_BQS.view(rows, -1, k_BHSK.shape[2])
+
+    @property
+    def length(self) -> int:
+        """Target positions so far."""
+        return self.target.length if self.target else 0
+
+    def remember(self, layer: int, kv_RT2HK: Tensor) -> KeysValues:
+        """Take a layer's keys and values of new positions and return all so far."""
+        return self.target.append(layer, kv_RT2HK) if self.target else keys_and_values(kv_RT2HK)
+
+    def advance(self, positions: int) -> None:
+        """Count positions that every layer has remembered."""
+        if self.target:
+            self.target.advance(positions)
+
+    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
+        """Keep `rows_R` of the present rows in that order, and, when given, `sentences_B` of the sentences.
+
+        The rows of one sentence must stand together and be equally many for every sentence.
+        """
+        if self.target:
+            self.target.select(rows_R)
+        if sentences_B is not None:
+            self.sources = [(k[sentences_B], v[sentences_B]) for k, v in self.sources]
+            self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
 
 
 class EncoderLayer(nn.Module):
@@ -41,8 +95,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, mask_B11S: Tensor) -> Tensor:
         """Run one layer over the source."""
-        q, k, v = self.attention.project(self.around_attention.before(x_BSD))
-        x_BSD = self.around_attention.after(x_BSD, self.attention.attend(q, k, v, mask_B11S))
+        q, kv = self.attention.project(self.around_attention.before(x_BSD))
+        x_BSD = self.around_attention.after(x_BSD, self.attention.attend(q, *keys_and_values(kv), mask_B11S))
         return self.around_ff.after(x_BSD, self.feed_forward(self.around_ff.before(x_BSD)))
 
 
@@ -58,49 +112,18 @@ class DecoderLayer(nn.Module):
         self.around_cross = Residual(config.dim, config.dropout, config.norm)
         self.around_ff = Residual(config.dim, config.dropout, config.norm)
 
-    def forward(
-        self, x_RTD: Tensor, source: KeysValues, remember: Remember, causal_TT: Tensor | None, mask_B11S: Tensor
-    ) -> Tensor:
-        """Run one layer over T new target positions; `remember` takes their keys and values and returns all so far."""
-        q, k, v = self.attention.project(self.around_attention.before(x_RTD))
-        x_RTD = self.around_attention.after(x_RTD, self.attention.attend(q, *remember(k, v), causal_TT))
+    def forward(self, x_RTD: Tensor, state: DecoderState, number: int, causal_TT: Tensor | None) -> Tensor:
+        """Run one layer, the `number`-th from 0, over T new target positions."""
+        q, kv = self.attention.project(self.around_attention.before(x_RTD))
+        x_RTD = self.around_attention.after(x_RTD, self.attention.attend(q, *state.remember(number, kv), causal_TT))
         # The W rows of a sentence are read as W*T queries of one attention, so that the source's keys and values
         # exist once per sentence and not once per beam.
-        queries = self.around_cross.before(x_RTD).reshape(len(mask_B11S), -1, x_RTD.shape[-1])
-        seen = self.cross.attend(self.cross.project_q(queries), *source, mask_B11S)
+        k, v = state.sources[number]
+        q = self.cross.project_q(self.around_cross.before(x_RTD).reshape(len(k), -1, x_RTD.shape[-1]))
+        seen = self.cross.attend(q, k, v, state.mask_B11S)
+        state.observe(number, q, len(x_RTD))
         x_RTD = self.around_cross.after(x_RTD, seen.view_as(x_RTD))
         return self.around_ff.after(x_RTD, self.feed_forward(self.around_ff.before(x_RTD)))
-
-
-@dataclass
-class DecoderState:
-    """What a decoder remembers between steps."""
-
-    sources: list[KeysValues]
-    """Each layer's keys and values of the encoder's output, [B, H, S, K]."""
-    mask_B11S: Tensor
-    target: TargetCache | None
-    """None: nothing is remembered, since the whole target is read at once."""
-
-    @property
-    def length(self) -> int:
-        """Target positions so far."""
-        return self.target.length if self.target else 0
-
-    def remember(self, layer: int) -> Remember:
-        """Return what a layer gives its new keys and values to."""
-        return partial(self.target.append, layer) if self.target else lambda k, v: (k, v)
-
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep `rows_R` of the present rows in that order, and, when given, `sentences_B` of the sentences.
-
-        The rows of one sentence must stand together and be equally many for every sentence.
-        """
-        if self.target:
-            self.target.select(rows_R)
-        if sentences_B is not None:
-            self.sources = [(k[sentences_B], v[sentences_B]) for k, v in self.sources]
-            self.mask_B11S = self.mask_B11S[sentences_B]
 
 
 class Transformer(nn.Module):
@@ -125,7 +148,6 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # Pre-norm leaves the residual stream unnormalised, so each stack ends on a norm; post-norm already does.
         final = LayerNorm if config.norm == "pre" else nn.Identity
-        self.projection: nn.Module | None = None  # the output layer, where it is made ready for search
         self.encoder_norm = final(config.dim)
         self.decoder_norm = final(config.dim)
 
@@ -141,7 +163,7 @@ class Transformer(nn.Module):
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the encoder's output, memory_BSD."""
-        x_BSD = self._embed("source", src_BS, 0)
+        x_BSD = self.embed("source", src_BS, 0)
         mask_B11S = src_mask_BS[:, None, None, :]
         for layer in self.encoder:
             x_BSD = layer(x_BSD, mask_B11S)
@@ -156,23 +178,19 @@ class Transformer(nn.Module):
     def step(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""
         tokens = tgt_RT.shape[1]
-        x_RTD = self._embed("target", tgt_RT, state.length)
+        x_RTD = self.embed("target", tgt_RT, state.length)
         causal_TT = None
         if tokens > 1:
             end = state.length + tokens
             causal_TT = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
-        for number, (layer, source) in enumerate(zip(self.decoder, state.sources, strict=True)):
-            x_RTD = layer(x_RTD, source, state.remember(number), causal_TT, state.mask_B11S)
-        if state.target:
-            state.target.advance(tokens)
+        for number, layer in enumerate(self.decoder):
+            x_RTD = layer(x_RTD, state, number, causal_TT)
+        state.advance(tokens)
         hidden_RTD: Tensor = self.decoder_norm(x_RTD)
         return hidden_RTD
 
     def project(self, hidden: Tensor) -> Tensor:
         """Return the logits [..., V] of hidden vectors [..., D]."""
-        if self.projection is not None:
-            logits: Tensor = self.projection(hidden)
-            return logits
         return hidden @ self.output_weight_VD.to(hidden.dtype).t()
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
@@ -194,7 +212,8 @@ class Transformer(nn.Module):
         hidden_BTD = self.step(tgt_in_BT, self.start(memory_BSD, src_mask_BS, keep=False))
         return hidden_BTD.flatten(0, 1).index_select(0, places_N)
 
-    def _embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
+    def embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
+        """Return the embeddings [B, T, D] of `source` or `target` ids that stand at positions start, start+1, ..."""
         x_BTD = F.embedding(ids_BT, self.table(role)) * math.sqrt(self.config.dim)
         if self.compute_dtype is not None:
             x_BTD = x_BTD.to(self.compute_dtype)

@@ -11,7 +11,11 @@ from typing import Protocol
 
 from nmt.registry import resolve
 from nmt.search.beam import Beam
+from nmt.search.constrained import Constrained
+from nmt.search.diverse import Diverse
 from nmt.search.greedy import Greedy
+from nmt.search.mbr import MBR
+from nmt.search.sample import Sample
 from nmt.search.task import Hypothesis, SearchModel, Task
 
 
@@ -22,13 +26,24 @@ class Search(Protocol):
     def rows(self) -> int:
         """Rows of a batch for each sentence."""
 
+    @property
+    def top(self) -> int:
+        """Most hypotheses returned per sentence."""
+
     def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first."""
 
 
-SEARCHES: dict[str, Callable[..., Search]] = {"greedy": Greedy, "beam": Beam}
+SEARCHES: dict[str, Callable[..., Search]] = {
+    "greedy": Greedy,
+    "beam": Beam,
+    "diverse": Diverse,
+    "constrained": Constrained,
+    "sample": Sample,
+    "mbr": MBR,
+}
 
-__all__ = ["SEARCHES", "Hypothesis", "Search", "SearchModel", "Task", "search"]
+__all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchModel", "Task", "search"]
 
 
 def search(spec: str) -> Search:

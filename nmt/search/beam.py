@@ -10,20 +10,15 @@ from torch import Tensor
 from nmt.errors import ConfigError
 from nmt.search.candidates import log_normaliser, top_k
 from nmt.search.limits import Limits, Ruled
-from nmt.search.task import Hypothesis, SearchModel, Task
+from nmt.search.task import Hypothesis, SearchModel, State, Task
 
 MOST_BEAMS = 1000
 NORMALISATIONS = ("gnmt", "average")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beam(Ruled):
-    """Keeps the W most probable beginnings at every step.
-
-    The W most probable extensions of a sentence's beams are taken; those that end become hypotheses, and the W best
-    that do not end live on. A sentence is done when W hypotheses have ended, or earlier, when no living beam can still
-    reach one of the `top` best (`_may_improve`).
-    """
+class Beamed(Ruled):
+    """What every search with beams lets one ask for."""
 
     size: int = 4
     """W, beginnings kept at every step (beam_size)."""
@@ -52,74 +47,158 @@ class Beam(Ruled):
         """Rows of a batch for each sentence."""
         return self.size
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
-        """Return the `top` best hypotheses per sentence, best first."""
-        rules = Limits(task, self)
-        sentences, device = len(task.src_BS), task.src_BS.device
-        found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        state = model.begin(task.src_BS, task.src_mask_BS)
-        running_B = torch.arange(sentences, device=device)
-        tokens_RT = torch.full((sentences * self.size, 1), task.bos, device=device)
-        # All beams start alike, so only the first may propose: the others would fill the beam with copies of it.
-        score_BW = torch.full((sentences, self.size), -torch.inf, device=device)
-        score_BW[:, 0] = 0.0
-        ended_BW = torch.full((sentences, self.size), -torch.inf, device=device)  # best scores so far, best first
-        while len(running_B):
-            length = tokens_RT.shape[1]  # of what ends now, the end token counted
-            logits_RV = model.next_logits(tokens_RT[:, -1], state)
-            normaliser_R1 = log_normaliser(logits_RV)
-            rules.apply(logits_RV, tokens_RT)
-            # At most one extension per beam ends, so among 2W at least W do not.
-            logit_RC, token_RC = top_k(logits_RV, 2 * self.size)
-            candidates = token_RC.shape[1]
-            total_BX = (score_BW.view(-1, 1) + logit_RC - normaliser_R1).view(len(running_B), -1)
-            score_BC, at_BC = total_BX.topk(min(2 * self.size, total_BX.shape[1]))
-            beam_BC, token_BC = at_BC // candidates, token_RC.view(total_BX.shape).gather(1, at_BC)
-            ends_BC = token_BC == task.eos
-
-            # An impossible beam also proposes its end; it must not count as a hypothesis.
-            hit_BC = ends_BC & score_BC.isfinite()
-            hit_BC[:, self.size :] = False
-            first_row_B1 = torch.arange(len(running_B), device=device)[:, None] * self.size
-            if hit_BC.any():
-                rows = (first_row_B1 + beam_BC)[hit_BC]
-                normed_BC = (score_BC / self._norm(torch.tensor(length))).masked_fill(~hit_BC, -torch.inf)
-                ended_BW = torch.cat((ended_BW, normed_BC), 1).topk(self.size).values
-                for sentence, ids, log_prob, score in zip(
-                    running_B[hit_BC.nonzero()[:, 0]].tolist(), tokens_RT[rows, 1:].tolist(),
-                    score_BC[hit_BC].tolist(), normed_BC[hit_BC].tolist(), strict=True,
-                ):  # fmt: skip
-                    found[sentence].append(Hypothesis(ids, log_prob, score))
-
-            # Move what goes on to the front, in order of score. An extension that ended can only be among the W that go
-            # on where too few others are possible (the first step, the length limit); it is then as dead as they are.
-            score_BW, order_BW = score_BC.masked_fill(ends_BC, -torch.inf).topk(self.size)
-            rows_BW = first_row_B1 + beam_BC.gather(1, order_BW)
-            next_BW = token_BC.gather(1, order_BW)
-            longest_B = self._norm(rules.most_B + 1)
-            stay_B = _may_improve(score_BW[:, 0], longest_B, ended_BW[:, self.top - 1])
-            stay_B &= ended_BW[:, -1] == -torch.inf  # fewer than W have ended
-            if not stay_B.all():
-                stay = stay_B.nonzero()[:, 0]
-                rows_BW, next_BW, score_BW = rows_BW[stay], next_BW[stay], score_BW[stay]
-                running_B, ended_BW = running_B[stay], ended_BW[stay]
-                state.select(rows_BW.flatten(), stay)
-                rules.select(stay)
-            else:
-                state.select(rows_BW.flatten())
-            tokens_RT = torch.cat((tokens_RT[rows_BW.flatten()], next_BW.view(-1, 1)), dim=1)
-        return [sorted(hypotheses, key=lambda h: -h.score)[: self.top] for hypotheses in found]
-
-    def _norm(self, length_B: Tensor) -> Tensor:
+    def norm(self, length_B: Tensor) -> Tensor:
         """Return what log-probabilities of translations of that length, the end token counted, are divided by."""
         base_B = (5 + length_B) / 6 if self.normalisation == "gnmt" else length_B.float()
         return base_B**self.length_penalty
 
 
-def _may_improve(best_live_B: Tensor, longest_B: Tensor, worst_B: Tensor) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class Beam(Beamed):
+    """Keeps the W most probable beginnings at every step.
+
+    The W most probable extensions of a sentence's beams are taken; those that end become hypotheses, and the W best
+    that do not end live on. A sentence is done when W hypotheses have ended, or earlier, when no living beam can still
+    reach one of the `top` best (`may_improve`).
+    """
+
+    coverage: float = 0.0
+    """β of the coverage penalty (Wu et al. 2016, equation 14): ended translations that left a part of the source unread
+    lose; 0 is off, 0.2 is usual."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError for options out of range."""
+        super().__post_init__()
+        if not 0 <= self.coverage <= 10:
+            raise ConfigError(f"coverage must be between 0 and 10, got {self.coverage}", "0.2 is usual")
+
+    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+        """Return the `top` best hypotheses per sentence, best first."""
+        rules = Limits(task, self)
+        sentences, device = len(task.src_BS), task.src_BS.device
+        state = model.begin(task.src_BS, task.src_mask_BS)
+        coverage = Coverage(self.coverage, state, task) if self.coverage else None
+        ended = Ended(sentences, self.size, device)
+        tokens_RT = torch.full((sentences * self.size, 1), task.bos, device=device)
+        log_prob_BW = first_beams(sentences, self.size, device)
+        while len(ended):
+            logits_RV = model.next_logits(tokens_RT[:, -1], state)
+            normaliser_R1 = log_normaliser(logits_RV)
+            rules.apply(logits_RV, tokens_RT)
+            # At most one extension per beam ends, so among 2W at least W do not.
+            logit_RC, token_RC = top_k(logits_RV, 2 * self.size)
+            total_BX = (log_prob_BW.view(-1, 1) + logit_RC - normaliser_R1).view(len(ended), -1)
+            log_prob_BC, at_BC = total_BX.topk(min(2 * self.size, total_BX.shape[1]))
+            beam_BC, token_BC = at_BC // token_RC.shape[1], token_RC.view(total_BX.shape).gather(1, at_BC)
+            ends_BC = token_BC == task.eos
+
+            # An impossible beam also proposes its end; it must not count as a hypothesis.
+            hit_BC = ends_BC & log_prob_BC.isfinite()
+            hit_BC[:, self.size :] = False
+            row_BC = beam_BC + ended.first_row_B1
+            length = tokens_RT.shape[1]  # of what ends now, the end token counted
+            extra_BC = None if coverage is None else coverage.read()[row_BC]
+            ended.add(hit_BC, row_BC, tokens_RT, log_prob_BC, float(self.norm(torch.tensor(length))), extra_BC)
+
+            # Move what goes on to the front, in order of score. An extension that ended can only be among the W that go
+            # on where too few others are possible (the first step, the length limit); it is then as dead as they are.
+            log_prob_BW, order_BW = log_prob_BC.masked_fill(ends_BC, -torch.inf).topk(self.size)
+            row_BW, next_BW = row_BC.gather(1, order_BW), token_BC.gather(1, order_BW)
+            stay_B = may_improve(log_prob_BW[:, 0], self.norm(rules.most_B + 1), ended.score_BW[:, self.top - 1])
+            stay_B &= ended.score_BW[:, -1] == -torch.inf  # fewer than W have ended
+            stay = None if stay_B.all() else stay_B.nonzero()[:, 0]
+            if stay is not None:
+                row_BW, next_BW, log_prob_BW = row_BW[stay], next_BW[stay], log_prob_BW[stay]
+                ended.select(stay)
+                rules.select(stay)
+            row_R = row_BW.flatten()
+            state.select(row_R, stay)
+            if coverage is not None:
+                coverage.select(row_R, stay)
+            tokens_RT = torch.cat((tokens_RT[row_R], next_BW.view(-1, 1)), dim=1)
+        return ended.best(self.top)
+
+
+def first_beams(sentences: int, size: int, device: torch.device) -> Tensor:
+    """Return the log-probabilities [B, W] to begin with.
+
+    All beams start alike, so only the first may propose: the others would fill the beam with copies of it.
+    """
+    log_prob_BW = torch.full((sentences, size), -torch.inf, device=device)
+    log_prob_BW[:, 0] = 0.0
+    return log_prob_BW
+
+
+def may_improve(best_live_B: Tensor, longest_B: Tensor, worst_B: Tensor) -> Tensor:
     """Say for which sentences a living beam may still enter the `top` best: an exact bound, not a guess.
 
-    Log-probabilities only fall, and the normaliser only grows with length, so a beam's final score is at most its
-    present log-probability under the normaliser of the longest translation allowed.
+    Log-probabilities only fall, the normaliser only grows with length, and a coverage penalty only takes away, so a
+    beam's final score is at most its present log-probability under the normaliser of the longest translation allowed.
     """
     return (best_live_B > -torch.inf) & (best_live_B / longest_B > worst_B)
+
+
+class Ended:
+    """The hypotheses that have ended; its length is the number of sentences still running."""
+
+    def __init__(self, sentences: int, size: int, device: torch.device) -> None:
+        self.size, self.device = size, device
+        self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.running_B = torch.arange(sentences, device=device)
+        self.score_BW = torch.full((sentences, size), -torch.inf, device=device)
+        """Each running sentence's W best scores so far, best first."""
+        self.first_row_B1 = self.running_B[:, None] * size
+
+    def __len__(self) -> int:
+        return len(self.running_B)
+
+    def add(
+        self, hit_BC: Tensor, row_BC: Tensor, tokens_RT: Tensor, log_prob_BC: Tensor, norm: float,
+        extra_BC: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Take the candidates that `hit_BC` marks: beams `row_BC` that end here, scored log_prob / norm + extra."""
+        if not hit_BC.any():
+            return
+        score_BC = log_prob_BC / norm if extra_BC is None else log_prob_BC / norm + extra_BC
+        ended_BC = score_BC.masked_fill(~hit_BC, -torch.inf)
+        self.score_BW = torch.cat((self.score_BW, ended_BC), 1).topk(self.size).values
+        for sentence, ids, log_prob, score in zip(
+            self.running_B[hit_BC.nonzero()[:, 0]].tolist(), tokens_RT[row_BC[hit_BC], 1:].tolist(),
+            log_prob_BC[hit_BC].tolist(), score_BC[hit_BC].tolist(), strict=True,
+        ):  # fmt: skip
+            self.found[sentence].append(Hypothesis(ids, log_prob, score, norm))
+
+    def select(self, sentences_B: Tensor) -> None:
+        """Keep some of the running sentences."""
+        self.running_B, self.score_BW = self.running_B[sentences_B], self.score_BW[sentences_B]
+        self.first_row_B1 = torch.arange(len(self), device=self.device)[:, None] * self.size
+
+    def best(self, top: int) -> list[list[Hypothesis]]:
+        """Return each sentence's best, best first."""
+        return [sorted(hypotheses, key=lambda h: -h.score)[:top] for hypotheses in self.found]
+
+
+class Coverage:
+    """How much attention each source token has got: cp = β Σ_i log min(Σ_j p_ij, 1) (Wu et al. 2016, equation 14)."""
+
+    def __init__(self, weight: float, state: State, task: Task) -> None:
+        state.watch()
+        self.weight, self.state = weight, state
+        self.mask_BS = task.src_mask_BS
+        self.got_RS: Tensor | None = None
+
+    def read(self) -> Tensor:
+        """Add where the last step looked, and return every row's penalty, [R]."""
+        assert self.state.seen_RTS is not None
+        seen_RS = self.state.seen_RTS[:, -1].float()
+        self.got_RS = seen_RS if self.got_RS is None else self.got_RS + seen_RS
+        mask_RS = self.mask_BS.repeat_interleave(len(seen_RS) // len(self.mask_BS), 0)
+        least = torch.finfo(torch.float32).tiny  # softmax may underflow, and log 0 would forbid what it should dislike
+        return self.weight * self.got_RS.clamp(least, 1.0).log().masked_fill(~mask_RS, 0.0).sum(1)
+
+    def select(self, row_R: Tensor, sentences_B: Tensor | None) -> None:
+        """Keep some rows, in that order."""
+        assert self.got_RS is not None
+        self.got_RS = self.got_RS[row_R]
+        if sentences_B is not None:
+            self.mask_BS = self.mask_BS[sentences_B]

@@ -17,6 +17,7 @@ class Greedy(Ruled):
     """Takes the most probable token at every step."""
 
     rows: ClassVar[int] = 1
+    top: ClassVar[int] = 1
 
     def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
         """Return one hypothesis per sentence."""

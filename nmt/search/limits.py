@@ -43,7 +43,8 @@ class Ruled:
 class Limits:
     """The rules of a search and a task, applied to the logits of a step."""
 
-    def __init__(self, task: Task, rules: Ruled) -> None:
+    def __init__(self, task: Task, rules: Ruled, at_least_B: Tensor | int = 0) -> None:
+        """Combine the limits of both; `at_least_B` more tokens than the prefix must be possible."""
         source_B = task.src_mask_BS.sum(1) - 1
         self.eos, self.no_repeat_ngram = task.eos, rules.no_repeat_ngram
         self.most_B = task.most_B
@@ -52,7 +53,9 @@ class Limits:
         self.least_B = torch.minimum(self.most_B, (rules.min_ratio * source_B).floor().long())
         self.prefix_BT = _padded(task)
         # A prefix counts towards the limits, and they may not cut it.
-        self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1))
+        self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1) + at_least_B)
+        self._forces_until = max(self.prefix_BT.shape[1], int(self.least_B.max()))
+        self._forces_from = int(self.most_B.min())
 
     def select(self, sentences_B: Tensor) -> None:
         """Keep some of the sentences."""
@@ -68,6 +71,8 @@ class Limits:
         length, width = tokens_RT.shape[1] - 1, len(tokens_RT) // max(1, len(self.most_B))
         if self.no_repeat_ngram:
             logits_RV[repeated(tokens_RT, self.no_repeat_ngram)] = -torch.inf
+        if self._forces_until <= length < self._forces_from:
+            return
         too_short_B = self.least_B > length
         if too_short_B.any():
             logits_RV[too_short_B.repeat_interleave(width), self.eos] = -torch.inf

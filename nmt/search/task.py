@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,10 @@ class Task:
     """Id that ends one."""
     prefixes: Sequence[Sequence[int]] = field(default=())
     """Ids that each translation must begin with; empty: none has to."""
+    phrases: Sequence[Sequence[Sequence[int]]] = field(default=())
+    """Runs of ids that must appear in each translation; only the search `constrained` heeds them."""
+    text: Callable[[Sequence[int]], str] = str
+    """The text of ids, for searches that compare texts."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,29 @@ class Hypothesis:
     log_prob: float
     """Σ log p(token), the end token included, in nats."""
     score: float
-    """What hypotheses are ranked by: the log-probability after length normalisation."""
+    """What hypotheses are ranked by, such as the log-probability after length normalisation."""
+    norm: float = 1.0
+    """What the log-probability is divided by in the score; infinity: it is no part of it."""
 
 
 class State(Protocol):
     """A decoder's memory; see `nmt.model.transformer.DecoderState`."""
 
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:  # noqa: D102
-        ...
+    seen_RTS: Tensor | None
+    """Where the last step's target positions looked, if it is watched."""
+
+    def watch(self) -> None:
+        """Note from now on where target positions look in the source."""
+
+    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
+        """Keep some rows, in that order, and some sentences."""
 
 
 class SearchModel(Protocol):
     """Anything that can be searched: one model, an ensemble."""
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> State: ...  # noqa: D102
-    def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor: ...  # noqa: D102
+    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
+        """Read the source and return a `State`."""
+
+    def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
+        """Read one more token per row and return the float32 logits of the next, [R, V]."""

@@ -9,10 +9,12 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from commandline import CommandLine, write
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt import checkpoint, prove
@@ -22,7 +24,7 @@ from nmt.data.batching import collate, collate_source
 from nmt.errors import NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS, safetensors
 from nmt.export.engine import most_tokens, searching
-from nmt.export.onnx import OnnxModel
+from nmt.export.onnx import OnnxModel, graphs
 from nmt.model.transformer import Transformer
 from nmt.search import Task, search
 from nmt.text import normalize
@@ -107,7 +109,7 @@ def by_safetensors(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[T
 
 
 def by_onnx(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
-    model = OnnxModel(folder)
+    model = OnnxModel.load(folder)
     batch = collate([(row, row) for row in ids])
     state = model.begin(batch.src_BS, batch.src_mask_BS)
     return of_logits(torch.stack([model.next_logits(column, state) for column in batch.tgt_in_BT.t()], 1), ids)
@@ -156,15 +158,35 @@ def test_engines_stop_where_translations_of_nmt_do(loaded: Loaded) -> None:
     assert ENGINES["safetensors"](folder)(LINES) == wanted
 
 
-def test_onnx_is_searched_with_beams(loaded: Loaded) -> None:
+class Session:
+    """Runs a module as ONNX Runtime would its graph: this much can be tested without either package."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def run(self, _: None, inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        found = self.module(*(torch.from_numpy(array) for array in inputs.values()))
+        return [tensor.numpy() for tensor in (found if isinstance(found, tuple) else (found,))]
+
+
+def bare_graphs(loaded: Loaded) -> OnnxModel:
+    return OnnxModel(*map(Session, graphs(loaded)))
+
+
+def written_graphs(loaded: Loaded) -> OnnxModel:
     for package in PACKAGES["onnx"]:
         pytest.importorskip(package)
-    graphs = OnnxModel(exported("onnx", loaded))
+    return OnnxModel.load(exported("onnx", loaded))
+
+
+@pytest.mark.parametrize("make", [bare_graphs, written_graphs])
+def test_onnx_is_searched_with_beams(loaded: Loaded, make: Callable[[Loaded], OnnxModel]) -> None:
+    model = make(loaded)
     src_BS, src_mask_BS = collate_source([loaded.tokenizer.encode(line) for line in LINES])
     task = Task(src_BS, src_mask_BS, torch.tensor([12, 5, 9, 3]), BOS, EOS)  # sentences end at different steps
     beam = search("beam(size=3, top=3)")
     with torch.inference_mode():
-        found, wanted = beam(graphs, task), beam(loaded.model, task)
+        found, wanted = beam(model, task), beam(loaded.model, task)
     assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
     for own, sentence in zip(found, wanted, strict=True):
         assert [h.score for h in own] == pytest.approx([h.score for h in sentence], abs=1e-3)

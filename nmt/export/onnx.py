@@ -20,13 +20,14 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.checkpoint import Loaded
+from nmt.errors import UsageError
 from nmt.export.engine import Engine, copy_run_files, missing, positions, searching
 from nmt.model.cache import TargetCache
 from nmt.model.positions import Sinusoidal, sinusoids
@@ -48,22 +49,21 @@ def export(loaded: Loaded, folder: Path) -> None:
         raise missing("onnxscript", "onnx") from None
     _onnxruntime()  # without it there is no proof
     copy_run_files(loaded, folder)
-    model = copy.deepcopy(loaded.model)
-    model.positions = cast(Sinusoidal, _Positions(sinusoids(positions(loaded), model.config.dim)))
+    encoder, decoder = graphs(loaded)
     # Lengths that differ from each other and from every size, so that the exporter sees which is which.
     source_BS, mask_BS = torch.zeros(3, 7, dtype=torch.long), torch.ones(3, 7, dtype=torch.bool)
-    config = model.config
+    config = loaded.config.model
     past = torch.zeros(config.decoder_layers, 2, 3, config.heads, 5, config.dim // config.heads)
     memory = torch.zeros(config.decoder_layers, 2, 3, config.heads, 7, config.dim // config.heads)
     with _quiet():
         torch.onnx.export(
-            _Encoder(model).eval(), (source_BS, mask_BS), folder / ENCODER,
+            encoder, (source_BS, mask_BS), folder / ENCODER,
             input_names=["source", "source_mask"], output_names=["memory"],
             dynamic_shapes=({0: "B", 1: "S"}, {0: "B", 1: "S"}),
             dynamo=True, external_data=False, verbose=False,
         )  # fmt: skip
         torch.onnx.export(
-            _Decoder(model).eval(), (source_BS[:, 0], past, memory, mask_BS), folder / DECODER,
+            decoder, (source_BS[:, 0], past, memory, mask_BS), folder / DECODER,
             input_names=["tokens", "past", "memory", "source_mask"], output_names=["logits", "present"],
             dynamic_shapes=({0: "R"}, {2: "R", 4: "T"}, {2: "R", 4: "S"}, {0: "R", 1: "S"}),
             dynamo=True, external_data=False, verbose=False,
@@ -76,14 +76,26 @@ def engine(folder: Path) -> Engine:
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
-    return searching(OnnxModel(folder), Tokenizer.load(folder / "spm.model"))
+    return searching(OnnxModel.load(folder), Tokenizer.load(folder / "spm.model"))
+
+
+def graphs(loaded: Loaded) -> tuple[nn.Module, nn.Module]:
+    """Return what is written, encoder and decoder, as modules of tensors alone."""
+    model = copy.deepcopy(loaded.model).requires_grad_(False)
+    model.positions = _Positions(model.config.dim, positions(loaded))
+    return _Encoder(model).eval(), _Decoder(model).eval()
 
 
 class OnnxModel:
     """The two graphs as something that nmt's searches can search."""
 
-    def __init__(self, folder: Path) -> None:
-        """Load the graphs.
+    def __init__(self, encoder: Any, decoder: Any) -> None:
+        """Take the two as sessions of ONNX Runtime."""
+        self.encoder, self.decoder = encoder, decoder
+
+    @classmethod
+    def load(cls, folder: Path) -> OnnxModel:
+        """Load the graphs that `export` wrote.
 
         Raises:
             UsageError: ONNX Runtime is not installed.
@@ -91,9 +103,11 @@ class OnnxModel:
         onnxruntime = _onnxruntime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        self.encoder, self.decoder = (
-            onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
-            for name in (ENCODER, DECODER)
+        return cls(
+            *(
+                onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
+                for name in (ENCODER, DECODER)
+            )
         )
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> OnnxState:
@@ -114,6 +128,8 @@ class OnnxModel:
 class OnnxState:
     """What the decoder's graph is given at every step, a row for each of the search's."""
 
+    seen_RTS: Tensor | None = None
+
     def __init__(self, past: Tensor, memory: Tensor, mask_RS: Tensor) -> None:
         self.past, self.memory, self.mask_RS = past, memory, mask_RS
 
@@ -124,6 +140,10 @@ class OnnxState:
             self.memory = self.memory.repeat_interleave(times, 2)
             self.mask_RS = self.mask_RS.repeat_interleave(times, 0)
             self.past = self.past.new_zeros(*self.past.shape[:2], rows, *self.past.shape[3:])
+
+    def watch(self) -> None:
+        """Raise a UsageError: the graphs do not tell where they look in the source."""
+        raise UsageError("an ONNX model does not tell where it looks in the source", "search without coverage")
 
     def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
         """Keep `rows_R` of the present rows in that order; they change sentences only where `sentences_B` is given."""
@@ -145,34 +165,32 @@ def _run(session: Any, **inputs: Tensor) -> list[Tensor]:
     return [torch.from_numpy(array) for array in session.run(None, arrays)]
 
 
-class _Positions(nn.Module):
-    """The table of `nmt.model.positions`, looked up: a table that grows on demand is nothing for a graph."""
+class _Positions(Sinusoidal):
+    """A table of fixed length that is looked up: one that grows on demand is nothing for a graph."""
 
-    def __init__(self, table_TD: Tensor) -> None:
-        super().__init__()
-        self.table_TD: Tensor
-        self.register_buffer("table_TD", table_TD)
+    def __init__(self, dim: int, length: int) -> None:
+        super().__init__(dim)
+        self.fixed_TD: Tensor
+        self.register_buffer("fixed_TD", sinusoids(length, dim))
 
     def embed(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """Add the encodings of positions start .. start+T-1."""
-        return x_BTD + F.embedding(torch.arange(start, start + x_BTD.shape[1]), self.table_TD)
+        return x_BTD + F.embedding(torch.arange(start, start + x_BTD.shape[1]), self.fixed_TD)
 
 
-class _Past:
-    """Stands for `nmt.model.cache.TargetCache`: joins and returns what the other writes in place."""
+class _Past(TargetCache):
+    """The decoder's memory for one step of a graph: joins what the other writes in place."""
 
     def __init__(self, past: Tensor) -> None:
+        super().__init__(len(past))
         self.past, self.length = past, past.shape[4]
         self.present: list[Tensor] = []
 
-    def append(self, layer: int, k_RHTK: Tensor, v_RHTK: Tensor) -> tuple[Tensor, Tensor]:
+    def append(self, layer: int, kv_RT2HK: Tensor) -> tuple[Tensor, Tensor]:
         """Put the keys and values of a new position behind the others and return all of this layer."""
-        present = torch.cat((self.past[layer], torch.stack((k_RHTK, v_RHTK))), 3)
-        self.present.append(present)
-        return present[0], present[1]
-
-    def advance(self, positions: int) -> None:
-        """Do nothing: the next step is told by the length of its past."""
+        present_2RHTK = torch.cat((self.past[layer], kv_RT2HK.permute(2, 0, 3, 1, 4)), 3)
+        self.present.append(present_2RHTK)
+        return present_2RHTK[0], present_2RHTK[1]
 
 
 class _Encoder(nn.Module):
@@ -193,7 +211,7 @@ class _Decoder(nn.Module):
     def forward(self, tokens: Tensor, past: Tensor, memory: Tensor, source_mask: Tensor) -> tuple[Tensor, Tensor]:
         sources = [(keys_values[0], keys_values[1]) for keys_values in memory.unbind()]
         target = _Past(past)
-        state = DecoderState(sources, source_mask[:, None, None, :], cast(TargetCache, target))
+        state = DecoderState(sources, source_mask[:, None, None, :], target)
         return self.model.next_logits(tokens, state), torch.stack(target.present)
 
 

@@ -1,42 +1,388 @@
-"""What other engines are given is the model itself."""
+"""What other engines are given is the model itself, and what is not is refused."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import shutil
+import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from commandline import CommandLine
+from commandline import CommandLine, write
+from numpy.typing import NDArray
+from torch import Tensor
 
-from nmt import checkpoint
-from nmt.data.batching import collate
-from nmt.errors import UsageError
-from nmt.export.ctranslate2 import export
+from nmt import checkpoint, prove
+from nmt.checkpoint import Loaded
+from nmt.cli import app
+from nmt.data.batching import collate, collate_source
+from nmt.errors import NMTError, UsageError
+from nmt.export import ENGINES, EXPORTS, safetensors
+from nmt.export.engine import most_tokens, searching
+from nmt.export.onnx import OnnxModel, graphs
+from nmt.model.transformer import Transformer
+from nmt.search import Task, search
+from nmt.text import normalize
+from nmt.tokenizer import BOS, EOS
+from nmt.translate import Translator
 
-LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog."]
+LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
+PACKAGES = {
+    "ctranslate2": ["ctranslate2"],
+    "safetensors": [],
+    "onnx": ["onnxscript", "onnxruntime"],
+    "hf-marian": ["transformers"],
+}
+EXTRAS = {"ctranslate2": "ctranslate2", "onnx": "onnx", "hf-marian": "huggingface"}
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("tied", ["true", "false"])
-def test_ctranslate2_scores_as_nmt_does(norm: str, tied: str, nmt: CommandLine) -> None:
-    ctranslate2 = pytest.importorskip("ctranslate2")
-    assert nmt.train("runs/x", model__norm=norm, model__tied=tied, train__steps="10").code == 0
-    loaded = checkpoint.load(nmt.folder / "runs/x")
-    folder = nmt.folder / "ct2"
-    folder.mkdir()
-    export(loaded, folder)
+@pytest.fixture(params=EXPORTS)
+def to(request: pytest.FixtureRequest) -> str:
+    """Each format whose packages are installed."""
+    for package in PACKAGES[request.param]:
+        pytest.importorskip(package)
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=["pre-tied", "pre-untied", "post-tied", "post-untied"])
+def loaded(request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """A model of each kind, with weights that leave no norm and no bias without effect."""
+    norm, tied = request.param.split("-")
+    nmt = CommandLine(tmp_path_factory.mktemp(request.param))
+    for name in ("text.en", "text.de"):
+        shutil.copyfile(trained.folder / name, nmt.folder / name)
+    sizes = {"model__dim": "16", "model__encoder_layers": "2", "train__steps": "1"}
+    done = nmt.train("runs/x", model__norm=norm, model__tied=str(tied == "tied").lower(), **sizes)
+    assert done.code == 0, done.err
+    found = checkpoint.load(nmt.folder / "runs/x")
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in found.model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return found
+
+
+def exported(to: str, loaded: Loaded) -> Path:
+    """The folder of an export beside the run, made once."""
+    folder = loaded.run.parent / to
+    if not folder.exists():
+        folder.mkdir()
+        EXPORTS[to](loaded, folder)
+    return folder
+
+
+# ---- the same model
+
+
+def log_probs(model: Transformer, ids: list[list[int]]) -> list[Tensor]:
+    """The log-probability of every token, its end included, that follows the source which it is itself."""
+    batch = collate([(row, row) for row in ids])
+    with torch.no_grad():
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+        found_N = model.project(hidden_ND).log_softmax(-1).gather(1, batch.target_N[:, None])[:, 0]
+    return list(found_N.split([len(row) + 1 for row in ids]))
+
+
+def of_logits(logits_BTV: Tensor, ids: list[list[int]]) -> list[Tensor]:
+    found = []
+    for row, logits_TV in zip(ids, logits_BTV, strict=True):
+        target = torch.tensor([*row, EOS])
+        found.append(logits_TV[: len(target)].log_softmax(-1).gather(1, target[:, None])[:, 0])
+    return found
+
+
+def by_ctranslate2(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+    import ctranslate2
+
+    pieces = [loaded.tokenizer.pieces(row) for row in ids]
     engine = ctranslate2.Translator(str(folder), compute_type="float32")
-    for line in LINES:
-        ids = loaded.tokenizer.encode(line)
-        batch = collate([(ids, ids)])
-        with torch.no_grad():
-            hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
-            wanted_N = loaded.model.project(hidden_ND).log_softmax(-1).gather(1, batch.target_N[:, None])[:, 0]
-        (found,) = engine.score_batch([loaded.tokenizer.pieces(ids)], [loaded.tokenizer.pieces(ids)])
-        assert found.log_probs == pytest.approx(wanted_N.tolist(), abs=1e-3)
+    return [torch.tensor(found.log_probs) for found in engine.score_batch(pieces, pieces)]
+
+
+def by_safetensors(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+    return log_probs(checkpoint.load(folder).model, ids)
+
+
+def by_onnx(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+    model = OnnxModel.load(folder)
+    batch = collate([(row, row) for row in ids])
+    state = model.begin(batch.src_BS, batch.src_mask_BS)
+    return of_logits(torch.stack([model.next_logits(column, state) for column in batch.tgt_in_BT.t()], 1), ids)
+
+
+def by_transformers(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+    import transformers
+
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    batch = collate([(row, row) for row in ids])
+    with torch.no_grad():
+        found = model(batch.src_BS, attention_mask=batch.src_mask_BS.long(), decoder_input_ids=batch.tgt_in_BT)
+    return of_logits(found.logits, ids)
+
+
+Score = Callable[[Path, Loaded, list[list[int]]], list[Tensor]]
+SCORES: dict[str, Score] = {
+    "ctranslate2": by_ctranslate2,
+    "safetensors": by_safetensors,
+    "onnx": by_onnx,
+    "hf-marian": by_transformers,
+}
+
+
+def test_every_token_is_as_probable_as_in_nmt(to: str, loaded: Loaded) -> None:
+    ids = [loaded.tokenizer.encode(line) for line in LINES]
+    found = SCORES[to](exported(to, loaded), loaded, ids)
+    for own_T, wanted_T in zip(found, log_probs(loaded.model, ids), strict=True):
+        assert own_T.tolist() == pytest.approx(wanted_T.tolist(), abs=1e-3)
+
+
+def test_every_translation_is_that_of_nmt(to: str, loaded: Loaded) -> None:
+    engine = ENGINES[to](exported(to, loaded))
+    wanted = [*map(normalize, searching(loaded.model, loaded.tokenizer)(LINES))]
+    assert len(set(wanted)) > 1
+    assert [*map(normalize, engine(LINES))] == wanted  # what these models say may end on control characters
+    assert normalize(engine(LINES[2:3])[0]) == wanted[2]
+
+
+def test_engines_stop_where_translations_of_nmt_do(loaded: Loaded) -> None:
+    folder = exported("safetensors", loaded)
+    wanted = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
+    lengths = [len(loaded.tokenizer.encode(text)) for text in wanted]
+    most = [most_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
+    assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
+    assert ENGINES["safetensors"](folder)(LINES) == wanted
+
+
+class Session:
+    """Runs a module as ONNX Runtime would its graph: this much can be tested without either package."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    def run(self, _: None, inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        found = self.module(*(torch.from_numpy(array) for array in inputs.values()))
+        return [tensor.numpy() for tensor in (found if isinstance(found, tuple) else (found,))]
+
+
+def bare_graphs(loaded: Loaded) -> OnnxModel:
+    return OnnxModel(*map(Session, graphs(loaded)))
+
+
+def written_graphs(loaded: Loaded) -> OnnxModel:
+    for package in PACKAGES["onnx"]:
+        pytest.importorskip(package)
+    return OnnxModel.load(exported("onnx", loaded))
+
+
+@pytest.mark.parametrize("make", [bare_graphs, written_graphs])
+def test_onnx_is_searched_with_beams(loaded: Loaded, make: Callable[[Loaded], OnnxModel]) -> None:
+    model = make(loaded)
+    src_BS, src_mask_BS = collate_source([loaded.tokenizer.encode(line) for line in LINES])
+    task = Task(src_BS, src_mask_BS, torch.tensor([12, 5, 9, 3]), BOS, EOS)  # sentences end at different steps
+    beam = search("beam(size=3, top=3)")
+    with torch.inference_mode():
+        found, wanted = beam(model, task), beam(loaded.model, task)
+    assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
+    for own, sentence in zip(found, wanted, strict=True):
+        assert [h.score for h in own] == pytest.approx([h.score for h in sentence], abs=1e-3)
+
+
+def test_transformers_loads_it_by_itself(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = exported("hf-marian", loaded)
+    monkeypatch.setattr(socket.socket, "connect", None)  # there is no network
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    pre = loaded.config.model.norm == "pre"
+    assert type(model).__name__ == ("PegasusForConditionalGeneration" if pre else "MarianMTModel")
+    assert type(tokenizer).__name__ == "MarianTokenizer"
+    inputs = tokenizer(LINES, return_tensors="pt", padding=True)
+    found = model.generate(**inputs, max_new_tokens=9)
+    texts = [loaded.tokenizer.decode(row) for row in found.tolist()]
+    assert [*map(normalize, tokenizer.batch_decode(found, skip_special_tokens=True))] == [*map(normalize, texts)]
+    most_B = torch.full((len(LINES),), 9)
+    with torch.inference_mode():
+        wanted = search("greedy")(loaded.model, Task(*collate_source(unpadded(inputs)), most_B, BOS, EOS))
+    assert texts == [loaded.tokenizer.decode(best[0].ids) for best in wanted]
+
+
+def unpadded(inputs: dict[str, Tensor]) -> list[list[int]]:
+    """The source ids without their end, which `collate_source` puts there."""
+    rows = zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
+    return [ids[mask.bool()].tolist()[:-1] for ids, mask in rows]
+
+
+def test_transformers_cuts_text_as_nmt_does(loaded: Loaded) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported("hf-marian", loaded))
+    for text in (*LINES, "x</s> y <s> <pad><unk>", "<0x41> 12345", "naïve 日本", "a . b ,c 's"):
+        ids = loaded.tokenizer.encode(text)
+        assert tokenizer(text)["input_ids"] == [*ids, EOS]
+        assert tokenizer.decode([BOS, *ids, EOS], skip_special_tokens=True) == loaded.tokenizer.decode(ids) == text
+
+
+def test_half_of_the_weights_size_in_bf16(loaded: Loaded, tmp_path: Path) -> None:
+    sizes = {}
+    for weights in safetensors.DTYPES:
+        folder = tmp_path / weights
+        folder.mkdir()
+        safetensors.export(loaded, folder, weights=weights)
+        sizes[weights] = next(folder.glob("step-*/model.safetensors")).stat().st_size
+        found = checkpoint.load(folder).model.state_dict()
+        for name, wanted in loaded.model.state_dict().items():
+            torch.testing.assert_close(found[name], wanted, rtol=2**-8 if weights == "bf16" else 0, atol=0)
+    assert sizes["bf16"] < 0.6 * sizes["fp32"]
+
+
+# ---- the command
+
+
+def test_the_command_writes_and_reports(to: str, nmt: CommandLine) -> None:
+    done = nmt("export", "runs/tiny", "--to", to)
+    assert done.code == 0, done.err
+    report = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert list(report) == ["format", "probe", "identical", "BLEU", "size", "speed"]
+    assert report["format"] == f"{to}, in runs/tiny/{to}"
+    assert report["probe"].startswith("20 sentences of text/test, greedy, fp32")
+    assert report["identical"] == "100.0%"
+    assert report["BLEU"].startswith("100.0 ")
+    assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
+    assert done.err == ""
+    if to != "hf-marian":  # that one is for Transformers alone
+        for file in ("config.yaml", "spm.model", "data.json"):
+            assert (nmt.folder / "runs/tiny" / to / file).read_bytes() == (nmt.folder / "runs/tiny" / file).read_bytes()
+
+
+def test_an_exported_run_translates_without_the_first(nmt: CommandLine) -> None:
+    assert nmt("export", "runs/tiny", "--to", "safetensors", "--output", "lean").code == 0
+    wanted = nmt("translate", "--model", "runs/tiny", LINES[0]).out
+    shutil.rmtree(nmt.folder / "runs")
+    assert sorted(path.name for path in (nmt.folder / "lean").rglob("*") if path.is_file()) == [
+        "config.yaml", "data.json", "meta.json", "model.safetensors", "spm.model",
+    ]  # fmt: skip
+    done = nmt("translate", "--model", "lean", LINES[0])
+    assert (done.code, done.out) == (0, wanted)
+
+
+def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
+    assert nmt("average", "runs/tiny", "--last", "2").code == 0
+    done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
+    assert done.code == 0, done.err
+    found, wanted = (checkpoint.load(nmt.folder / name).model for name in ("lean", "runs/tiny/average-2"))
+    assert all(map(torch.equal, found.parameters(), wanted.parameters()))
+
+
+def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) -> None:
+    tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["longest_source"]
+    (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
+    done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--probe", "mine.en")
+    assert done.code == 0, done.err
+    count, rest = done.out.splitlines()[1].removeprefix("probe").split(maxsplit=1)
+    assert int(count) > 2  # blank lines do not count, and what is too long is cut
+    assert rest.startswith("sentences of mine.en, ")
+    (nmt.folder / "text.en").unlink()
+    done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "b")
+    assert " of phrasebook/test, " in done.out
+
+
+@pytest.mark.parametrize("name", ["ctranslate2", "onnx", "hf-marian"])
+def test_the_example_in_the_document_translates(
+    name: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in PACKAGES[name]:
+        pytest.importorskip(package)
+    monkeypatch.chdir(exported(name, loaded).parent)
+    page = (Path(__file__).parent.parent / "docs" / "exporting.md").read_text(encoding="utf-8")
+    example = page.split(f"\n## {name}\n")[1].split("```python\n")[1].split("```")[0]
+    capsys.readouterr()
+    exec(compile(example, name, "exec"), {})
+    out = capsys.readouterr().out
+    assert out.strip()
+    if name == "onnx":  # the others search with beams
+        assert normalize(out) == normalize(ENGINES[name](Path(name))(["A dog runs."])[0])
+
+
+# ---- what is refused
+
+
+def shifted(loaded: Loaded, folder: Path) -> None:
+    """Write a model that takes each piece for the one before it."""
+    model = loaded.model
+    with torch.no_grad():
+        model.table("output").copy_(model.table("output").roll(1, 0))
+    safetensors.export(dataclasses.replace(loaded, model=model), folder)
+
+
+def test_a_broken_export_is_not_kept(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(EXPORTS, "safetensors", shifted)
+    monkeypatch.chdir(nmt.folder)
+    run, folder = Path("runs/tiny"), Path("there")
+    with pytest.raises(NMTError, match=r"safetensors translates \d+ of 20 sentences as nmt does, not 99.0%") as found:
+        prove.export(run, "safetensors", folder)
+    assert not isinstance(found.value, UsageError)
+    assert "in nmt, and '" in found.value.hint
+    with pytest.raises(SystemExit) as exit_:
+        app(["export", str(run), "--to", "safetensors", "-o", str(folder)], prog_name="nmt")
+    assert exit_.value.code == 1
+    assert capsys.readouterr().out == ""
+    assert sorted(path.name for path in nmt.folder.iterdir()) == ["data", "runs", "text.de", "text.en"]
+    proof = prove.export(run, "safetensors", folder, least=0)
+    assert proof.share < 0.99
+    assert proof.bleu < 99
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("runs/tiny", 2, "Missing option '--to'"),
+        ("--to onnx", 2, "Missing argument 'run'"),
+        ("runs/tiny --to onxx", 2, "did you mean 'onnx'?"),
+        ("runs/tiny --to marian", 2, "did you mean 'hf-marian'?"),
+        ("runs/tiny --to safetensors(weights='bf15')", 2, "did you mean 'bf16'?"),
+        ("runs/tiny --to safetensors(type='bf16')", 2, "has no option 'type'"),
+        ("runs/tiny --to safetensors --output runs", 2, "runs stands already"),
+        ("runs/tiny --to safetensors --output text.en", 2, "text.en stands already"),
+        ("runs/tiny --to safetensors --least 99", 2, "--least must be between 0 and 1, got 99.0"),
+        ("runs/tiny --to safetensors --least nan", 2, "--least must be between 0 and 1, got nan"),
+        ("runs/tiny --to safetensors --probe none.en", 1, "no such file: none.en"),
+        ("runs/tiny --to safetensors --probe blank.en", 1, "blank.en holds no text"),
+        ("runs/none --to safetensors", 1, "there is no model at runs/none"),
+        ("runs --to safetensors", 1, "runs holds no checkpoint"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/tiny").symlink_to(trained.folder / "runs/tiny")
+    write(tmp_path / "text", ["the dog"], ["der Hund"])
+    (tmp_path / "blank.en").write_text("\n \n")
+    before = sorted(tmp_path.rglob("*"))
+    nmt("export", *arguments.split()).refuses(code, message)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not list((trained.folder / "runs/tiny").glob("*safetensors*"))
+
+
+@pytest.mark.parametrize(
+    ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
+)
+def test_a_missing_package_is_named(to: str, package: str, nmt: CommandLine) -> None:
+    for other in PACKAGES[to][: PACKAGES[to].index(package)]:
+        pytest.importorskip(other)  # what is missing first is named first
+    (nmt.folder / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
+    nmt("export", "runs/tiny", "--to", to).refuses(2, "is not installed", f"pip install 'nmt[{EXTRAS[to]}]'")
+    assert not (nmt.folder / "runs/tiny" / to).exists()
+    assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
 
 
 def test_without_ctranslate2_it_says_what_to_install(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match="CTranslate2 is not installed"):
-        export(checkpoint.load(nmt.folder / "runs/tiny"), Path("none"))
+        EXPORTS["ctranslate2"](checkpoint.load(nmt.folder / "runs/tiny"), Path("none"))

@@ -25,6 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
+BIG = {"onnx", "huggingface"}
+"""Extras that the tests' environment does without: tests that need them are skipped there."""
+
+
 def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -208,9 +212,9 @@ def test_the_lock_holds_every_dependency_within_its_range() -> None:
     runtime = locked("requirements.lock")
     everything = runtime | locked("requirements-dev.lock")
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
-    extras = [line for lines in table["project"]["optional-dependencies"].values() for line in lines]
-    tested = requirements(extras)
-    assert set(tested.pop("nmt").extras) == table["project"]["optional-dependencies"].keys() - {"dev"}
+    extras = table["project"]["optional-dependencies"]
+    tested = requirements([line for name, lines in extras.items() if name not in BIG for line in lines])
+    assert set(tested.pop("nmt").extras) == extras.keys() - {"dev"} - BIG
     for pins, wanted in [(runtime, needed), (everything, tested)]:
         assert wanted.keys() <= pins.keys()
         for name, requirement in wanted.items():

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.checkpoint import Loaded
-from nmt.errors import UsageError
+from nmt.engine import Query
+from nmt.engine.ctranslate2 import CTranslate2Engine
+from nmt.export.engine import Engine, copy_run_files, missing, positions
 from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
-from nmt.tokenizer import BOS, EOS, UNK
-
-POSITIONS = 1024
-"""Positions that are written out; CTranslate2 fails beyond them, so the engine cuts input before."""
+from nmt.search import search
+from nmt.tokenizer import BOS, EOS, UNK, Tokenizer
 
 
 def export(loaded: Loaded, folder: Path) -> None:
-    """Write the model into `folder`, which stands, in float32; CTranslate2 quantises it on loading, if asked to.
+    """Write the model, in float32, and the run's files into `folder`, which stands; CTranslate2 quantises on loading.
 
     It takes pieces for input and gives pieces: text is segmented and joined with the run's `spm.model`, and normalised
     by `nmt.text.normalize` before.
@@ -31,10 +32,8 @@ def export(loaded: Loaded, folder: Path) -> None:
     Raises:
         UsageError: CTranslate2 is not installed.
     """
-    try:
-        from ctranslate2 import specs
-    except ImportError:
-        raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
+    specs = _ctranslate2().specs
+    copy_run_files(loaded, folder)
     config, model = loaded.config.model, loaded.model
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
@@ -42,7 +41,7 @@ def export(loaded: Loaded, folder: Path) -> None:
         pre_norm=config.norm == "pre",
         activation=specs.Activation.RELU,
     )
-    table = _array(sinusoids(POSITIONS, config.dim))
+    table = _array(sinusoids(positions(loaded), config.dim))
     for side, role in ((spec.encoder, "source"), (spec.decoder, "target")):
         embeddings = side.embeddings[0] if role == "source" else side.embeddings
         embeddings.weight = _array(model.table(role))
@@ -65,6 +64,30 @@ def export(loaded: Loaded, folder: Path) -> None:
     spec.validate()
     spec.optimize(quantization=None)
     spec.save(str(folder))
+
+
+def engine(folder: Path) -> Engine:
+    """Return a translator of what `export` wrote.
+
+    Raises:
+        UsageError: CTranslate2 is not installed.
+    """
+    tokenizer = Tokenizer.load(folder / "spm.model")
+    own = CTranslate2Engine(folder, tokenizer, torch.device("cpu"), "fp32")
+
+    def translate(batch: Sequence[str]) -> list[str]:
+        found = own.search([Query(tokenizer.encode(text)) for text in batch], search("greedy"), lambda _: None)
+        return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+
+    return translate
+
+
+def _ctranslate2() -> Any:
+    try:
+        import ctranslate2
+    except ImportError:
+        raise missing("CTranslate2", "ctranslate2") from None
+    return ctranslate2
 
 
 def _encoder_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:

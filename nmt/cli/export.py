@@ -1,0 +1,47 @@
+"""`nmt export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run, or one of its step-N folders.")],
+    to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or hf-marian.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to make.", show_default="RUN/FORMAT")
+    ] = None,
+    probe: Annotated[
+        Path | None,
+        typer.Option(help="Source sentences of the proof.", show_default="100 of the test set, or of the phrasebook"),
+    ] = None,
+    least: Annotated[float, typer.Option(help="Least share of identical translations; else nothing is kept.")] = 0.99,
+) -> None:
+    """Write a model for another engine, and prove that it translates there as it does here.
+
+    Sentences are translated both ways, greedily and in float32. The report says how many translations are identical,
+    how big both models are and how fast. What differs too much is refused.
+
+    Examples:
+      nmt export runs/multi30k --to ctranslate2
+      nmt export runs/multi30k --to hf-marian --output en-de --probe news.en
+      nmt export runs/multi30k --to "safetensors(weights='bf16')" --least 0.9
+    """
+    from nmt import prove
+
+    proof = prove.export(run, to, output, probe, least)
+    ours, theirs = proof.ours, proof.theirs
+    for name, text in {
+        "format": f"{to}, in {proof.folder}",
+        "probe": f"{len(proof.sources)} sentences of {proof.probe}, greedy, fp32, cpu",
+        "identical": f"{proof.share:.1%}",
+        "BLEU": f"{proof.bleu:.1f} against nmt's translations",
+        "size": f"{theirs.size / 1e6:,.1f} MB; nmt {ours.size / 1e6:,.1f} MB",
+        "speed": f"{proof.speed(theirs):,.0f} target tokens/s; nmt {proof.speed(ours):,.0f}",
+    }.items():
+        typer.echo(f"{name:<11}{text}")
+    if difference := proof.first_difference():
+        typer.echo(f"{'differs':<11}{difference}")

@@ -1,0 +1,71 @@
+"""What exports have in common: the files beside a model, and the shape of an engine that translates with one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from nmt.checkpoint import Loaded
+from nmt.data.batching import collate_source
+from nmt.errors import UsageError
+from nmt.search import SearchModel, Task, search
+from nmt.tokenizer import BOS, EOS, Tokenizer
+
+Engine = Callable[[Sequence[str]], list[str]]
+"""Translates normalised sentences that the model is long enough for: greedily, on the CPU, in float32, within the
+length that `nmt translate` allows. So the same model says the same in every engine."""
+
+BATCH = 64
+"""Sentences that an engine translates together."""
+RUN_FILES = ("config.yaml", "spm.model", "data.json")
+"""What a run holds besides its weights, and an engine may need."""
+
+
+def copy_run_files(loaded: Loaded, folder: Path) -> None:
+    """Put the run's configuration, tokenizer and facts of its data beside a model."""
+    for name in RUN_FILES:
+        shutil.copyfile(loaded.run / name, folder / name)
+
+
+def missing(name: str, extra: str) -> UsageError:
+    """Return the error for a package that is not installed."""
+    return UsageError(f"{name} is not installed", f"pip install 'nmt[{extra}]'")
+
+
+def most_tokens(source: int) -> int:
+    """Return the most tokens of a translation, the end not counted, as `nmt.translate` allows them for `source`."""
+    return 2 * (source + 1) + 10
+
+
+def positions(loaded: Loaded) -> int:
+    """Return how many positions a model is written out with: for the longest translation and some more."""
+    return max(1024, most_tokens(loaded.max_source) + 2)
+
+
+def in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:
+    """Translate sentences of similar length together and return the translations in the order of the sentences."""
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    found = [""] * len(sentences)
+    for start in range(0, len(order), BATCH):
+        numbers = order[start : start + BATCH]
+        for i, text in zip(numbers, translate([sentences[i] for i in numbers]), strict=True):
+            found[i] = text
+    return found
+
+
+def searching(model: SearchModel, tokenizer: Tokenizer) -> Engine:
+    """Return an engine that is nmt's own greedy search over any model that can be searched."""
+    find = search("greedy")
+
+    @torch.inference_mode()
+    def translate(batch: list[str]) -> list[str]:
+        sources = [tokenizer.encode(text) for text in batch]
+        src_BS, src_mask_BS = collate_source(sources)
+        most_B = torch.tensor([most_tokens(len(ids)) for ids in sources])
+        found = find(model, Task(src_BS, src_mask_BS, most_B, BOS, EOS))
+        return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+
+    return lambda sentences: in_batches(sentences, translate)

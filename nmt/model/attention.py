@@ -7,7 +7,6 @@ True = attend, broadcastable to [B, H, Q, S].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -26,25 +25,6 @@ def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
         return scores_BHQS.softmax(-1)
     filled = scores_BHQS.masked_fill(~mask, torch.finfo(scores_BHQS.dtype).min)
     return filled.softmax(-1).masked_fill(~mask, 0.0)
-
-
-def gather(
-    q_BHQK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
-    mask: Tensor | None,
-    dropout: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
-    """Return softmax(QKᵀ/√K)V, [B, H, Q, K], by two products and a softmax (Vaswani et al. 2017, equation 1)."""
-    scores_BHQS = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
-    weights_BHQS = masked_softmax(scores_BHQS, mask)
-    return (weights_BHQS if dropout is None else dropout(weights_BHQS)) @ v_BHSK
-
-
-def gather_once(q_BH1K: Tensor, k_BHSK: Tensor, v_BHSK: Tensor) -> Tensor:
-    """Do so with one query each: thousands of products too small for a matrix routine are faster by elements."""
-    scores_BHS = (q_BH1K / math.sqrt(q_BH1K.shape[-1]) * k_BHSK).sum(-1)
-    return (scores_BHS.softmax(-1)[..., None] * v_BHSK).sum(2, keepdim=True)
 
 
 def keys_and_values(kv_BS2HK: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,8 +52,9 @@ class Attention(nn.Module):
         if q_BHQK.is_cuda:
             rate = self.dropout.rate if self.training else 0.0
             gathered = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate)
-        else:  # the CPU's fused kernel is slow backwards on short sentences
-            gathered = gather(q_BHQK, k_BHSK, v_BHSK, mask, self.dropout)
+        else:  # two products and a softmax: the CPU's fused kernel is slow backwards on short sentences
+            scores_BHQS = (q_BHQK / math.sqrt(q_BHQK.shape[-1])) @ k_BHSK.transpose(-1, -2)
+            gathered = self.dropout(masked_softmax(scores_BHQS, mask)) @ v_BHSK
         joined: Tensor = self.out(gathered.transpose(1, 2).flatten(2))
         return joined
 

@@ -11,6 +11,7 @@ Shape letters: B sentences, S source tokens, W rows (beams) per sentence, R = B*
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -18,7 +19,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from nmt.model.attention import gather, gather_once
 from nmt.model.layers import Linear, Residual
 from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
@@ -61,7 +61,9 @@ class Int8Linear(nn.Module):
         weight = weight.detach()
         scale_O = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         zero_O = torch.zeros(len(weight), dtype=torch.long)
-        whole = torch.quantize_per_channel(weight, scale_O, zero_O, 0, torch.qint8)
+        with warnings.catch_warnings():  # PyTorch means to replace this kind of tensor
+            warnings.simplefilter("ignore", UserWarning)
+            whole = torch.quantize_per_channel(weight, scale_O, zero_O, 0, torch.qint8)
         self.packed = torch.ops.quantized.linear_prepack(whole, None if bias is None else bias.detach())
 
     def forward(self, input: Tensor) -> Tensor:
@@ -86,8 +88,7 @@ Packed = PackedLinear | Int8Linear
 class PackedLayer:
     """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
 
-    PyTorch's fused kernel attends fastest in float32. In bf16 it does so for a few rows only, but which routine is
-    called must not depend on how many there are: they round differently, and company would change a translation.
+    Queries, keys and values are float32, whatever the matrices are: PyTorch's fused kernel is several times faster so.
     """
 
     def __init__(self, layer: DecoderLayer) -> None:
@@ -106,22 +107,17 @@ class PackedLayer:
         return _after(layer.around_ff, self.down.plus(hidden_RF, x_RD))
 
     def _gather_target(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
-        qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
-        q = qkv_R3HK[:, 0, :, None]
+        qkv_R3HK = self.layer.attention.qkv(x_RD).float().view(len(x_RD), 3, self.heads, -1)
         k, v = state.remember(number, qkv_R3HK[:, None, 1:])
-        if q.dtype == torch.float32:
-            return F.scaled_dot_product_attention(q, k, v).reshape(x_RD.shape)
-        return gather_once(q, k, v).reshape(x_RD.shape)
+        seen = F.scaled_dot_product_attention(qkv_R3HK[:, 0, :, None], k, v)
+        return seen.reshape(x_RD.shape).to(x_RD.dtype)
 
     def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         k, v = state.sources[number]
-        q = self.layer.cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
+        q = self.layer.cross.q(x_RD).float().view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
         state.observe(number, q, len(x_RD))
-        if q.dtype == torch.float32:
-            seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
-        else:
-            seen = gather(q, k, v, state.mask_B11S)
-        return seen.transpose(1, 2).reshape(x_RD.shape)
+        seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
+        return seen.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
 def _after(around: Residual, total: Tensor) -> Tensor:
@@ -146,8 +142,8 @@ class PackedTransformer:
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
         state = self.model.begin(src_BS, src_mask_BS)
-        state.sources = [(k.contiguous(), v.contiguous()) for k, v in state.sources]  # read at every step
-        if len(src_BS) == 1 and src_mask_BS.all():
+        state.sources = [(k.float().contiguous(), v.float().contiguous()) for k, v in state.sources]
+        if src_mask_BS.all():
             state.mask_B11S = None
         return state
 

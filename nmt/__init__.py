@@ -1,3 +1,24 @@
-"""nmt: an end-to-end neural machine translation application for the command line."""
+"""End-to-end neural machine translation on the command line, and from Python:
+
+from nmt import Translator
+Translator.load("runs/multi30k").translate(["I'm thirsty."])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nmt.translate import Line, Translation, Translator
 
 __version__ = "0.1.0"
+__all__ = ["Line", "Translation", "Translator", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for when it is asked for: the command line must answer before PyTorch is there."""
+    if name in ("Line", "Translation", "Translator"):
+        from nmt import translate
+
+        return getattr(translate, name)
+    raise AttributeError(f"module 'nmt' has no attribute '{name}'")

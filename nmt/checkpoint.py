@@ -271,11 +271,7 @@ def load(path: Path) -> Loaded:
     """
     run, checkpoint = locate(path)
     meta = read_meta(checkpoint)
-    try:
-        config = settings.load(run / "config.yaml")
-    except ConfigError as error:
-        raise CheckpointError(f"the run's own configuration does not load: {error.message}", error.hint) from None
-    tokenizer = Tokenizer.load(run / "spm.model")
+    config, tokenizer, max_source = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
         raise CheckpointError(
             f"{run / 'spm.model'} is not the tokenizer that {checkpoint.name} was trained with",
@@ -286,7 +282,20 @@ def load(path: Path) -> Loaded:
         model.load_state_dict(read_tensors(checkpoint, WEIGHTS))
     except RuntimeError:
         raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}", OWN) from None
-    return Loaded(checkpoint, run, config, tokenizer, model.eval(), _max_source(run, config))
+    return Loaded(checkpoint, run, config, tokenizer, model.eval(), max_source)
+
+
+def load_settings(run: Path) -> tuple[Config, Tokenizer, int]:
+    """Load what a run says of itself: its config, its tokenizer and `Loaded.max_source`.
+
+    Raises:
+        CheckpointError: something is missing or damaged.
+    """
+    try:
+        config = settings.load(run / "config.yaml")
+    except ConfigError as error:
+        raise CheckpointError(f"the run's own configuration does not load: {error.message}", error.hint) from None
+    return config, Tokenizer.load(run / "spm.model"), _max_source(run, config)
 
 
 def _max_source(run: Path, config: Config) -> int:

@@ -15,7 +15,7 @@ from nmt.data.sources import open_split
 from nmt.errors import DataError, NMTError, UsageError, suggest
 from nmt.metrics import METRICS, Score
 from nmt.paths import write_text
-from nmt.translate import Translator
+from nmt.translate import Translator, in_windows
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,8 @@ def evaluate(
     _make_folder(output)  # first: a mistake must not cost the translation of a whole test set
     hypotheses = []
     with progress(len(test.sources), "translating", " lines") as bar:
-        for best in translator.translate(test.sources, spec):
+        for best in translator.stream(in_windows(test.sources), spec, tick=bar.update):
             hypotheses.append(best[0].text)
-            bar.update()
     scores = [METRICS[name](hypotheses, test.references) for name in names]
     report = {
         "model": str(translator.origin),

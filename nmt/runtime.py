@@ -13,6 +13,7 @@ import torch
 from nmt.errors import UsageError, suggest
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""What can be trained in; a search knows int8 besides."""
 
 
 def device(name: str) -> torch.device:
@@ -51,6 +52,19 @@ def precision(name: str, where: torch.device) -> torch.dtype:
     if name == "fp16" and where.type == "cpu":
         raise UsageError("fp16 needs a GPU", "--precision auto picks what is fast here")
     return PRECISIONS[name]
+
+
+def search_precision(name: str, where: torch.device) -> torch.dtype:
+    """Return the type that a search computes in: as `precision`, and int8 (weights of whole numbers) on a CPU.
+
+    Raises:
+        UsageError: as `precision`, or int8 where it cannot be.
+    """
+    if name != "int8":
+        return precision(name, where)
+    if where.type != "cpu" or "fbgemm" not in torch.backends.quantized.supported_engines:
+        raise UsageError("int8 needs an x86 CPU", "--precision auto picks what is fast here")
+    return torch.int8
 
 
 def _has_bf16(where: torch.device) -> bool:

@@ -1,13 +1,13 @@
-"""Lines in, lines out: batches, search and everything that keeps order, count and content.
+"""Lines in, lines out: everything that keeps order, count and content of text.
 
 What validation, evaluation and a user's translation have in common is this path; there is no other.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from queue import Queue
@@ -15,79 +15,133 @@ from threading import Thread
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from nmt import checkpoint, runtime
 from nmt.config import Config
-from nmt.data.batching import collate_source
 from nmt.data.segment import segments
-from nmt.errors import NMTError
-from nmt.model.inference import for_inference
+from nmt.engine import Engine, Query, Scored
+from nmt.engine.ctranslate2 import MODEL, CTranslate2Engine
+from nmt.engine.native import NativeEngine
+from nmt.errors import CheckpointError, UsageError, suggest
 from nmt.model.transformer import Transformer
-from nmt.search import Hypothesis, Search, Task, search
+from nmt.search import Constrained, Hypothesis, Search, search
 from nmt.text import normalize
-from nmt.tokenizer import BOS, EOS, Tokenizer
+from nmt.tokenizer import SPACE, Tokenizer
 
-T = TypeVar("T")
-R = TypeVar("R")
 WINDOW = 4096
 """Lines that are sorted by length together: bounds memory, whatever the input's length."""
-BATCH_TOKENS = 8192
-"""Source tokens of one batch, padding counted."""
-BATCH_ROWS = 512
-"""Rows that are searched together: sentences times beams."""
+END = "</s>"
+ENGINES = ("native", "ctranslate2")
+L = TypeVar("L")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line to translate, and what its translation must keep to."""
+
+    text: str
+    prefix: str = ""
+    """What the translation must begin with, in whole words."""
+    phrases: tuple[str, ...] = ()
+    """What must appear in it; needs the search `constrained`."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of one line."""
+    """One translation of one line. What follows `log_prob` is there where it was asked for."""
 
     text: str
     score: float
-    """Normalised log-probability; over the pieces of a long line, their sum."""
+    """What the search ranks by, such as the normalised log-probability; over the pieces of a long line, their sum."""
+    log_prob: float
+    """Σ log p(token), the end of each piece included, in nats."""
+    tokens: tuple[str, ...] = ()
+    """Pieces of the tokenizer, and `</s>` where a translation ends."""
+    token_log_probs: tuple[float, ...] = ()
+    alignment: tuple[tuple[int, int], ...] = ()
+    """(source word, target word), counted from 0 where white space parts them: each target word with the source word
+    that the model attended to most. It is a hint, not a dictionary."""
 
 
 class Translator:
-    """A model, its tokenizer and a device, ready to translate."""
+    """A model, its tokenizer and an engine, ready to translate. Threads may share it."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        tokenizer: Tokenizer,
-        config: Config,
-        device: torch.device,
-        max_source: int,
-        precision: str = "auto",
-    ) -> None:
-        """Put the parts together; input of more than `max_source` tokens is cut.
-
-        Raises:
-            UsageError: unknown precision, or one that the device has not.
-        """
-        self.tokenizer, self.config, self.device = tokenizer, config, device
-        self.model = for_inference(model, runtime.precision(precision, device))
-        self.max_source = max_source
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config, max_source: int) -> None:
+        """Put the parts together; input of more than `max_source` tokens is cut."""
+        self.engine, self.tokenizer, self.config, self.max_source = engine, tokenizer, config, max_source
         self.origin = self.run = Path()
 
     @classmethod
-    def load(cls, path: Path | str, device: str = "auto", precision: str = "auto") -> Translator:
-        """Load a run or a checkpoint.
+    def load(
+        cls,
+        path: Path | str | Sequence[Path | str],
+        device: str = "auto",
+        precision: str = "auto",
+        engine: str = "native",
+    ) -> Translator:
+        """Load a run or a checkpoint, or several that translate together.
+
+        Args:
+            path: a run's folder (its best checkpoint is taken) or a checkpoint's; several make an ensemble.
+            device: auto, cpu or cuda.
+            precision: of the search: auto, fp32, bf16, fp16 or int8. Scores are computed in float32.
+            engine: native, or ctranslate2 for a folder that `nmt export` made.
 
         Raises:
-            CheckpointError: see `nmt.checkpoint.load`.
-            UsageError: no such device, or a precision that it has not.
+            CheckpointError: see `nmt.checkpoint.load`; or the models have different tokenizers or directions.
+            UsageError: no such device or engine, or a precision that it has not.
         """
         where = runtime.device(device)
+        if engine not in ENGINES:
+            raise UsageError(f"unknown engine '{engine}'", suggest(engine, ENGINES))
+        paths = [path] if isinstance(path, Path | str) else list(path)
+        if engine == "ctranslate2":
+            return cls._load_exported([Path(each) for each in paths], where, precision)
+        runtime.search_precision(precision, where)  # a mistake shows before anything is loaded
         runtime.keep_freed_memory()
-        loaded = checkpoint.load(Path(path))
-        translator = cls(loaded.model.to(where), loaded.tokenizer, loaded.config, where, loaded.max_source, precision)
-        translator.origin, translator.run = loaded.checkpoint, loaded.run
+        loaded = [checkpoint.load(Path(each)) for each in paths]
+        first = loaded[0]
+        for other in loaded[1:]:
+            if other.tokenizer.checksum != first.tokenizer.checksum:
+                raise CheckpointError(
+                    f"{other.run} and {first.run} have different tokenizers", "models that translate together share one"
+                )
+            if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
+                raise CheckpointError(f"{other.run} and {first.run} translate in different directions")
+        translator = cls.of(
+            [each.model.to(where) for each in loaded], first.tokenizer, first.config,
+            where, min(each.max_source for each in loaded), precision,
+        )  # fmt: skip
+        translator.origin, translator.run = first.checkpoint, first.run
         return translator
 
-    def translate(self, lines: Iterable[str], spec: str | None = None) -> Iterator[list[Translation]]:
-        """Yield each line's translations, best first, in the order of the lines.
+    @classmethod
+    def _load_exported(cls, paths: Sequence[Path], device: torch.device, precision: str) -> Translator:
+        if len(paths) > 1:
+            raise UsageError("the engine ctranslate2 takes one model", "leave out --engine to use several")
+        folder = paths[0] if (paths[0] / MODEL).exists() or not paths[0].is_dir() else paths[0] / "ctranslate2"
+        if not (folder / MODEL).exists():
+            raise CheckpointError(f"there is no CTranslate2 model in {paths[0]}", "nmt export RUN --to ctranslate2")
+        config, tokenizer, max_source = checkpoint.load_settings(folder)
+        engine = CTranslate2Engine(folder, tokenizer, device, precision)
+        translator = cls(engine, tokenizer, config, max_source)
+        translator.origin = translator.run = folder
+        return translator
 
-        As many come out as go in: a blank line gives an empty translation, and a line longer than the model was
-        trained for is cut at sentence or clause boundaries, translated in pieces and joined.
+    @classmethod
+    def of(
+        cls, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config, device: torch.device,
+        max_source: int, precision: str = "auto",
+    ) -> Translator:  # fmt: skip
+        """Make a translator of models that are at hand, on `device`."""
+        return cls(NativeEngine(models, tokenizer.decode, device, precision), tokenizer, config, max_source)
+
+    def translate(self, lines: Iterable[str | Line], spec: str | None = None) -> list[str]:
+        """Return each line's best translation, in the order of the lines: what the command prints.
+
+        As many come out as go in. White space at the ends of a line survives, so a blank line stays blank; a line
+        longer than the model was trained for is cut at sentence or clause boundaries, translated in pieces and joined.
 
         Args:
             lines: source text, one sentence (or more) a line.
@@ -95,82 +149,207 @@ class Translator:
 
         Raises:
             ConfigError: unknown search or option.
+            UsageError: a line has phrases, and the search is not `constrained`.
         """
-        return self.translate_windows(in_windows(lines), spec)
+        return [best[0].text for best in self.stream(in_windows(lines), spec)]
 
-    def translate_windows(self, windows: Iterable[list[str]], spec: str | None = None) -> Iterator[list[Translation]]:
-        """Do as `translate` does, for lines that come in groups; the lines of a group are batched together."""
+    def n_best(self, lines: Iterable[str | Line], spec: str | None = None) -> Iterator[list[Translation]]:
+        """Yield each line's translations with all that is known of them, in the order the search ranks them.
+
+        Log-probabilities are those of the model in float32, whatever the search computed in.
+
+        Args:
+            lines: as for `translate`.
+            spec: search, such as `beam(size=4, top=4)`.
+
+        Raises:
+            ConfigError, UsageError: as for `translate`.
+        """
+        return self.stream(in_windows(lines), spec, details=True)
+
+    def stream(
+        self,
+        windows: Iterable[Sequence[str | Line]],
+        spec: str | None = None,
+        *,
+        details: bool = False,
+        tick: Callable[[int], object] = lambda lines: None,
+    ) -> Iterator[list[Translation]]:
+        """Do as `translate` or, with details, as `n_best`, for groups of lines, as they come.
+
+        The lines of a group are batched together. Without details scores are those the search worked with. `tick` is
+        told how many more lines are done.
+        """
         find = search(self.config.search if spec is None else spec)
-        return chain.from_iterable(self._window(window, find) for window in windows)
+        return chain.from_iterable(self._window(window, find, details, tick) for window in windows)
 
-    def _window(self, lines: Sequence[str], find: Search) -> list[list[Translation]]:
-        pieces_of = [self._pieces(line) for line in lines]
-        flat = [ids for pieces in pieces_of for ids in pieces]
-        found = iter(self._search(flat, find))
-        return [self._join([next(found) for _ in pieces]) for pieces in pieces_of]
+    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
+        """Yield what the model thinks of given translations, in order; `score` is the log-probability.
 
-    def _pieces(self, line: str) -> list[list[int]]:
-        text = normalize(line)
-        if not text:
-            return []
-        ids = self.tokenizer.encode(text)
-        if len(ids) <= self.max_source:
-            return [ids]
-        parts = segments(text, self.config.data.src, lambda t: len(self.tokenizer.encode(t)) <= self.max_source)
-        return [self.tokenizer.encode(part) for part in parts]
+        Nothing is cut: a line much longer than the model was trained for is scored as it is.
+        """
+        stream = iter(pairs)
+        while window := list(islice(stream, WINDOW)):
+            sources = [self.tokenizer.encode(src) for src, _ in window]
+            targets = [self.tokenizer.encode(tgt) for _, tgt in window]
+            for (_, text), src, tgt, scored in zip(
+                window, sources, targets, self.engine.score(sources, targets), strict=True
+            ):
+                piece = _Piece(Query(src), "", 0)
+                yield self._join([piece], [Hypothesis(tgt, sum(scored.log_probs), 0.0)], [scored], text)
 
-    def _join(self, pieces: list[list[Hypothesis]]) -> list[Translation]:
-        if not pieces:
-            return [Translation("", 0.0)]
-        best = []
-        for rank in range(max(map(len, pieces))):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in pieces]
-            text = " ".join(self.tokenizer.decode(hypothesis.ids) for hypothesis in chosen)
-            best.append(Translation(text, sum(hypothesis.score for hypothesis in chosen)))
-        return best
+    def _window(
+        self, lines: Sequence[str | Line], find: Search, details: bool, tick: Callable[[int], object]
+    ) -> list[list[Translation]]:
+        texts = [line if isinstance(line, str) else line.text for line in lines]
+        pieces_of = [self._pieces(line if isinstance(line, Line) else Line(line), find) for line in lines]
+        queries = [piece.query for pieces in pieces_of for piece in pieces]
+        done = 0
 
-    def _search(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
-        batches = list(_batches([len(ids) for ids in sources], max(1, BATCH_ROWS // find.rows)))
+        def advance(sentences: int) -> None:
+            nonlocal done
+            tick((done + sentences) * len(lines) // len(queries) - done * len(lines) // len(queries))
+            done += sentences
 
-        def work(numbers: list[int]) -> list[list[Hypothesis]]:
-            return self._search_batch([sources[i] for i in numbers], find)
+        found = iter(self.engine.search(queries, find, advance))
+        if not queries:
+            tick(len(lines))
+        ranked = [_ranks([next(found) for _ in pieces]) for pieces in pieces_of]
+        known: Iterator[Scored] | None = None
+        if details:
+            sources, targets = [], []
+            for pieces, ranks in zip(pieces_of, ranked, strict=True):
+                sources += [piece.query.ids for _ in ranks for piece in pieces]
+                targets += [hypothesis.ids for hypotheses in ranks for hypothesis in hypotheses]
+            known = iter(self.engine.score(sources, targets))
+        translated = []
+        for text, pieces, ranks in zip(texts, pieces_of, ranked, strict=True):
+            before, after = _outer_space(text)
+            best = [self._join(pieces, each, [next(known) for _ in pieces] if known else None) for each in ranks]
+            translated.append([replace(one, text=f"{before}{one.text}{after}") for one in best])
+        return translated
 
-        found: list[list[Hypothesis]] = [[]] * len(sources)
-        for numbers, results in zip(batches, self._side_by_side(work, batches), strict=True):
-            for i, hypotheses in zip(numbers, results, strict=True):
-                found[i] = hypotheses
-        return found
+    def _pieces(self, line: Line, find: Search) -> list[_Piece]:
+        """Cut a line into what is translated as one; a prefix and phrases belong to the first piece."""
+        if line.phrases and not isinstance(find, Constrained):
+            raise UsageError("phrases need the search 'constrained'", "constrained(size=8)")
+        text, end = line.text, 0
+        pieces: list[_Piece] = []
+        spans = [(0, len(text))]
+        if len(self.tokenizer.encode(text)) > self.max_source:
+            spans = segments(text, self.config.data.src, self._fits)
+        for start, stop in spans:
+            if ids := self.tokenizer.encode(text[start:stop]):
+                inside_word = start > 0 and not text[start - 1].isspace()
+                words = len(normalize(text[:start]).split()) - inside_word if start else 0
+                query = Query(ids)
+                if not pieces:
+                    phrases = [self.tokenizer.encode(phrase) for phrase in line.phrases]
+                    query = Query(ids, self.tokenizer.encode(line.prefix), [phrase for phrase in phrases if phrase])
+                pieces.append(_Piece(query, _gap(text, end, start) if pieces else "", words))
+                end = stop
+        return pieces
 
-    def _side_by_side(self, work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-        """Do the parts of some work; on a CPU each on a core of its own, since cores that share one product wait."""
-        threads = torch.get_num_threads()
-        if self.device.type != "cpu" or min(threads, len(parts)) <= 1:
-            return [work(part) for part in parts]
-        pool = ThreadPoolExecutor(min(threads, len(parts)), initializer=torch.set_num_threads, initargs=(1,))
-        try:
-            return list(pool.map(work, parts))
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(threads)  # part of what a thread sets holds for all
+    def _fits(self, text: str) -> bool:
+        return len(self.tokenizer.encode(text)) <= self.max_source
 
-    @torch.inference_mode()  # for each thread
-    def _search_batch(self, sources: Sequence[list[int]], find: Search) -> list[list[Hypothesis]]:
-        """Search for some sentences together, or for one half after the other where memory does not suffice."""
-        src_BS, src_mask_BS = collate_source(sources)
-        most_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
-        try:
-            src_BS, src_mask_BS, most_B = (tensor.to(self.device) for tensor in (src_BS, src_mask_BS, most_B))
-            return find(self.model, Task(src_BS, src_mask_BS, most_B, BOS, EOS))
-        except RuntimeError as error:
-            if not runtime.is_out_of_memory(error):
-                raise
-        if len(sources) == 1:
-            raise NMTError("translating this sentence does not fit into memory", "use fewer beams: --beam-size")
-        middle = len(sources) // 2
-        return self._search_batch(sources[:middle], find) + self._search_batch(sources[middle:], find)
+    def _join(
+        self,
+        pieces: Sequence[_Piece],
+        hypotheses: Sequence[Hypothesis],
+        known: Sequence[Scored] | None,
+        given: str = "",
+    ) -> Translation:
+        """Make one translation of those of a line's pieces; `given` is its text where that was not translated."""
+        text, score, log_prob = "", 0.0, 0.0
+        tokens: list[str] = []
+        log_probs: list[float] = []
+        alignment: list[tuple[int, int]] = []
+        for number, (piece, hypothesis) in enumerate(zip(pieces, hypotheses, strict=True)):
+            words = len(text.split()) - (bool(text) and not piece.gap)  # of the target, before this piece
+            text += piece.gap + self.tokenizer.decode(hypothesis.ids)
+            if known is not None:
+                scored = known[number]
+                hypothesis = _rescored(hypothesis, scored)
+                tokens += [*self.tokenizer.pieces(hypothesis.ids), END]
+                log_probs += scored.log_probs
+                source = self.tokenizer.pieces(piece.query.ids)
+                aligned = _align(source, self.tokenizer.pieces(hypothesis.ids), scored.seen_TS)
+                alignment += [(piece.words + s, words + t) for s, t in aligned]
+            score += hypothesis.score
+            log_prob += hypothesis.log_prob
+        if given:
+            text, score = given, log_prob
+        return Translation(text, score, log_prob, tuple(tokens), tuple(log_probs), tuple(alignment))
 
 
-def in_windows(lines: Iterable[str]) -> Iterator[list[str]]:
+@dataclass(frozen=True)
+class _Piece:
+    """A part of a line that is translated as one."""
+
+    query: Query
+    gap: str
+    """White space between it and the piece before it."""
+    words: int
+    """Number of its first word in the line."""
+
+
+def _ranks(found: Sequence[list[Hypothesis]]) -> list[list[Hypothesis]]:
+    """Make a line's n-best list of those of its pieces: the best of each, the second best, ..."""
+    longest = max(map(len, found), default=1)
+    return [[hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found] for rank in range(longest)]
+
+
+def _rescored(hypothesis: Hypothesis, scored: Scored) -> Hypothesis:
+    """Put the exact log-probability in the place of the one the search worked with."""
+    log_prob = sum(scored.log_probs)
+    score = hypothesis.score + (log_prob - hypothesis.log_prob) / hypothesis.norm
+    return replace(hypothesis, log_prob=log_prob, score=score)
+
+
+def _align(source: Sequence[str], target: Sequence[str], seen_TS: Tensor | None) -> list[tuple[int, int]]:
+    """Give each target word the source word that its pieces looked at most, the end of the source aside."""
+    if seen_TS is None or not source:
+        return []
+    word_of_source, word_of_target = _words(source), _words(target)
+    seen_TW = torch.zeros(len(target), word_of_source[-1] + 1)
+    seen_TW.index_add_(1, torch.tensor(word_of_source), seen_TS[: len(target), : len(source)])
+    if not target:
+        return []
+    seen_XW = torch.zeros(word_of_target[-1] + 1, seen_TW.shape[1])
+    seen_XW.index_add_(0, torch.tensor(word_of_target), seen_TW)
+    return [(word, number) for number, word in enumerate(seen_XW.argmax(1).tolist())]
+
+
+def _words(pieces: Sequence[str]) -> list[int]:
+    """Return the number of the word that each piece is in."""
+    words, number = [], -1
+    for piece in pieces:
+        number += piece.startswith(SPACE) or number < 0
+        words.append(number)
+    return words
+
+
+def _keepable(character: str) -> bool:
+    """Say whether white space can stand in a line of output: a tab or a kind of space, but nothing that ends a line."""
+    return character == "\t" or unicodedata.category(character) == "Zs"
+
+
+def _outer_space(line: str) -> tuple[str, str]:
+    """Return the white space at the two ends of a line; all of a blank one stands at its beginning."""
+    text = line.lstrip()
+    before, after = line[: len(line) - len(text)], text[len(text.rstrip()) :]
+    return "".join(filter(_keepable, before)), "".join(filter(_keepable, after))
+
+
+def _gap(text: str, end: int, start: int) -> str:
+    """Return the white space that parts the piece of a line that ends at `end` and the one that begins at `start`."""
+    between = text[end:start]
+    needed = any(map(str.isspace, between)) or text[end - 1] in "。！？"  # scripts that part sentences without any
+    return "".join(filter(_keepable, between)) or " " * needed
+
+
+def in_windows(lines: Iterable[L]) -> Iterator[list[L]]:
     """Group lines of a file: as many as are sorted together."""
     stream = iter(lines)
     while window := list(islice(stream, WINDOW)):
@@ -203,15 +382,3 @@ def as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
             yield window
     if last is not None:
         raise last
-
-
-def _batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group sentence numbers of similar length, longest first, so that running out of memory happens at once."""
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) == most or (len(batch) + 1) * (lengths[batch[0]] + 1) > BATCH_TOKENS):
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch

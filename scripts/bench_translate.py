@@ -134,8 +134,7 @@ def _nmt(arguments: Any, lines: list[str]) -> Translate:
 
     def translate(lines: list[str], beam: int) -> int:
         spec = "greedy" if beam == 1 else f"beam(size={beam})"
-        found = [best[0].text for best in translator.translate(lines, spec)]
-        return sum(map(len, translator.tokenizer.encode_all(found)))
+        return sum(map(len, translator.tokenizer.encode_all(translator.translate(lines, spec))))
 
     return translate
 

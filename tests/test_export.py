@@ -22,9 +22,9 @@ from nmt.checkpoint import Loaded
 from nmt.cli import app
 from nmt.data.batching import collate, collate_source
 from nmt.errors import NMTError, UsageError
-from nmt.export import ENGINES, EXPORTS, safetensors
-from nmt.export.engine import most_tokens, searching
+from nmt.export import EXPORTS, READERS, safetensors
 from nmt.export.onnx import OnnxModel, graphs
+from nmt.export.shared import most_tokens, searching
 from nmt.model.transformer import Transformer
 from nmt.search import Task, search
 from nmt.text import normalize
@@ -142,7 +142,7 @@ def test_every_token_is_as_probable_as_in_nmt(to: str, loaded: Loaded) -> None:
 
 
 def test_every_translation_is_that_of_nmt(to: str, loaded: Loaded) -> None:
-    engine = ENGINES[to](exported(to, loaded))
+    engine = READERS[to](exported(to, loaded))
     wanted = [*map(normalize, searching(loaded.model, loaded.tokenizer)(LINES))]
     assert len(set(wanted)) > 1
     assert [*map(normalize, engine(LINES))] == wanted  # what these models say may end on control characters
@@ -151,11 +151,11 @@ def test_every_translation_is_that_of_nmt(to: str, loaded: Loaded) -> None:
 
 def test_engines_stop_where_translations_of_nmt_do(loaded: Loaded) -> None:
     folder = exported("safetensors", loaded)
-    wanted = [best[0].text for best in Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")]
+    wanted = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in wanted]
     most = [most_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
     assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
-    assert ENGINES["safetensors"](folder)(LINES) == wanted
+    assert READERS["safetensors"](folder)(LINES) == wanted
 
 
 class Session:
@@ -269,6 +269,16 @@ def test_an_exported_run_translates_without_the_first(nmt: CommandLine) -> None:
     assert (done.code, done.out) == (0, wanted)
 
 
+def test_the_engine_ctranslate2_takes_what_was_exported(nmt: CommandLine) -> None:
+    pytest.importorskip("ctranslate2")
+    assert nmt("export", "runs/tiny", "--to", "ctranslate2").code == 0
+    common = ("translate", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
+    wanted, found = nmt(*common), nmt(*common, "--engine", "ctranslate2")
+    assert found.code == 0, found.err
+    assert len(found.out.splitlines()) == len(LINES)
+    assert found.out.splitlines()[2] == wanted.out.splitlines()[2]
+
+
 def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
     assert nmt("average", "runs/tiny", "--last", "2").code == 0
     done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
@@ -304,7 +314,7 @@ def test_the_example_in_the_document_translates(
     out = capsys.readouterr().out
     assert out.strip()
     if name == "onnx":  # the others search with beams
-        assert normalize(out) == normalize(ENGINES[name](Path(name))(["A dog runs."])[0])
+        assert normalize(out) == normalize(READERS[name](Path(name))(["A dog runs."])[0])
 
 
 # ---- what is refused

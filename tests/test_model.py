@@ -155,7 +155,7 @@ def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int])
 
 @torch.no_grad()
 @pytest.mark.parametrize("beams", [1, 2, 7])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_a_model_made_ready_for_search_is_the_same_model(model: Transformer, dtype: torch.dtype, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     ready = for_inference(model, dtype)

@@ -85,7 +85,7 @@ def test_the_copy_task_is_learned(folder: Path) -> None:
     )  # fmt: skip
     best = run(experiment, folder)
     lines = (folder / "valid.en").read_text().splitlines()
-    found = [translations[0].text for translations in Translator.load(best, "cpu").translate(lines)]
+    found = Translator.load(best, "cpu").translate(lines)
     right = sum(a == b for a, b in zip(found, lines, strict=True))
     assert right >= 45, list(zip(found, lines, strict=True))[:10]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -16,7 +16,10 @@ from tiny import config
 
 from nmt import translate as translating
 from nmt.data.segment import segments
+from nmt.engine import Query, native
+from nmt.engine.native import NativeEngine
 from nmt.errors import ConfigError, DataError, NMTError
+from nmt.search import Hypothesis
 from nmt.text import normalize
 from nmt.train import train
 from nmt.translate import Translator, as_they_come
@@ -36,22 +39,23 @@ LINES = ["ba be", "", "do du ga ge gi", "  ", "ba", "go gu ba be bi bo", "ba be"
 
 
 def texts(translator: Translator, lines: list[str], spec: str = "greedy") -> list[str]:
-    return [best[0].text for best in translator.translate(lines, spec)]
+    return translator.translate(lines, spec)
 
 
 def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = texts(translator, LINES)
     assert len(whole) == len(LINES)
-    assert [bool(text) for text in whole][1:4:2] == [False, False]
+    assert whole[1:4:2] == ["", "  "]
     assert whole[0] == whole[6]
     assert whole == [texts(translator, [line])[0] for line in LINES]
     monkeypatch.setattr(translating, "WINDOW", 2)
-    monkeypatch.setattr(translating, "BATCH_ROWS", 1)
+    monkeypatch.setattr(native, "BATCH_ROWS", 1)
     assert texts(translator, LINES) == whole
 
 
 def test_n_best_lines_are_sorted(translator: Translator) -> None:
-    for line, best in zip(LINES, translator.translate(LINES, "beam(size=4, top=3)"), strict=True):
+    exact = Translator.load(translator.origin, "cpu", "fp32")
+    for line, best in zip(LINES, exact.n_best(LINES, "beam(size=4, top=3)"), strict=True):
         assert len(best) == (3 if line.strip() else 1)
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
 
@@ -64,9 +68,14 @@ def test_a_mistake_in_the_search_shows_at_once(translator: Translator) -> None:
 def test_a_long_line_is_cut_and_joined_and_nothing_is_lost(translator: Translator) -> None:
     line = "ba be bi, do du. Ga ge gi go gu! " * 300
     seen: list[list[int]] = []
-    search = translator._search
+    whole = translator.engine.search
+
+    def noted(queries: Sequence[Query], *rest: Any) -> list[list[Hypothesis]]:
+        seen.extend(list(query.ids) for query in queries)
+        return whole(queries, *rest)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(translator, "_search", lambda sources, find: seen.extend(sources) or search(sources, find))
+        patch.setattr(translator.engine, "search", noted)
         (text,) = texts(translator, [line])
     assert max(map(len, seen)) <= translator.max_source
     joined = "".join(translator.tokenizer.decode(ids) for ids in seen)
@@ -80,25 +89,29 @@ def test_any_text_gives_one_line_each(translator: Translator, lines: list[str]) 
     found = texts(translator, lines)
     assert len(found) == len(lines)
     assert not any("\n" in text or "\r" in text for text in found)
-    assert all(text == "" for text, line in zip(found, lines, strict=True) if not normalize(line))
+    assert all(text.strip() == "" for text, line in zip(found, lines, strict=True) if not normalize(line))
 
 
 @given(st.text(max_size=300), st.integers(1, 40))
 def test_segments_joined_are_the_text(text: str, longest: int) -> None:
-    text = normalize(text)
-    parts = segments(text, "en", lambda part: len(part) <= longest)
-    assert "".join(parts).replace(" ", "") == text.replace(" ", "")
-    assert all(len(part) <= longest for part in parts)
+    spans = segments(text, "en", lambda part: len(part) <= longest)
+    assert all(stop - start <= longest for start, stop in spans)
+    ends = [0, *(i for span in spans for i in span), len(text)]
+    assert ends == sorted(ends)
+    assert all(text[end:start].strip() == "" for end, start in zip(ends[::2], ends[1::2], strict=True))
 
 
 def test_segments_prefer_sentences_to_clauses_to_words() -> None:
+    def parts(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
+        return [text[slice(*span)] for span in segments(text, language, fits)]
+
     text = "We met Dr. Bell, who was late. He was tired, and he left early. So did I."
-    sentences = segments(text, "en", lambda part: len(part) <= 45)
+    sentences = parts(text, "en", lambda part: len(part) <= 45)
     assert sentences == ["We met Dr. Bell, who was late.", "He was tired, and he left early. So did I."]
-    clauses = segments(text, "en", lambda part: len(part) <= 20)
+    clauses = parts(text, "en", lambda part: len(part) <= 20)
     assert clauses == ["We met Dr. Bell,", "who was late.", "He was tired,", "and he left early.", "So did I."]
-    assert segments("one two three", "en", lambda part: len(part) <= 7) == ["one two", "three"]
-    assert segments("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
+    assert parts("one two three", "en", lambda part: len(part) <= 7) == ["one two", "three"]
+    assert parts("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
 
 
 def test_a_stream_is_answered_as_it_comes() -> None:
@@ -143,27 +156,22 @@ def test_loading_from_python_equals_the_run(translator: Translator, tmp_path: Pa
 def test_batches_side_by_side_give_what_one_after_the_other_gives(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translating, "BATCH_ROWS", 8)
+    monkeypatch.setattr(native, "BATCH_ROWS", 8)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
-    threads = torch.get_num_threads()
     found = []
     for count in (1, 3):
-        torch.set_num_threads(count)
-        found.append(list(translator.translate(lines, "beam(size=2, top=2)")))
-        assert torch.get_num_threads() == count
-    torch.set_num_threads(threads)
+        monkeypatch.setattr(translator.engine, "threads", count)
+        found.append(list(translator.n_best(lines, "beam(size=2, top=2)")))
     assert found[0] == found[1]
 
 
 def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translating, "BATCH_ROWS", 1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+    monkeypatch.setattr(native, "BATCH_ROWS", 1)
+    monkeypatch.setattr(translator.engine, "threads", 2)
 
     def broken(*_: object) -> None:
         raise NMTError("broken")
 
-    monkeypatch.setattr(Translator, "_search_batch", broken)
+    monkeypatch.setattr(NativeEngine, "_search", broken)
     with pytest.raises(NMTError, match="broken"):
-        list(translator.translate(["a dog", "a tree"]))
-    torch.set_num_threads(threads)
+        translator.translate(["a dog", "a tree"])

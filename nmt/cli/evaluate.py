@@ -11,8 +11,8 @@ from nmt.cli.options import (
     DeviceOption,
     ErrorsOption,
     ModelOption,
-    PrecisionOption,
     SearchOption,
+    SearchPrecisionOption,
     check_errors,
     search_spec,
 )
@@ -44,7 +44,7 @@ def evaluate(
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
+    precision: SearchPrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
     """Translate a test set and print its scores with sacrebleu's signatures.

@@ -22,7 +22,17 @@ ModelOption = Annotated[
     Path | None,
     typer.Option("--model", "-m", help="A run, or one of its step-N folders.", show_default="the newest under runs/"),
 ]
+ModelsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model", "-m", help="A run, or one of its step-N folders; several translate together.",
+        show_default="the newest under runs/",
+    ),
+]  # fmt: skip
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+SearchPrecisionOption = Annotated[
+    str, typer.Option("--precision", help="auto, fp32, bf16, fp16 or int8: auto takes what is fast here.")
+]
 PrecisionOption = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16: auto takes what is fast here.")]
 SearchOption = Annotated[
     str, typer.Option(help="Search in full: greedy, beam(size=4, top=1, length_penalty=1.0).", show_default=False)
@@ -65,8 +75,8 @@ def search_spec(
     asked = {key: value for key, value in asked.items() if value is not None}
     spec = given or default
     name, options = parse(spec)
-    if name != "beam":
-        if not asked or (asked.keys() <= {"size", "top"} and set(asked.values()) == {1}):
+    if name not in ("beam", "diverse", "constrained"):
+        if not asked or (name == "greedy" and asked.keys() <= {"size", "top"} and set(asked.values()) == {1}):
             return spec
         if given:
             raise UsageError(f"--search {given} is no beam search", "leave out --search, or the options of a beam")

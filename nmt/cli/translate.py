@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import (
     DeviceOption,
     ErrorsOption,
-    ModelOption,
-    PrecisionOption,
+    ModelsOption,
     SearchOption,
+    SearchPrecisionOption,
     argument_lines,
     check_errors,
     search_spec,
 )
-from nmt.errors import NMTError, UsageError
-from nmt.registry import parse
+from nmt.cli.output import Form, Record, Text, count_records, open_output
+from nmt.errors import UsageError, suggest
+from nmt.part import Part
+
+if TYPE_CHECKING:
+    from nmt.translate import Line, Translator
+
+FORMATS = ("text", "jsonl")
 
 
 def translate(
     text: Annotated[list[str] | None, typer.Argument(help="Sentences, each in quotes.", show_default=False)] = None,
-    model: ModelOption = None,
+    model: ModelsOption = None,
     input: Annotated[Path | None, typer.Option("--input", "-i", help="File to translate, a sentence a line.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write to.")] = None,
     beam_size: Annotated[
@@ -39,11 +47,29 @@ def translate(
         float | None, typer.Option(help="0 favours short translations.", show_default="the model's")
     ] = None,
     search: SearchOption = "",
+    prefix: Annotated[str, typer.Option(help="Words that every translation must begin with.")] = "",
+    phrase: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Must appear in every translation; may be repeated.")
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="text, or jsonl: a record a line with scores, tokens and word alignment.")
+    ] = "text",
+    show_scores: Annotated[
+        bool, typer.Option("--show-scores", help="Put score and a tab before translations.")
+    ] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Translate paragraphs, parted by blank lines, and keep their layout.")
+    ] = False,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Translate the I-th of N parts of --input.", show_default=False)
+    ] = "",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where --output ends.")] = False,
+    engine: Annotated[str, typer.Option(help="native, or ctranslate2 with what nmt export made.")] = "native",
     device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
+    precision: SearchPrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
-    """Translate sentences, a file, or standard input, line by line.
+    """Translate sentences, a file, or standard input, line by line; without any of them, ask for sentences.
 
     As many lines come out as go in, in the same order; with --top-beams N, N lines for each, empty ones
     where the search finds fewer.
@@ -53,70 +79,153 @@ def translate(
       nmt translate "Are we done?" "I'm tired." --model runs/multi30k --beam-size 8 --top-beams 3
       nmt translate --input news.en --output news.de
       cat news.en | nmt translate > news.de
+      nmt translate --format jsonl --top-beams 4 "A dog runs."
+      nmt translate --model runs/a --model runs/b "A dog runs."
+      nmt translate --phrase "Hund" "A dog runs."
     """
     check_errors(errors)
+    if format not in FORMATS:
+        raise UsageError(f"unknown format '{format}'", suggest(format, FORMATS))
     if text and input:
         raise UsageError("give sentences or --input, not both")
-    if not text and not input and (sys.stdin is None or sys.stdin.isatty()):
+    if document and (text or resume or shard or phrase or prefix or show_scores or format != "text"):
+        raise UsageError("--document takes --input or a pipe and gives text; it goes with no such option")
+    if resume and not (input and output):
+        raise UsageError("--resume needs --input and --output")
+    part = Part.parse(shard) if shard else Part.of_torchrun()
+    if part and not input:
+        raise UsageError("only a file can be translated in parts", "give --input FILE")
+    if part and not shard and not output:
+        raise UsageError("processes that translate a file together need --output")
+    typed = sys.stdin is None or sys.stdin.isatty()
+    asks = not (text or input or output or document) and sys.stdin is not None and typed and sys.stdout.isatty()
+    if not (text or input or asks) and typed:
         raise UsageError("there is nothing to translate", 'nmt translate "im thirsty", or --input FILE, or a pipe')
+    if input:
+        _check_files(input, output)
 
     from nmt import checkpoint
-    from nmt.console import log, progress
-    from nmt.data.pairs import count_lines, decode_lines, open_text, read_lines
-    from nmt.translate import Translator, as_they_come, in_windows
+    from nmt.console import log
+    from nmt.search import search as resolve
+    from nmt.translate import Translator
 
-    windows: Iterator[list[str]]
-    total = None
-    if text:
-        windows = in_windows(argument_lines(text, errors))
-    elif input:
-        open_text(input).close()  # a mistake shows before the output is made and the model loaded
-        if output and output.exists() and output.samefile(input):
-            raise UsageError(f"--output {output} is the file that is read", "name another one")
-        windows = in_windows(read_lines(input, errors=errors))
-        total = count_lines(input)
-    else:
-        windows = as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
-    path = model or checkpoint.newest_run()
-    translator = Translator.load(path, device, precision)
+    paths = model or [checkpoint.newest_run()]
+    translator = Translator.load(paths, device, precision, engine)
     if model is None:
         log(f"using {translator.origin}")
+    if phrase and not search:
+        search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
-    lines_each = parse(spec)[1].get("top", 1)
-    found = translator.translate_windows(windows, spec)
-    quiet = input is None or (output is None and sys.stdout.isatty())  # a bar would tear the lines
-    with _open_output(output) as write, progress(total, "translating", " lines", disable=quiet) as bar:
-        for translations in found:
-            for rank in range(lines_each):
-                write(translations[rank].text if rank < len(translations) else "")
-            bar.update()
+    form: Form = Record() if format == "jsonl" else Text(resolve(spec).top, show_scores)
+    job = Job(translator, spec, form, show_scores or format == "jsonl", prefix, tuple(phrase or ()))
+    if asks:
+        from nmt.cli.prompt import ask
+
+        ask(job.answer)
+    elif document:
+        _document(translator, spec, input, output, errors)
+    elif input:
+        _file(job, input, output, part, resume, whole=not shard, errors=errors)
+    else:
+        _stream(job, text, output, errors)
 
 
-@contextlib.contextmanager
-def _open_output(path: Path | None) -> Iterator[Any]:
-    """Yield a function that writes a line; a file that stands there is kept until the first line comes."""
-    if path is None:
-        yield typer.echo
-        return
-    stood = path.exists()
-    try:
-        file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
-    started = False
+@dataclass(frozen=True)
+class Job:
+    """How each line is translated and written."""
 
-    def write(line: str) -> None:
-        nonlocal started
-        if not started and path.is_file():  # not a device or a pipe
-            file.truncate(0)
-        started = True
-        file.write(line + "\n")
+    translator: Translator
+    spec: str
+    form: Form
+    details: bool
+    prefix: str
+    phrases: tuple[str, ...]
 
-    try:
-        with file:
-            yield write
-    except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was translated so far") from None
-    finally:
-        if not started and not stood:
-            path.unlink(missing_ok=True)
+    def answer(self, line: str) -> list[str]:
+        """Return what is written for one line."""
+        return self.form(line, next(self.translator.stream([[self._wish(line)]], self.spec, details=self.details)))
+
+    def run(
+        self, windows: Iterable[list[str]], output: Path | None, *, total: int | None, quiet: bool, append: bool = False
+    ) -> None:
+        """Translate groups of lines and write them."""
+        from nmt.console import progress
+
+        sources: deque[str] = deque()
+
+        def wishes() -> Iterator[list[Line | str]]:
+            for window in windows:
+                sources.extend(window)
+                yield [self._wish(line) for line in window]
+
+        with (
+            open_output(output, append=append) as write,
+            progress(total, "translating", " lines", disable=quiet) as bar,
+        ):
+            for best in self.translator.stream(wishes(), self.spec, details=self.details, tick=bar.update):
+                for line in self.form(sources.popleft(), best):
+                    write(line)
+
+    def _wish(self, text: str) -> Line:
+        from nmt.translate import Line
+
+        return Line(text, self.prefix, self.phrases)
+
+
+def _check_files(input: Path, output: Path | None) -> None:
+    """Let a mistake show before the output is made and the model loaded."""
+    from nmt.data.pairs import open_text
+
+    open_text(input).close()
+    if output and output.exists() and output.samefile(input):
+        raise UsageError(f"--output {output} is the file that is read", "name another one")
+
+
+def _stream(job: Job, text: list[str] | None, output: Path | None, errors: str) -> None:
+    from nmt.data.pairs import decode_lines
+    from nmt.translate import as_they_come, in_windows
+
+    windows = (
+        in_windows(argument_lines(text, errors))
+        if text
+        else as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
+    )
+    job.run(windows, output, total=None, quiet=True)
+
+
+def _file(
+    job: Job, input: Path, output: Path | None, part: Part | None, resume: bool, *, whole: bool, errors: str
+) -> None:
+    """Translate a file or a part of it; where `whole`, the last of several processes joins the parts."""
+    from nmt.console import log
+    from nmt.data.pairs import count_lines, read_lines
+    from nmt.translate import in_windows
+
+    joins = part is not None and whole
+    target = part.file(output) if part and output and joins else output
+    first, stop = part.lines(count_lines(input)) if part else (0, None)
+    if part and output and joins and part.is_done(output):
+        if resume:
+            return
+        raise UsageError(
+            f"{output} was begun by processes that did not all finish", "--resume goes on; or remove its parts"
+        )
+    done = count_records(target, job.form.each) if resume and target else 0
+    if done:
+        log(f"{target} holds {done:,} lines: going on after them")
+    lines = islice(read_lines(input, errors=errors), first + done, stop)
+    total = (count_lines(input) if stop is None else stop) - first - done
+    quiet = output is None and sys.stdout.isatty()  # a bar would tear the lines
+    job.run(in_windows(lines), target, total=total, quiet=quiet, append=resume)
+    if part and output and joins:
+        part.finish(output)
+
+
+def _document(translator: Translator, spec: str, input: Path | None, output: Path | None, errors: str) -> None:
+    from nmt.data.pairs import decode_lines, read_lines
+    from nmt.document import translate
+
+    lines = read_lines(input, errors) if input else decode_lines(sys.stdin.buffer, "standard input", errors)
+    with open_output(output) as write:
+        for line in translate(translator, lines, spec):
+            write(line)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.checkpoint import Loaded
-from nmt.export.engine import Engine, copy_run_files, in_batches, missing, most_tokens, positions
+from nmt.export.shared import Translate, copy_run_files, in_batches, missing, most_tokens, positions
 from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
 from nmt.model.positions import sinusoids
@@ -63,8 +63,8 @@ def export(loaded: Loaded, folder: Path) -> None:
     spec.save(str(folder))
 
 
-def engine(folder: Path) -> Engine:
-    """Return a translator of what `export` wrote.
+def reader(folder: Path) -> Translate:
+    """Return what translates with what `export` wrote.
 
     Raises:
         UsageError: CTranslate2 is not installed.

@@ -11,7 +11,7 @@ Shape letters: B sentences, S source tokens, W rows (beams) per sentence, R = B*
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import torch
@@ -24,8 +24,6 @@ from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
 ROWS = 32
 """Rows that the blocks are laid out for; other numbers are multiplied just as fast."""
-FEW = 8
-"""Rows or sentences up to which one fused kernel attends faster in bf16 than several that each do a part for all."""
 
 
 class PackedLinear(nn.Module):
@@ -52,13 +50,50 @@ class PackedLinear(nn.Module):
         return output
 
 
+class Int8Linear(nn.Module):
+    """y = xWᵀ + b with each row of W in 8-bit whole numbers of its own scale, and x rounded likewise as it comes.
+
+    FBGEMM's routine; x has 7 bits, so that the sums of older processors cannot overflow.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        weight = weight.detach()
+        scale_O = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+        zero_O = torch.zeros(len(weight), dtype=torch.long)
+        whole = torch.quantize_per_channel(weight, scale_O, zero_O, 0, torch.qint8)
+        self.packed = torch.ops.quantized.linear_prepack(whole, None if bias is None else bias.detach())
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map [..., inputs] to [..., outputs]."""
+        output: Tensor = torch.ops.quantized.linear_dynamic(input, self.packed, True)
+        return output
+
+    def relu(self, input: Tensor) -> Tensor:
+        """Return max(0, xWᵀ + b)."""
+        output: Tensor = torch.ops.quantized.linear_relu_dynamic(input, self.packed, True)
+        return output
+
+    def plus(self, input: Tensor, other: Tensor) -> Tensor:
+        """Return xWᵀ + b + other."""
+        output: Tensor = torch.ops.quantized.linear_dynamic(input, self.packed, True)
+        return output.add_(other)
+
+
+Packed = PackedLinear | Int8Linear
+
+
 class PackedLayer:
-    """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row."""
+    """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
+
+    PyTorch's fused kernel attends fastest in float32. In bf16 it does so for a few rows only, but which routine is
+    called must not depend on how many there are: they round differently, and company would change a translation.
+    """
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.layer, self.heads = layer, layer.attention.heads
         joining = (layer.attention.out, layer.cross.out, layer.feed_forward.up, layer.feed_forward.down)
-        self.target_out, self.source_out, self.up, self.down = (cast(PackedLinear, linear) for linear in joining)
+        self.target_out, self.source_out, self.up, self.down = (cast(Packed, linear) for linear in joining)
 
     def __call__(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         """Return the layer's output; `number` counts the layers from 0."""
@@ -74,7 +109,7 @@ class PackedLayer:
         qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
         q = qkv_R3HK[:, 0, :, None]
         k, v = state.remember(number, qkv_R3HK[:, None, 1:])
-        if q.dtype == torch.float32 or len(q) < FEW:
+        if q.dtype == torch.float32:
             return F.scaled_dot_product_attention(q, k, v).reshape(x_RD.shape)
         return gather_once(q, k, v).reshape(x_RD.shape)
 
@@ -82,7 +117,7 @@ class PackedLayer:
         k, v = state.sources[number]
         q = self.layer.cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
         state.observe(number, q, len(x_RD))
-        if q.dtype == torch.float32 or len(k) <= FEW:
+        if q.dtype == torch.float32:
             seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
         else:
             seen = gather(q, k, v, state.mask_B11S)
@@ -98,14 +133,14 @@ def _after(around: Residual, total: Tensor) -> Tensor:
 class PackedTransformer:
     """A Transformer on a CPU, as a search sees it."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
         """Pack the matrices of `model`, which is not to be used by itself from then on."""
         self.model = model
         for module in list(model.modules()):
             for name, child in module.named_children():
                 if isinstance(child, Linear):
-                    setattr(module, name, PackedLinear(child.weight, child.bias))
-        self.output = PackedLinear(model.output_weight_VD, None)
+                    setattr(module, name, pack(child.weight, child.bias))
+        self.output = pack(model.output_weight_VD, None)
         self.layers = [PackedLayer(layer) for layer in cast(Iterable[DecoderLayer], model.decoder)]
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
@@ -127,12 +162,18 @@ class PackedTransformer:
 
 
 def for_inference(model: Transformer, dtype: torch.dtype) -> PackedTransformer | Transformer:
-    """Return a copy of `model` that computes in `dtype`, for search only; the model itself stays as it is."""
-    ready = copy.deepcopy(model).to(dtype).eval().requires_grad_(False)
+    """Return a copy of `model` that computes in `dtype`, for search only; the model itself stays as it is.
+
+    In int8, the matrices are of that type and all else of float32.
+    """
+    whole = dtype == torch.int8
+    ready = copy.deepcopy(model).to(torch.float32 if whole else dtype).eval().requires_grad_(False)
     ready.compute_dtype = None
+    if whole:
+        return PackedTransformer(ready, Int8Linear)
     device = ready.output_weight_VD.device
     packs = device.type == "cpu" and dtype in (torch.float32, torch.bfloat16) and _can_pack()
-    return PackedTransformer(ready) if packs else ready
+    return PackedTransformer(ready, PackedLinear) if packs else ready
 
 
 def _can_pack() -> bool:

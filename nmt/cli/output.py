@@ -1,0 +1,110 @@
+"""What `nmt translate` writes, and where: a form for each line's translations, and files that survive a stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from nmt.errors import NMTError, UsageError
+
+if TYPE_CHECKING:
+    from nmt.translate import Translation
+
+Write = Callable[[str], object]
+
+
+class Form(Protocol):
+    """Turns a line's translations into lines of output."""
+
+    @property
+    def each(self) -> int:
+        """Lines of output for each line of input."""
+
+    def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
+        """Return those lines."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """The translations themselves, best first; empty lines where there are fewer than `each`."""
+
+    each: int
+    scores: bool = False
+    """Put the score and a tab before each."""
+
+    def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
+        """Return a line for each translation."""
+        lines = [f"{t.score:.4f}\t{t.text}" if self.scores else t.text for t in translations[: self.each]]
+        return lines + [""] * (self.each - len(lines))
+
+
+@dataclass(frozen=True)
+class Record:
+    """JSON with all that is known of the translations, a line of it for each line of input."""
+
+    each: int = 1
+
+    def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
+        """Return the record."""
+        return [json.dumps({"source": source, "translations": [asdict(t) for t in translations]}, ensure_ascii=False)]
+
+
+def count_records(path: Path, each: int) -> int:
+    """Cut what is incomplete off the end of an output file, and return how many lines of input it holds.
+
+    Args:
+        path: the file; it need not be there.
+        each: lines of output for each line of input.
+    """
+    if not path.exists():
+        return 0
+    lines = position = complete = 0
+    with path.open("r+b") as file:
+        for line in file:
+            position += len(line)
+            lines += line.endswith(b"\n")
+            if line.endswith(b"\n") and lines % each == 0:
+                complete = position
+        file.truncate(complete)
+    return lines // each
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None, *, append: bool = False) -> Iterator[Write]:
+    """Yield a function that writes a line; a file that stands there is kept until the first line comes, or for good.
+
+    Raises:
+        UsageError: the file cannot be opened.
+        NMTError: it cannot be written to any more.
+    """
+    if path is None:
+        yield typer.echo
+        return
+    stood = path.exists()
+    try:
+        file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
+    started = append
+
+    def write(line: str) -> None:
+        nonlocal started
+        if not started and path.is_file():  # not a device or a pipe
+            file.truncate(0)
+        started = True
+        file.write(line + "\n")
+
+    try:
+        with file:
+            yield write
+    except OSError as error:
+        raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was translated so far") from None
+    finally:
+        if not started and not stood:
+            path.unlink(missing_ok=True)

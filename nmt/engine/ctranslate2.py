@@ -1,0 +1,113 @@
+"""CTranslate2 (an engine in C++) for a folder that `nmt export` made, with our options and text handling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.engine import Query, Scored
+from nmt.errors import CheckpointError, UsageError
+from nmt.search import Hypothesis, Search
+from nmt.search.beam import Beam
+from nmt.search.greedy import Greedy
+from nmt.tokenizer import Tokenizer
+
+MODEL = "model.bin"
+TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int8": "int8"}
+BATCH = 128
+"""Sentences of a batch."""
+ROUND = 16
+"""Length limits are rounded up to a multiple of it: CTranslate2 has one for a whole batch, and sentences of one limit
+are translated together, so that company does not change a translation."""
+
+
+class CTranslate2Engine:
+    """Searches with CTranslate2; knows `greedy` and `beam`."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device, precision: str) -> None:
+        """Load the model in `folder`.
+
+        Raises:
+            UsageError: CTranslate2 is not installed, or has not this precision here.
+            CheckpointError: the model is damaged.
+        """
+        try:
+            import ctranslate2
+        except ImportError:
+            raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
+        self.tokenizer = tokenizer
+        threads = {"inter_threads": torch.get_num_threads(), "intra_threads": 1} if device.type == "cpu" else {}
+        try:
+            self.translator = ctranslate2.Translator(
+                str(folder), device.type, device_index=device.index or 0, compute_type=TYPES[precision], **threads
+            )
+        except ValueError as error:
+            raise UsageError(f"CTranslate2: {error}", "--precision auto takes what the model holds") from None
+        except RuntimeError as error:
+            raise CheckpointError(f"{folder / MODEL} is damaged: {error}", "nmt export RUN --to ctranslate2") from None
+
+    def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
+        """Return each sentence's hypotheses, best first.
+
+        Beams are pruned and ended by CTranslate2's rules; what it finds is scored and ranked by ours.
+
+        Raises:
+            UsageError: another search than greedy or beam, or phrases.
+        """
+        if not isinstance(find, Greedy | Beam):
+            raise UsageError("the engine ctranslate2 knows the searches greedy and beam only", "leave out --engine")
+        found: dict[int, list[Hypothesis]] = {}
+        for most, group in self._groups(queries, find).items():
+            for first in range(0, len(group), BATCH * self.translator.num_translators):
+                part = group[first : first + BATCH * self.translator.num_translators]
+                results = self._translate([queries[i] for i in part], find, most)
+                found.update(zip(part, results, strict=True))
+                tick(len(part))
+        return [found[i] for i in range(len(queries))]
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Scored]:
+        """Score given translations; where their tokens looked stays unknown."""
+        found = self.translator.score_batch(self._pieces(sources), self._pieces(targets), max_batch_size=BATCH)
+        return [Scored(list(each.log_probs), None) for each in found]
+
+    def _groups(self, queries: Sequence[Query], find: Greedy | Beam) -> dict[int, list[int]]:
+        """Group sentence numbers by length limit, the long ones first."""
+        groups: dict[int, list[int]] = {}
+        for i in sorted(range(len(queries)), key=lambda i: -len(queries[i].ids)):
+            source = len(queries[i].ids)
+            most = min(2 * (source + 1) + 10, -(-find.max_ratio * source // 1) if find.max_ratio else torch.inf)
+            groups.setdefault(-(-int(max(1, most)) // ROUND) * ROUND, []).append(i)
+        return groups
+
+    def _translate(self, queries: Sequence[Query], find: Greedy | Beam, most: int) -> list[list[Hypothesis]]:
+        options: dict[str, Any] = {"beam_size": 1}
+        if isinstance(find, Beam):
+            options = {
+                "beam_size": find.size, "num_hypotheses": find.size, "length_penalty": find.length_penalty,
+                "coverage_penalty": find.coverage,
+            }  # fmt: skip
+        prefixes = [query.prefix for query in queries]
+        results = self.translator.translate_batch(
+            self._pieces([query.ids for query in queries]),
+            target_prefix=self._pieces(prefixes) if any(prefixes) else None,
+            max_batch_size=BATCH, max_decoding_length=most, return_scores=True,
+            min_decoding_length=int(find.min_ratio * min(len(query.ids) for query in queries)),
+            no_repeat_ngram_size=find.no_repeat_ngram, **options,
+        )  # fmt: skip
+        return [self._hypotheses(result, find, most) for result in results]
+
+    def _hypotheses(self, result: Any, find: Greedy | Beam, most: int) -> list[Hypothesis]:
+        found = []
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            length = len(pieces) + 1
+            alpha = find.length_penalty if isinstance(find, Beam) else 0.0
+            log_prob = score * length**alpha if isinstance(find, Beam) else score
+            norm = float(find.norm(torch.tensor(length))) if isinstance(find, Beam) else 1.0
+            found.append(Hypothesis(self.tokenizer.ids(pieces), log_prob, log_prob / norm, norm))
+        return sorted(found, key=lambda h: -h.score)[: find.top]
+
+    def _pieces(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+        return [self.tokenizer.pieces(row) for row in rows]

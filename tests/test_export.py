@@ -275,8 +275,8 @@ def test_the_engine_ctranslate2_takes_what_was_exported(nmt: CommandLine) -> Non
     common = ("translate", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
     wanted, found = nmt(*common), nmt(*common, "--engine", "ctranslate2")
     assert found.code == 0, found.err
-    assert len(found.out.splitlines()) == len(LINES)
-    assert found.out.splitlines()[2] == wanted.out.splitlines()[2]
+    for own, other in zip(wanted.out.split("\n"), found.out.split("\n"), strict=True):
+        assert other.startswith(own)  # of endless translations, that engine cuts some a little later
 
 
 def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:

@@ -19,8 +19,8 @@ from nmt.data.pairs import read_lines
 from nmt.data.segment import segments
 from nmt.data.sources import find
 from nmt.errors import DataError, NMTError, UsageError
-from nmt.export import EXPORTS, READERS
-from nmt.export.shared import RUN_FILES
+from nmt.export import ENGINES, EXPORTS
+from nmt.export.engine import RUN_FILES
 from nmt.metrics import bleu
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
@@ -109,7 +109,7 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
     name, sources = _file_probe(probe, loaded) if probe else _own_probe(loaded)
     with new_directory(folder) as work:
         write(loaded, work)
-        ours, theirs = _nmt(path, loaded, sources), _timed(READERS[parse(to)[0]](work), sources, _size(work))
+        ours, theirs = _nmt(path, loaded, sources), _timed(ENGINES[parse(to)[0]](work), sources, _size(work))
         proof = Proof(folder, name, sources, ours, theirs, loaded.tokenizer)
         if proof.share < least:
             raise NMTError(
@@ -176,5 +176,4 @@ def _sentences(lines: list[str], loaded: Loaded) -> list[str]:
         return len(loaded.tokenizer.encode(text)) <= loaded.max_source
 
     texts = [text for line in lines if (text := normalize(line))]
-    language = loaded.config.data.src
-    return [text[start:end] for text in texts for start, end in segments(text, language, fits)]
+    return [text[slice(*span)] for text in texts for span in segments(text, loaded.config.data.src, fits)]

@@ -70,7 +70,7 @@ app = typer.Typer(
     help="Neural machine translation from nothing to BLEU: get data, train a Transformer, translate, evaluate.",
 )
 for command in (
-    train.train, translate.translate, score.score, evaluate.evaluate, average.average, export.export, plot.plot,
+    train.train, translate.translate, evaluate.evaluate, score.score, average.average, export.export, plot.plot,
     config.config,
 ):  # fmt: skip
     app.command()(command)

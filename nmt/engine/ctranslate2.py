@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class CTranslate2Engine:
         try:
             import ctranslate2
         except ImportError:
-            raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
+            raise UsageError("CTranslate2 is not installed", "pip install 'nmt[ctranslate2]'") from None
         self.tokenizer = tokenizer
         threads = {"inter_threads": torch.get_num_threads(), "intra_threads": 1} if device.type == "cpu" else {}
         try:
@@ -59,12 +60,13 @@ class CTranslate2Engine:
         """
         if not isinstance(find, Greedy | Beam):
             raise UsageError("the engine ctranslate2 knows the searches greedy and beam only", "leave out --engine")
+        step = BATCH * self.translator.num_translators
         found: dict[int, list[Hypothesis]] = {}
-        for most, group in self._groups(queries, find).items():
-            for first in range(0, len(group), BATCH * self.translator.num_translators):
-                part = group[first : first + BATCH * self.translator.num_translators]
-                results = self._translate([queries[i] for i in part], find, most)
-                found.update(zip(part, results, strict=True))
+        for (least, most), group in self._groups(queries, find).items():
+            for part in (group[first : first + step] for first in range(0, len(group), step)):
+                results = self._translate([queries[i] for i in part], find, least, most)
+                for i, result in zip(part, results, strict=True):
+                    found[i] = self._hypotheses(result, find, _limits(queries[i], find)[1])
                 tick(len(part))
         return [found[i] for i in range(len(queries))]
 
@@ -73,16 +75,15 @@ class CTranslate2Engine:
         found = self.translator.score_batch(self._pieces(sources), self._pieces(targets), max_batch_size=BATCH)
         return [Scored(list(each.log_probs), None) for each in found]
 
-    def _groups(self, queries: Sequence[Query], find: Greedy | Beam) -> dict[int, list[int]]:
-        """Group sentence numbers by length limit, the long ones first."""
-        groups: dict[int, list[int]] = {}
+    def _groups(self, queries: Sequence[Query], find: Greedy | Beam) -> dict[tuple[int, int], list[int]]:
+        """Group sentence numbers by length limits, the long ones first."""
+        groups: dict[tuple[int, int], list[int]] = {}
         for i in sorted(range(len(queries)), key=lambda i: -len(queries[i].ids)):
-            source = len(queries[i].ids)
-            most = min(2 * (source + 1) + 10, -(-find.max_ratio * source // 1) if find.max_ratio else torch.inf)
-            groups.setdefault(-(-int(max(1, most)) // ROUND) * ROUND, []).append(i)
+            least, most = _limits(queries[i], find)
+            groups.setdefault((least, -(-most // ROUND) * ROUND), []).append(i)
         return groups
 
-    def _translate(self, queries: Sequence[Query], find: Greedy | Beam, most: int) -> list[list[Hypothesis]]:
+    def _translate(self, queries: Sequence[Query], find: Greedy | Beam, least: int, most: int) -> list[Any]:
         options: dict[str, Any] = {"beam_size": 1}
         if isinstance(find, Beam):
             options = {
@@ -90,24 +91,34 @@ class CTranslate2Engine:
                 "coverage_penalty": find.coverage,
             }  # fmt: skip
         prefixes = [query.prefix for query in queries]
-        results = self.translator.translate_batch(
+        found: list[Any] = self.translator.translate_batch(
             self._pieces([query.ids for query in queries]),
             target_prefix=self._pieces(prefixes) if any(prefixes) else None,
-            max_batch_size=BATCH, max_decoding_length=most, return_scores=True,
-            min_decoding_length=int(find.min_ratio * min(len(query.ids) for query in queries)),
+            max_batch_size=BATCH, min_decoding_length=least, max_decoding_length=most, return_scores=True,
             no_repeat_ngram_size=find.no_repeat_ngram, **options,
         )  # fmt: skip
-        return [self._hypotheses(result, find, most) for result in results]
+        return found
 
     def _hypotheses(self, result: Any, find: Greedy | Beam, most: int) -> list[Hypothesis]:
         found = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            length = len(pieces) + 1
-            alpha = find.length_penalty if isinstance(find, Beam) else 0.0
-            log_prob = score * length**alpha if isinstance(find, Beam) else score
-            norm = float(find.norm(torch.tensor(length))) if isinstance(find, Beam) else 1.0
-            found.append(Hypothesis(self.tokenizer.ids(pieces), log_prob, log_prob / norm, norm))
+            ids = self.tokenizer.ids(pieces[:most])
+            if isinstance(find, Beam):
+                norm = float(find.norm(torch.tensor(len(ids) + 1)))
+                log_prob = score * (len(ids) + 1) ** find.length_penalty
+                found.append(Hypothesis(ids, log_prob, log_prob / norm, norm))
+            else:
+                found.append(Hypothesis(ids, score, score))
         return sorted(found, key=lambda h: -h.score)[: find.top]
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
         return [self.tokenizer.pieces(row) for row in rows]
+
+
+def _limits(query: Query, find: Greedy | Beam) -> tuple[int, int]:
+    """Return the least and most tokens of a sentence's translation, as our own searches keep them."""
+    source = len(query.ids)
+    most = 2 * (source + 1) + 10
+    if find.max_ratio:
+        most = min(most, math.ceil(find.max_ratio * source))
+    return min(most, math.floor(find.min_ratio * source)), max(1, most, len(query.prefix))

@@ -1,4 +1,4 @@
-"""Models for other engines. Each is one file: `export(loaded, folder)` writes one, `reader(folder)` translates with it.
+"""Models for other engines. Each is one file: `export(loaded, folder)` writes one, `engine(folder)` translates with it.
 
 A new one is a file and a line in both tables. Options of `export` are keyword-only arguments. No export is kept that
 has not proven itself; see `nmt.prove`.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.export import ctranslate2, huggingface, onnx, safetensors
-from nmt.export.shared import Translate
+from nmt.export.engine import Engine
 
 EXPORTS: dict[str, Callable[..., None]] = {
     "ctranslate2": ctranslate2.export,
@@ -18,11 +18,11 @@ EXPORTS: dict[str, Callable[..., None]] = {
     "onnx": onnx.export,
     "hf-marian": huggingface.export,
 }
-READERS: dict[str, Callable[[Path], Translate]] = {
-    "ctranslate2": ctranslate2.reader,
-    "safetensors": safetensors.reader,
-    "onnx": onnx.reader,
-    "hf-marian": huggingface.reader,
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "ctranslate2": ctranslate2.engine,
+    "safetensors": safetensors.engine,
+    "onnx": onnx.engine,
+    "hf-marian": huggingface.engine,
 }
 
-__all__ = ["EXPORTS", "READERS", "Translate"]
+__all__ = ["ENGINES", "EXPORTS", "Engine"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.checkpoint import Loaded
-from nmt.export.shared import Translate, copy_run_files, in_batches, missing, most_tokens, positions
+from nmt.engine import Query
+from nmt.engine.ctranslate2 import CTranslate2Engine
+from nmt.export.engine import Engine, copy_run_files, missing, positions
 from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
+from nmt.search import search
 from nmt.tokenizer import BOS, EOS, UNK, Tokenizer
 
 
@@ -63,24 +66,20 @@ def export(loaded: Loaded, folder: Path) -> None:
     spec.save(str(folder))
 
 
-def reader(folder: Path) -> Translate:
-    """Return what translates with what `export` wrote.
+def engine(folder: Path) -> Engine:
+    """Return a translator of what `export` wrote.
 
     Raises:
         UsageError: CTranslate2 is not installed.
     """
-    translator = _ctranslate2().Translator(str(folder), compute_type="float32", intra_threads=torch.get_num_threads())
     tokenizer = Tokenizer.load(folder / "spm.model")
-    ids_of = {piece: i for i, piece in enumerate(tokenizer.pieces(range(len(tokenizer))))}
+    own = CTranslate2Engine(folder, tokenizer, torch.device("cpu"), "fp32")
 
-    def translate(batch: list[str]) -> list[str]:
-        sources = [tokenizer.pieces(tokenizer.encode(text)) for text in batch]
-        most = [most_tokens(len(pieces)) for pieces in sources]
-        found = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=max(most))
-        cut = [result.hypotheses[0][:own] for result, own in zip(found, most, strict=True)]
-        return [tokenizer.decode([ids_of[piece] for piece in pieces]) for pieces in cut]
+    def translate(batch: Sequence[str]) -> list[str]:
+        found = own.search([Query(tokenizer.encode(text)) for text in batch], search("greedy"), lambda _: None)
+        return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
 
-    return lambda sentences: in_batches(sentences, translate)
+    return translate
 
 
 def _ctranslate2() -> Any:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.checkpoint import Loaded
-from nmt.export.shared import Translate, in_batches, missing, most_tokens, positions
+from nmt.export.engine import Engine, in_batches, missing, most_tokens, positions
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.tokenizer import BOS, EOS, PAD, UNK
@@ -51,8 +51,8 @@ def export(loaded: Loaded, folder: Path) -> None:
         _save_tokenizer(loaded, folder, transformers)
 
 
-def reader(folder: Path) -> Translate:
-    """Return what translates with what `export` wrote.
+def engine(folder: Path) -> Engine:
+    """Return a translator of what `export` wrote.
 
     Raises:
         UsageError: Transformers is not installed.

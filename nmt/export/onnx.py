@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
-from nmt.export.shared import Translate, copy_run_files, missing, positions, searching
+from nmt.export.engine import Engine, copy_run_files, missing, positions, searching
 from nmt.model.cache import TargetCache
 from nmt.model.positions import Sinusoidal, sinusoids
 from nmt.model.transformer import DecoderState, Transformer
@@ -70,8 +70,8 @@ def export(loaded: Loaded, folder: Path) -> None:
         )  # fmt: skip
 
 
-def reader(folder: Path) -> Translate:
-    """Return what translates with what `export` wrote: ONNX Runtime computes, nmt searches.
+def engine(folder: Path) -> Engine:
+    """Return a translator of what `export` wrote: ONNX Runtime computes, nmt searches.
 
     Raises:
         UsageError: ONNX Runtime is not installed.

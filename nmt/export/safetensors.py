@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from nmt import checkpoint
 from nmt.checkpoint import META, WEIGHTS, Loaded
 from nmt.errors import ConfigError, suggest
-from nmt.export.shared import Translate, copy_run_files, searching
+from nmt.export.engine import Engine, copy_run_files, searching
 from nmt.paths import sha256
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -40,7 +40,7 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
-def reader(folder: Path) -> Translate:
-    """Return what translates with what `export` wrote."""
+def engine(folder: Path) -> Engine:
+    """Return a translator of what `export` wrote."""
     loaded = checkpoint.load(folder)
     return searching(loaded.model, loaded.tokenizer)

@@ -1,4 +1,4 @@
-"""What exports have in common: the files beside a model, and the shape of what translates with one."""
+"""What exports have in common: the files beside a model, and the shape of an engine that translates with one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nmt.errors import UsageError
 from nmt.search import SearchModel, Task, search
 from nmt.tokenizer import BOS, EOS, Tokenizer
 
-Translate = Callable[[Sequence[str]], list[str]]
+Engine = Callable[[Sequence[str]], list[str]]
 """Translates normalised sentences that the model is long enough for: greedily, on the CPU, in float32, within the
 length that `nmt translate` allows. So the same model says the same in every engine."""
 
@@ -56,8 +56,8 @@ def in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[s
     return found
 
 
-def searching(model: SearchModel, tokenizer: Tokenizer) -> Translate:
-    """Return nmt's own greedy search over any model that can be searched."""
+def searching(model: SearchModel, tokenizer: Tokenizer) -> Engine:
+    """Return an engine that is nmt's own greedy search over any model that can be searched."""
     find = search("greedy")
 
     @torch.inference_mode()

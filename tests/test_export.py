@@ -269,6 +269,15 @@ def test_an_exported_run_translates_without_the_first(nmt: CommandLine) -> None:
     assert (done.code, done.out) == (0, wanted)
 
 
+def test_the_engine_ctranslate2_takes_what_was_exported(nmt: CommandLine) -> None:
+    pytest.importorskip("ctranslate2")
+    assert nmt("export", "runs/tiny", "--to", "ctranslate2").code == 0
+    common = ("translate", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
+    wanted, found = nmt(*common), nmt(*common, "--engine", "ctranslate2")
+    assert found.code == 0, found.err
+    assert found.out == wanted.out
+
+
 def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
     assert nmt("average", "runs/tiny", "--last", "2").code == 0
     done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")

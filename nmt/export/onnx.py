@@ -146,9 +146,13 @@ class OnnxState:
         raise UsageError("an ONNX model does not tell where it looks in the source", "search without coverage")
 
     def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep `rows_R` of the present rows in that order; they change sentences only where `sentences_B` is given."""
+        """Keep `rows_R` of the present rows in that order.
+
+        Where there are as many as before and no `sentences_B`, each stands for the same sentence as before.
+        """
+        same = sentences_B is None and len(rows_R) == self.past.shape[2]
         self.past = self.past[:, :, rows_R]
-        if sentences_B is not None:
+        if not same:
             self.memory, self.mask_RS = self.memory[:, :, rows_R], self.mask_RS[rows_R]
 
 
@@ -186,11 +190,11 @@ class _Past(TargetCache):
         self.past, self.length = past, past.shape[4]
         self.present: list[Tensor] = []
 
-    def append(self, layer: int, kv_RT2HK: Tensor) -> tuple[Tensor, Tensor]:
-        """Put the keys and values of a new position behind the others and return all of this layer."""
+    def append(self, layer: int, kv_RT2HK: Tensor) -> Tensor:
+        """Put the keys and values of a new position behind the others and return all of this layer, [T, 2, R, H, K]."""
         present_2RHTK = torch.cat((self.past[layer], kv_RT2HK.permute(2, 0, 3, 1, 4)), 3)
         self.present.append(present_2RHTK)
-        return present_2RHTK[0], present_2RHTK[1]
+        return present_2RHTK.permute(3, 0, 1, 2, 4)
 
 
 class _Encoder(nn.Module):

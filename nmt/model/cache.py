@@ -26,8 +26,8 @@ class TargetCache:
         self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K], a view of `_memory`
         self._memory = self._spare = torch.empty(0)
 
-    def append(self, layer: int, kv_RT2HK: Tensor) -> tuple[Tensor, Tensor]:
-        """Put keys and values of new positions behind the others and return all of this layer, each [R, H, T, K]."""
+    def append(self, layer: int, kv_RT2HK: Tensor) -> Tensor:
+        """Put keys and values of new positions behind the others and return all of this layer, [T, 2, R, H, K]."""
         rows, new, _, heads, width = kv_RT2HK.shape
         end = self.length + new
         if self._room is None or end > len(self._room):
@@ -35,8 +35,7 @@ class TargetCache:
         assert self._room is not None
         filled_T2RHK = self._room[:end, layer]
         filled_T2RHK[self.length :].copy_(kv_RT2HK.permute(1, 2, 0, 3, 4))
-        k, v = filled_T2RHK.permute(1, 2, 3, 0, 4).unbind(0)
-        return k, v
+        return filled_T2RHK
 
     def advance(self, positions: int) -> None:
         """Count positions that every layer has appended."""

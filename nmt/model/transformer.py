@@ -64,7 +64,10 @@ class DecoderState:
 
     def remember(self, layer: int, kv_RT2HK: Tensor) -> KeysValues:
         """Take a layer's keys and values of new positions and return all so far."""
-        return self.target.append(layer, kv_RT2HK) if self.target else keys_and_values(kv_RT2HK)
+        if self.target is None:
+            return keys_and_values(kv_RT2HK)
+        k, v = self.target.append(layer, kv_RT2HK).permute(1, 2, 3, 0, 4).unbind(0)
+        return k, v
 
     def advance(self, positions: int) -> None:
         """Count positions that every layer has remembered."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.candidates import log_probs_, top_k
 from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, State, Task
 
@@ -79,23 +80,23 @@ class Beam(Beamed):
         state = model.begin(task.src_BS, task.src_mask_BS)
         coverage = Coverage(self.coverage, state, task) if self.coverage else None
         ended = Ended(sentences, self.size, device)
-        tokens_RT = torch.full((sentences * self.size, 1), task.bos, device=device)
-        log_prob_BW = first_beams(sentences, self.size, device)
+        # All beams begin alike: one row for each sentence reads the start token, and its best extensions fill the beam.
+        tokens_RT = torch.full((sentences, 1), task.bos, device=device)
+        log_prob_BW = torch.zeros(sentences, 1, device=device)
         while len(ended):
-            logits_RV = model.next_logits(tokens_RT[:, -1], state)
-            normaliser_R1 = log_normaliser(logits_RV)
-            rules.apply(logits_RV, tokens_RT)
+            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            rules.apply(log_p_RV, tokens_RT)
             # At most one extension per beam ends, so among 2W at least W do not.
-            logit_RC, token_RC = top_k(logits_RV, 2 * self.size)
-            total_BX = (log_prob_BW.view(-1, 1) + logit_RC - normaliser_R1).view(len(ended), -1)
-            log_prob_BC, at_BC = total_BX.topk(min(2 * self.size, total_BX.shape[1]))
+            log_p_RC, token_RC = top_k(log_p_RV, 2 * self.size)
+            total_BX = (log_prob_BW.view(-1, 1) + log_p_RC).view(len(ended), -1)
+            log_prob_BC, at_BC = _best(total_BX, 2 * self.size)
             beam_BC, token_BC = at_BC // token_RC.shape[1], token_RC.view(total_BX.shape).gather(1, at_BC)
             ends_BC = token_BC == task.eos
 
             # An impossible beam also proposes its end; it must not count as a hypothesis.
             hit_BC = ends_BC & log_prob_BC.isfinite()
             hit_BC[:, self.size :] = False
-            row_BC = beam_BC + ended.first_row_B1
+            row_BC = beam_BC + torch.arange(len(ended), device=device)[:, None] * log_prob_BW.shape[1]
             length = tokens_RT.shape[1]  # of what ends now, the end token counted
             extra_BC = None if coverage is None else coverage.read()[row_BC]
             ended.add(hit_BC, row_BC, tokens_RT, log_prob_BC, float(self.norm(torch.tensor(length))), extra_BC)
@@ -117,6 +118,15 @@ class Beam(Beamed):
                 coverage.select(row_R, stay)
             tokens_RT = torch.cat((tokens_RT[row_R], next_BW.view(-1, 1)), dim=1)
         return ended.best(self.top)
+
+
+def _best(total_BX: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the best totals and where they stand, [B, count]; where there are fewer, impossible ones fill up."""
+    candidates = total_BX.shape[1]
+    if candidates < count:
+        total_BX = F.pad(total_BX, (0, count - candidates), value=-torch.inf)
+    best_BC, at_BC = total_BX.topk(count)
+    return best_BC, at_BC.clamp(max=candidates - 1)
 
 
 def first_beams(sentences: int, size: int, device: torch.device) -> Tensor:
@@ -142,12 +152,11 @@ class Ended:
     """The hypotheses that have ended; its length is the number of sentences still running."""
 
     def __init__(self, sentences: int, size: int, device: torch.device) -> None:
-        self.size, self.device = size, device
+        self.size = size
         self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         self.running_B = torch.arange(sentences, device=device)
         self.score_BW = torch.full((sentences, size), -torch.inf, device=device)
         """Each running sentence's W best scores so far, best first."""
-        self.first_row_B1 = self.running_B[:, None] * size
 
     def __len__(self) -> int:
         return len(self.running_B)
@@ -171,7 +180,6 @@ class Ended:
     def select(self, sentences_B: Tensor) -> None:
         """Keep some of the running sentences."""
         self.running_B, self.score_BW = self.running_B[sentences_B], self.score_BW[sentences_B]
-        self.first_row_B1 = torch.arange(len(self), device=self.device)[:, None] * self.size
 
     def best(self, top: int) -> list[list[Hypothesis]]:
         """Return each sentence's best, best first."""

@@ -30,9 +30,9 @@ def top_k(scores_RV: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
     return best_RC, ids_RX.gather(1, at_RC)
 
 
-def log_normaliser(logits_RV: Tensor) -> Tensor:
-    """Return log Σ exp(logits), [R, 1]: read off a log-softmax, whose kernel passes over the logits twice at most."""
-    return logits_RV[:, :1] - logits_RV.log_softmax(-1)[:, :1]
+def log_probs_(logits_RV: Tensor) -> Tensor:
+    """Turn logits into log-probabilities in place: a new tensor of that size would cost as much again."""
+    return torch.log_softmax(logits_RV, -1, out=logits_RV)
 
 
 def repeated(tokens_RT: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.search.beam import Beamed, Ended, first_beams, may_improve
-from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.candidates import log_probs_, top_k
 from nmt.search.limits import Limits
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -41,14 +41,13 @@ class Constrained(Beamed):
         log_prob_BW = first_beams(sentences, self.size, device)
         while len(ended):
             length = tokens_RT.shape[1] - 1
-            logits_RV = model.next_logits(tokens_RT[:, -1], state)
-            normaliser_R1 = log_normaliser(logits_RV)
-            rules.apply(logits_RV, tokens_RT)
-            logit_RC, token_RC = top_k(logits_RV, 2 * self.size)
+            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            rules.apply(log_p_RV, tokens_RT)
+            log_p_RC, token_RC = top_k(log_p_RV, 2 * self.size)
             missing_RP = phrases.next_tokens(said_RP)
-            logit_RP = logits_RV.gather(1, missing_RP)
+            log_p_RP = log_p_RV.gather(1, missing_RP)
             known_RP = (missing_RP[:, :, None] == token_RC[:, None]).any(-1) | _seen_before(missing_RP)
-            logit_RC = torch.cat((logit_RC, logit_RP.masked_fill(known_RP, -torch.inf)), 1)
+            log_p_RC = torch.cat((log_p_RC, log_p_RP.masked_fill(known_RP, -torch.inf)), 1)
             token_RC = torch.cat((token_RC, missing_RP), 1)
 
             said_RCP = phrases.advance(said_RP, token_RC)
@@ -56,7 +55,7 @@ class Constrained(Beamed):
             ends_RC = token_RC == task.eos
             room_R1 = (rules.most_B - length).repeat_interleave(self.size)[:, None]
             impossible_RC = torch.where(ends_RC, left_RC > 0, left_RC > room_R1 - 1)
-            total_RC = log_prob_BW.view(-1, 1) + logit_RC - normaliser_R1
+            total_RC = log_prob_BW.view(-1, 1) + log_p_RC
             total_BX = total_RC.masked_fill(impossible_RC, -torch.inf).view(len(ended), -1)
             row_BX = (
                 torch.arange(len(total_RC), device=device).repeat_interleave(token_RC.shape[1]).view(total_BX.shape)

@@ -8,7 +8,7 @@ import torch
 
 from nmt.errors import ConfigError
 from nmt.search.beam import Beamed, Ended, first_beams, may_improve
-from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.candidates import log_probs_, top_k
 from nmt.search.limits import Limits
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -44,13 +44,12 @@ class Diverse(Beamed):
         log_prob_GBW = [first_beams(sentences, width, device) for _ in groups]
         while len(groups[0]):
             running = len(groups[0])
-            logits_RV = model.next_logits(tokens_RT[:, -1], state)
-            normaliser_R1 = log_normaliser(logits_RV)
-            rules.apply(logits_RV, tokens_RT)
+            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            rules.apply(log_p_RV, tokens_RT)
             # Up to W tokens of each other group may lose their place, and W more may end.
-            logit_RC, token_RC = top_k(logits_RV, self.size + width)
+            log_p_RC, token_RC = top_k(log_p_RV, self.size + width)
             token_BGX = token_RC.view(running, self.groups, -1)
-            step_BGX = (logit_RC - normaliser_R1).view(token_BGX.shape)
+            step_BGX = log_p_RC.view(token_BGX.shape)
             norm = float(self.norm(torch.tensor(tokens_RT.shape[1])))
             chosen_BX = token_RC.new_empty(running, 0)
             row_BGW, next_BGW, stay_B = [], [], torch.zeros(running, dtype=torch.bool, device=device)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from nmt.search.candidates import log_normaliser, top_k
+from nmt.search.candidates import log_probs_, top_k
 from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -29,11 +29,10 @@ class Greedy(Ruled):
         tokens_BT = torch.full((sentences, 1), task.bos, device=device)
         found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * sentences
         while len(running_B):
-            logits_BV = model.next_logits(tokens_BT[:, -1], state)
-            normaliser_B1 = log_normaliser(logits_BV)
-            rules.apply(logits_BV, tokens_BT)
-            best_B1, next_B1 = top_k(logits_BV, 1)
-            log_prob_B = log_prob_B + (best_B1 - normaliser_B1)[:, 0]
+            log_p_BV = log_probs_(model.next_logits(tokens_BT[:, -1], state))
+            rules.apply(log_p_BV, tokens_BT)
+            best_B1, next_B1 = top_k(log_p_BV, 1)
+            log_prob_B = log_prob_B + best_B1[:, 0]
             ended_B = next_B1[:, 0] == task.eos
             if ended_B.any():
                 for sentence, ids, log_prob in zip(

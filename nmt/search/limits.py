@@ -41,7 +41,7 @@ class Ruled:
 
 
 class Limits:
-    """The rules of a search and a task, applied to the logits of a step."""
+    """The rules of a search and a task, applied to the log-probabilities of a step."""
 
     def __init__(self, task: Task, rules: Ruled, at_least_B: Tensor | int = 0) -> None:
         """Combine the limits of both; `at_least_B` more tokens than the prefix must be possible."""
@@ -62,20 +62,19 @@ class Limits:
         self.most_B, self.least_B = self.most_B[sentences_B], self.least_B[sentences_B]
         self.prefix_BT = self.prefix_BT[sentences_B]
 
-    def apply(self, logits_RV: Tensor, tokens_RT: Tensor) -> None:
+    def apply(self, log_p_RV: Tensor, tokens_RT: Tensor) -> None:
         """Give -inf to what may not be said, in place.
 
-        Probabilities stay what the model says of all tokens, so what is left need not sum to one. Take their
-        normaliser before.
+        Probabilities stay what the model says of all tokens, so what is left need not sum to one.
         """
         length, width = tokens_RT.shape[1] - 1, len(tokens_RT) // max(1, len(self.most_B))
         if self.no_repeat_ngram:
-            logits_RV[repeated(tokens_RT, self.no_repeat_ngram)] = -torch.inf
+            log_p_RV[repeated(tokens_RT, self.no_repeat_ngram)] = -torch.inf
         if self._forces_until <= length < self._forces_from:
             return
         too_short_B = self.least_B > length
         if too_short_B.any():
-            logits_RV[too_short_B.repeat_interleave(width), self.eos] = -torch.inf
+            log_p_RV[too_short_B.repeat_interleave(width), self.eos] = -torch.inf
         forced_B = torch.where(self.most_B <= length, self.eos, NEVER)
         if length < self.prefix_BT.shape[1]:
             prefix_B = self.prefix_BT[:, length]
@@ -83,9 +82,9 @@ class Limits:
         row_R = (forced_B != NEVER).repeat_interleave(width).nonzero()[:, 0]
         if len(row_R):
             token_R = forced_B.repeat_interleave(width)[row_R]
-            logit_R = logits_RV[row_R, token_R]
-            logits_RV[row_R] = -torch.inf
-            logits_RV[row_R, token_R] = logit_R
+            log_p_R = log_p_RV[row_R, token_R]
+            log_p_RV[row_R] = -torch.inf
+            log_p_RV[row_R, token_R] = log_p_R
 
 
 def _padded(task: Task) -> Tensor:

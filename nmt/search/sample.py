@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.search.candidates import log_normaliser
+from nmt.search.candidates import log_probs_
 from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -64,11 +64,10 @@ class Sample(Ruled):
         ended_R = torch.zeros(rows, dtype=torch.bool, device=device)
         running_B = torch.arange(sentences, device=device)
         while len(running_B):
-            logits_RV = model.next_logits(tokens_RT[:, -1], state)
-            normaliser_R1 = log_normaliser(logits_RV)
-            rules.apply(logits_RV, tokens_RT)
-            next_R1 = draw(self._cut(logits_RV / self.temperature), chance_RT[:, tokens_RT.shape[1] - 1, None])
-            log_prob_R = log_prob_R + (logits_RV.gather(1, next_R1) - normaliser_R1)[:, 0].masked_fill(ended_R, 0.0)
+            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            rules.apply(log_p_RV, tokens_RT)
+            next_R1 = draw(self._cut(log_p_RV / self.temperature), chance_RT[:, tokens_RT.shape[1] - 1, None])
+            log_prob_R = log_prob_R + log_p_RV.gather(1, next_R1)[:, 0].masked_fill(ended_R, 0.0)
             ends_R = ~ended_R & (next_R1[:, 0] == task.eos)
             sentence_R = running_B.repeat_interleave(self.top)
             for sentence, ids, log_prob in zip(

@@ -114,7 +114,8 @@ class PackedLayer:
         assert state.target is not None
         k_TRHK, v_TRHK = state.target.append(number, qkv_R3HK[:, None, 1:]).unbind(1)
         q_RHK = qkv_R3HK[:, 0] / math.sqrt(k_TRHK.shape[-1])
-        weights_TRH = (q_RHK * k_TRHK).sum(-1).softmax(0)
+        # Over the last axis: over the first, how softmax rounds depends on the number of rows.
+        weights_TRH = (q_RHK * k_TRHK).sum(-1).permute(1, 2, 0).softmax(-1).permute(2, 0, 1)
         seen_RHK: Tensor = (weights_TRH[..., None] * v_TRHK).sum(0)
         return seen_RHK.view(x_RD.shape)
 

@@ -99,7 +99,6 @@ class Translator:
         if engine == "ctranslate2":
             return cls._load_exported([Path(each) for each in paths], where, precision)
         runtime.search_precision(precision, where)  # a mistake shows before anything is loaded
-        runtime.keep_freed_memory()
         loaded = [checkpoint.load(Path(each)) for each in paths]
         first = loaded[0]
         for other in loaded[1:]:

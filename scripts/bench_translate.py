@@ -64,7 +64,7 @@ def _export(model: Path, folder: Path) -> None:
 
 
 def _compare(arguments: Any, exported: Path) -> None:
-    python = {"nmt fp32": sys.executable, "nmt auto": sys.executable}
+    python = dict.fromkeys(("nmt fp32", "nmt auto", "nmt int8"), sys.executable)
     if arguments.peer:
         python |= {"ctranslate2 float32": arguments.peer, "ctranslate2 int8": arguments.peer}
     for search in SEARCHES:

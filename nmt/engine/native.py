@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import TypeVar
 
 import torch
@@ -20,7 +21,7 @@ from nmt.tokenizer import BOS, EOS
 
 T = TypeVar("T")
 R = TypeVar("R")
-BATCH_TOKENS = 8192
+BATCH_TOKENS = 4096
 """Source tokens of one batch, padding counted."""
 BATCH_ROWS = 512
 """Rows that are searched together: sentences times beams."""
@@ -50,6 +51,8 @@ class NativeEngine:
         ready: list[SearchModel] = [for_inference(model, dtype) for model in models]
         self.model = ready[0] if len(ready) == 1 else Ensemble(ready)
         self.threads = torch.get_num_threads()
+        self._threads: ThreadPoolExecutor | None = None
+        self._lock = Lock()
 
     def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first; `tick` is told how many more sentences are done."""
@@ -81,16 +84,23 @@ class NativeEngine:
 
     def _side_by_side(self, work: Callable[[list[T]], list[R]], parts: Sequence[list[T]]) -> Iterator[list[R]]:
         """Do the parts of some work; on a CPU each on a core of its own, since cores that share one product wait."""
-        workers = min(self.threads, len(parts))
-        if self.device.type != "cpu" or workers <= 1:
+        if self.device.type != "cpu" or min(self.threads, len(parts)) <= 1:
             yield from map(work, parts)
             return
-        pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+        waiting = [self._pool().submit(work, part) for part in parts]
         try:
-            yield from pool.map(work, parts)
+            for part in waiting:
+                yield part.result()
         finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(self.threads)  # part of what a thread sets holds for all
+            for part in waiting:
+                part.cancel()
+
+    def _pool(self) -> ThreadPoolExecutor:
+        """Return the threads of this engine, the same ones each time: new ones would take new memory."""
+        with self._lock:
+            if self._threads is None or self._threads._max_workers != self.threads:
+                self._threads = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
+        return self._threads
 
     @torch.inference_mode()  # for each thread
     def _search(self, queries: list[Query], find: Search) -> list[list[Hypothesis]]:

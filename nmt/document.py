@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from nmt.data.segment import sentences
-from nmt.translate import WINDOW, Line, Translator
+from nmt.translate import WINDOW, Line, Translator, gap
 
 _MARK = re.compile(r"\s*(?:(?:[-*+•–]|\d{1,3}[.)]|#{1,6}|>+)\s+)?")
 
@@ -91,7 +91,8 @@ def translate(translator: Translator, lines: Iterable[str], spec: str | None = N
         translated = iter([best[0].text for best in translator.stream([parts] if parts else [], spec)])
         for paragraph, of in zip(group, spans, strict=True):
             text = "".join(
-                paragraph.text[(of[i - 1][1] if i else 0) : start] + next(translated) for i, (start, _) in enumerate(of)
+                (gap(paragraph.text, of[i - 1][1], start) if i else "") + next(translated)
+                for i, (start, _) in enumerate(of)
             )
             yield from paragraph.laid_out(text)
 

@@ -49,10 +49,15 @@ class Part:
         return output.with_name(f"{output.name}.{self.number}-of-{self.count}")
 
     def finish(self, output: Path) -> bool:
-        """Mark this part's file as complete; the last to come joins all into `output` and returns True."""
-        with locked(output.with_name(f".{output.name}.lock"), busy=lambda: None):
-            own = self.file(output)
-            own.rename(_done(own))
+        """Mark this part's file as complete, and join all if it was the last; says whether it was."""
+        own = self.file(output)
+        own.rename(_done(own))
+        return self.join(output)
+
+    def join(self, output: Path) -> bool:
+        """Join the parts into `output` if all are complete, and say whether they were."""
+        lock = output.with_name(f".{output.name}.lock")
+        with locked(lock, busy=lambda: None):
             files = [_done(Part(number, self.count).file(output)) for number in range(1, self.count + 1)]
             if not all(file.exists() for file in files):
                 return False
@@ -65,11 +70,11 @@ class Part:
             whole.rename(output)
             for file in files:
                 file.unlink()
-        output.with_name(f".{output.name}.lock").unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
         return True
 
     def is_done(self, output: Path) -> bool:
-        """Say whether an earlier process finished this part, or all."""
+        """Say whether an earlier process finished this part."""
         return _done(self.file(output)).exists()
 
 

@@ -46,6 +46,11 @@ class Line:
     phrases: tuple[str, ...] = ()
     """What must appear in it; needs the search `constrained`."""
 
+    def __post_init__(self) -> None:
+        """Raise a UsageError for a text in the place of a tuple of them, whose letters would be taken for phrases."""
+        if isinstance(self.phrases, str):
+            raise UsageError("phrases is a tuple of texts, not a text", f"phrases=({self.phrases!r},)")
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -99,6 +104,8 @@ class Translator:
         if engine == "ctranslate2":
             return cls._load_exported([Path(each) for each in paths], where, precision)
         runtime.search_precision(precision, where)  # a mistake shows before anything is loaded
+        if not paths:
+            raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
         loaded = [checkpoint.load(Path(each)) for each in paths]
         first = loaded[0]
         for other in loaded[1:]:
@@ -150,7 +157,7 @@ class Translator:
             ConfigError: unknown search or option.
             UsageError: a line has phrases, and the search is not `constrained`.
         """
-        return [best[0].text for best in self.stream(in_windows(lines), spec)]
+        return [best[0].text for best in self.stream(in_windows(_several(lines)), spec)]
 
     def n_best(self, lines: Iterable[str | Line], spec: str | None = None) -> Iterator[list[Translation]]:
         """Yield each line's translations with all that is known of them, in the order the search ranks them.
@@ -164,7 +171,7 @@ class Translator:
         Raises:
             ConfigError, UsageError: as for `translate`.
         """
-        return self.stream(in_windows(lines), spec, details=True)
+        return self.stream(in_windows(_several(lines)), spec, details=True)
 
     def stream(
         self,
@@ -243,11 +250,18 @@ class Translator:
                 words = len(normalize(text[:start]).split()) - inside_word if start else 0
                 query = Query(ids)
                 if not pieces:
-                    phrases = [self.tokenizer.encode(phrase) for phrase in line.phrases]
-                    query = Query(ids, self.tokenizer.encode(line.prefix), [phrase for phrase in phrases if phrase])
-                pieces.append(_Piece(query, _gap(text, end, start) if pieces else "", words))
+                    query = self._wishes(ids, line)
+                pieces.append(_Piece(query, gap(text, end, start) if pieces else "", words))
                 end = stop
         return pieces
+
+    def _wishes(self, ids: list[int], line: Line) -> Query:
+        phrases = [self.tokenizer.encode(phrase) for phrase in line.phrases]
+        query = Query(ids, self.tokenizer.encode(line.prefix), [phrase for phrase in phrases if phrase])
+        if len(query.prefix) + sum(map(len, query.phrases)) > self.max_source:
+            most = f"({self.max_source} tokens)"
+            raise UsageError(f"prefix and phrases are longer than the model was trained for {most}", "shorten them")
+        return query
 
     def _fits(self, text: str) -> bool:
         return len(self.tokenizer.encode(text)) <= self.max_source
@@ -257,7 +271,7 @@ class Translator:
         pieces: Sequence[_Piece],
         hypotheses: Sequence[Hypothesis],
         known: Sequence[Scored] | None,
-        given: str = "",
+        given: str | None = None,
     ) -> Translation:
         """Make one translation of those of a line's pieces; `given` is its text where that was not translated."""
         text, score, log_prob = "", 0.0, 0.0
@@ -277,7 +291,7 @@ class Translator:
                 alignment += [(piece.words + s, words + t) for s, t in aligned]
             score += hypothesis.score
             log_prob += hypothesis.log_prob
-        if given:
+        if given is not None:
             text, score = given, log_prob
         return Translation(text, score, log_prob, tuple(tokens), tuple(log_probs), tuple(alignment))
 
@@ -341,11 +355,18 @@ def _outer_space(line: str) -> tuple[str, str]:
     return "".join(filter(_keepable, before)), "".join(filter(_keepable, after))
 
 
-def _gap(text: str, end: int, start: int) -> str:
+def gap(text: str, end: int, start: int) -> str:
     """Return the white space that parts the piece of a line that ends at `end` and the one that begins at `start`."""
     between = text[end:start]
     needed = any(map(str.isspace, between)) or text[end - 1] in "。！？"  # scripts that part sentences without any
     return "".join(filter(_keepable, between)) or " " * needed
+
+
+def _several(lines: Iterable[str | Line]) -> Iterable[str | Line]:
+    """Refuse one text in the place of several: its letters would be taken for lines."""
+    if isinstance(lines, str | Line):
+        raise UsageError("lines is a list of texts, not a text", "translate([...])")
+    return lines
 
 
 def in_windows(lines: Iterable[L]) -> Iterator[list[L]]:

@@ -12,28 +12,30 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commandline import CommandLine, heed_interrupts, sentences
 
 from nmt import Line, Translator, checkpoint
+from nmt.cli.options import search_spec
 from nmt.data.batching import collate
 from nmt.document import paragraphs
 from nmt.errors import UsageError
+from nmt.translate import gap
 
 SOURCE = sentences(120)[0]
 
 
 @pytest.fixture
 def many(trained: CommandLine) -> CommandLine:
-    (trained.folder / "many.en").write_text(
-        "".join(f"{line}\n" for line in [*SOURCE, "", " the dog "]), encoding="utf-8"
-    )
+    # the last line lacks its end
+    (trained.folder / "many.en").write_text("\n".join([*SOURCE, "", " the dog "]), encoding="utf-8")
     return trained
 
 
 def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 # ---- what is written
@@ -209,6 +211,35 @@ def rounded(text: bytes) -> str:
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.2f}", text.decode())
 
 
+def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
+    (trained.folder / "two.en").write_text("the dog\nthe cat")
+    for number, text in ((1, "eins\n"), (2, "zwei\n")):
+        (trained.folder / f"two.de.{number}-of-2.done").write_text(text)
+    ranks = [CommandLine(trained.folder, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
+    command = ("translate", "--input", "two.en", "--output", "two.de")
+    ranks[0](*command).refuses(2, "two.de was begun by processes that did not all finish", "--resume goes on")
+    for rank in ranks:
+        assert rank(*command, "--resume").code == 0
+    assert (trained.folder / "two.de").read_text() == "eins\nzwei\n"
+    assert [path.name for path in trained.folder.glob("*two.de*")] == ["two.de"]
+
+
+def test_more_processes_than_lines(trained: CommandLine) -> None:
+    (trained.folder / "few.en").write_text("the dog\nthe cat")
+    for rank in range(4):
+        process = CommandLine(trained.folder, {"WORLD_SIZE": "4", "RANK": str(rank)})
+        assert process("translate", "--input", "few.en", "--output", "few.de").code == 0
+    assert (trained.folder / "few.de").read_text() == trained("translate", "--input", "few.en").out
+
+
+def test_nothing_gives_an_empty_file(trained: CommandLine) -> None:
+    (trained.folder / "empty.en").write_text("")
+    (trained.folder / "stale.de").write_text("alt\n")
+    for name in ("stale.de", "fresh.de"):
+        assert trained("translate", "--input", "empty.en", "--output", name).code == 0
+        assert (trained.folder / name).read_bytes() == b""
+
+
 # ---- documents
 
 
@@ -296,6 +327,20 @@ def test_a_person_is_asked_for_sentences(trained: CommandLine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (("constrained", "greedy", None, 2, None), "constrained(top=2)"),
+        (("constrained", "greedy", None, 9, None), "constrained(top=9, size=9)"),
+        (("diverse", "greedy", None, 5, None), "diverse(top=5, size=6)"),
+        (("", "beam(size=5)", None, 3, None), "beam(size=5, top=3)"),
+        (("", "greedy", None, 6, 0.5), "beam(top=6, length_penalty=0.5, size=6)"),
+    ],
+)
+def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], wanted: str) -> None:
+    assert search_spec(*options) == wanted
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("hi --format yaml", "unknown format 'yaml'"),
@@ -306,8 +351,11 @@ def test_a_person_is_asked_for_sentences(trained: CommandLine, tmp_path: Path) -
         ("-i text.en --shard two", "--shard must be I/N"),
         ("-i text.en --resume", "--resume needs --input and --output"),
         ("-i text.en --document --format jsonl", "--document takes"),
+        ("-i text.en --document --top-beams 2", "--document takes"),
+        (f"hi --prefix {'a' * 2000}", "prefix and phrases are longer than the model was trained for"),
+        ("hi --search sample(temperature=1e-300)", "temperature must be between"),
         ("hi --phrase da --search greedy", "phrases need the search 'constrained'"),
-        ("hi --search sample(top_p=2.0)", "top_p must be above 0"),
+        ("hi --search sample(top_p=2.0)", "top_p must be between"),
         ("hi --search sample --beam-size 4", "is no beam search"),
         ("hi --precision int4", "unknown precision 'int4'"),
     ],
@@ -321,7 +369,34 @@ def test_an_engine_without_its_model_says_what_makes_one(trained: CommandLine) -
     done.refuses(1, "there is no CTranslate2 model in runs/tiny", "hint: nmt export RUN --to ctranslate2")
 
 
+def test_a_file_of_another_command_is_not_gone_on_with(many: CommandLine) -> None:
+    (many.folder / "some.en").write_text("the dog\nthe cat\n")
+    (many.folder / "plain.de").write_text("der Hund\n")
+    command = ["translate", "--input", "some.en", "--resume", "--output"]
+    many(*command, "plain.de", "--format", "jsonl").refuses(2, "plain.de was written in another form")
+    many(*command, "plain.de", "--show-scores").refuses(2, "plain.de was written in another form")
+    (many.folder / "long.de").write_text("der Hund\n" * 3)
+    many(*command, "long.de").refuses(2, "long.de holds 3 lines, more than are to be translated")
+    assert (many.folder / "plain.de").read_text() == "der Hund\n"
+    assert many(*command, "/dev/null").code == 0
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--phrase"])
+def test_wishes_that_are_not_utf8_are_refused(trained: CommandLine, option: str) -> None:
+    trained("translate", "hi", option, os.fsdecode(b"\xff")).refuses(1, "not UTF-8 (0xff)")
+
+
 # ---- from Python
+
+
+def test_slips_in_python_are_named(trained: CommandLine) -> None:
+    translator = Translator.load(trained.folder / "runs/tiny")
+    for slip in (
+        lambda: translator.translate("a dog"), lambda: translator.n_best("a dog"),
+        lambda: Line("a dog", phrases="Hund"), lambda: Translator.load([]),  # type: ignore[arg-type]
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            slip()
 
 
 def test_python_gives_what_the_command_gives(many: CommandLine) -> None:
@@ -364,6 +439,19 @@ def test_a_long_line_is_joined_with_its_own_white_space(trained: CommandLine) ->
     words = [word for word, _ in best.alignment]
     assert words[count:] == [word + len(sentence.split()) for word in words[:count]]
     assert [target for _, target in best.alignment] == list(range(2 * count))
+
+
+def test_no_translation_is_scored_too(trained: CommandLine) -> None:
+    (scored,) = Translator.load(trained.folder / "runs/tiny").score([("a dog", "")])
+    assert scored.score == scored.log_prob < -0.01
+    assert scored.tokens == ("</s>",)
+
+
+def test_sentences_without_white_space_between_them_get_some() -> None:
+    assert gap("今日は晴れ。明日は雨。", 6, 6) == " "
+    assert gap("one.  two", 4, 6) == "  "
+    assert gap("one.\u2028two", 4, 5) == " "
+    assert gap("endless", 3, 3) == ""
 
 
 def test_the_run_of_a_translator_may_be_anywhere(trained: CommandLine, tmp_path: Path) -> None:

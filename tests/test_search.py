@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -22,6 +23,7 @@ from nmt.search import beam as beam_module
 from nmt.search import constrained as constrained_module
 from nmt.search import diverse as diverse_module
 from nmt.search.candidates import log_probs_, top_k
+from nmt.search.constrained import Phrases
 from nmt.search.sample import draw
 from nmt.tokenizer import BOS, EOS
 
@@ -31,8 +33,7 @@ N_BEST = [
     "beam(size=4, top=2, coverage=0.3)",
 ]  # fmt: skip
 RULED = [
-    "greedy({})", "beam(size=4, top=4, {})", "diverse(size=4, top=4, {})", "constrained(size=4, top=4, {})",
-    "sample(top=4, {})",
+    "greedy({})", "beam(size=4, top=4, {})", "diverse(size=4, top=4, {})", "sample(top=4, {})",
 ]  # fmt: skip
 SOURCES = torch.tensor([[4, 5, 6, 3], [6, 4, 3, 0], [5, 3, 0, 0]])
 MASK = SOURCES != 0
@@ -221,6 +222,17 @@ def test_lengths_keep_to_the_ratios(seed: int, spec: str, end_bias: float) -> No
 
 
 @pytest.mark.parametrize("spec", RULED)
+def test_ratios_beyond_all_lengths_are_the_tasks_limit(spec: str) -> None:
+    model = make(1)
+    free = run(model, spec.format("max_ratio=0.0"))
+    assert [[h.ids for h in found] for found in run(model, spec.format("max_ratio=1e30"))] == [
+        [h.ids for h in found] for found in free
+    ]
+    for found in run(model, spec.format("min_ratio=1e30")):
+        assert all(len(h.ids) == 6 for h in found)
+
+
+@pytest.mark.parametrize("spec", RULED)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
     def repeats(option: int) -> int:
@@ -252,10 +264,12 @@ def test_a_translation_begins_as_it_must(spec: str) -> None:
     assert [h.ids for h in found[1]] == [h.ids for h in free[1]]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(12))
 def test_unread_source_costs_what_the_coverage_penalty_says(seed: int) -> None:
     model, weight = make(seed), 0.7
-    for row, hypotheses in enumerate(run(model, f"beam(size=5, top=5, length_penalty=0.6, coverage={weight})")):
+    for row, hypotheses in enumerate(
+        run(model, f"beam(size=5, top=5, length_penalty=0.6, coverage={weight})", [10] * 3)
+    ):
         scores = [h.score for h in hypotheses]
         assert scores == sorted(scores, reverse=True)
         for h in hypotheses:
@@ -326,6 +340,52 @@ def test_the_best_translation_with_the_phrases_is_found(seed: int) -> None:
     assert found[0].ids == best
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("limit", [0, 4, 5, 6])
+def test_phrases_that_begin_alike_appear(size: int, limit: int) -> None:
+    phrases = [[[4, 5], [4, 6]]] * 3
+    for seed in range(10):
+        for hypotheses in run(make(seed), f"constrained(size={size})", [limit] * 3, phrases=phrases):
+            assert all(holds(hypotheses[0].ids, phrase) for phrase in phrases[0])
+
+
+@pytest.mark.parametrize("spec", [spec for spec in RULED if "constrained" not in spec])
+def test_what_is_forced_may_repeat(spec: str) -> None:
+    prefix = [4, 4, 4]
+    task = Task(SOURCES, MASK, torch.tensor([6, 6, 6]), BOS, EOS, [prefix] * 3)
+    with torch.inference_mode():
+        for hypotheses in search(spec.format("no_repeat_ngram=1"))(make(0), task):
+            for h in hypotheses:
+                assert h.ids[:3] == prefix
+                assert math.isfinite(h.log_prob)
+                assert len(set(h.ids[2:])) == len(h.ids[2:])
+
+
+def test_a_phrase_that_is_broken_off_may_begin_anew() -> None:
+    phrases = Phrases(Task(SOURCES[:1], MASK[:1], torch.tensor([6]), BOS, EOS, phrases=[[[4, 5, 6]]]))
+    said_RP = phrases.none_said(1)
+    for token, said, left in ((4, 1, 2), (5, 2, 1), (4, 1, 2), (6, 0, 3), (4, 1, 2), (5, 2, 1), (6, 3, 0), (4, 3, 0)):
+        said_RCP = phrases.advance(said_RP, torch.tensor([[token]]))
+        assert said_RCP.tolist() == [[[said]]]
+        assert phrases.left(said_RCP).item() == phrases.needed(said_RCP).item() == left
+        said_RP = said_RCP[:, 0]
+
+
+def test_a_beam_may_improve_as_long_as_the_longest_translation_could() -> None:
+    best_live, worst = torch.tensor([-6.0, -6.0, -torch.inf]), torch.tensor([-2.0, -2.0, -torch.inf])
+    longest = torch.tensor([3.1, 2.9, 9.0])
+    assert beam_module.may_improve(best_live, longest, worst).tolist() == [True, False, False]
+
+
+def test_what_is_no_text_is_not_drawn() -> None:
+    task = Task(SOURCES, MASK, torch.tensor([6, 6, 6]), BOS, EOS, never=(0, 1, 2))
+    with torch.inference_mode():
+        drawn = [
+            i for seed in range(5) for found in search("sample(top=50)")(make(seed), task) for h in found for i in h.ids
+        ]
+    assert set(drawn) == {4, 5, 6}
+
+
 def test_phrases_come_after_a_forced_beginning() -> None:
     task = Task(SOURCES, MASK, torch.tensor([2, 2, 2]), BOS, EOS, [[6, 6, 6]] * 3, [[[4, 5]]] * 3)
     with torch.inference_mode():
@@ -333,7 +393,7 @@ def test_phrases_come_after_a_forced_beginning() -> None:
             assert hypotheses[0].ids == [6, 6, 6, 4, 5]
 
 
-@pytest.mark.parametrize("spec", ["sample(top_k=1)", "sample(top_p=1e-6)", "sample(temperature=1e-4)"])
+@pytest.mark.parametrize("spec", ["sample(top_k=1)", "sample(top_p=1e-4)", "sample(temperature=1e-4)"])
 def test_samples_of_what_is_most_probable_are_greedy(spec: str) -> None:
     model = make(1)
     assert [best[0].ids for best in run(model, spec)] == [best[0].ids for best in run(model, "greedy")]
@@ -451,10 +511,11 @@ def test_the_largest_scores_are_found_in_fewer_passes(seed: int, rows: int, voca
         ("diverse(size=4, groups=3)", "groups must divide the beam size"),
         ("diverse(diversity=-1.0)", "diversity must be between 0 and 100"),
         ("constrained(size=0)", "beam size must be between 1 and 1000"),
+        ("constrained(no_repeat_ngram=2)", "takes no no_repeat_ngram"),
         ("sample(top=0)", "samples .top. must be between 1 and 1000"),
-        ("sample(temperature=0.0)", "temperature must be above 0"),
+        ("sample(temperature=0.0)", "temperature must be between"),
         ("sample(top_k=-1)", "top_k must be 0 or more"),
-        ("sample(top_p=0.0)", "top_p must be above 0 and at most 1"),
+        ("sample(top_p=0.0)", "top_p must be between"),
         ("mbr(candidates='beem')", "unknown search 'beem'"),
         ("mbr(candidates='mbr')", "must come from another search"),
         ("mbr(candidates='beam(size=4, top=2)', top=3)", "between 1 and the candidates .2."),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -146,6 +147,7 @@ def test_a_stream_of_many_lines_fills_batches() -> None:
     windows = list(as_they_come(str(i) for i in range(20_000)))
     assert [line for window in windows for line in window] == [str(i) for i in range(20_000)]
     assert max(map(len, windows)) <= translating.WINDOW
+    assert len(windows) < 1000
 
 
 def test_loading_from_python_equals_the_run(translator: Translator, tmp_path: Path) -> None:
@@ -158,10 +160,13 @@ def test_batches_side_by_side_give_what_one_after_the_other_gives(
 ) -> None:
     monkeypatch.setattr(native, "BATCH_ROWS", 8)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
+    threads = torch.get_num_threads()
     found = []
     for count in (1, 3):
-        monkeypatch.setattr(translator.engine, "threads", count)
-        found.append(list(translator.n_best(lines, "beam(size=2, top=2)")))
+        torch.set_num_threads(count)
+        found.append(list(Translator.load(translator.origin, "cpu").n_best(lines, "beam(size=2, top=2)")))
+        assert torch.get_num_threads() == count
+    torch.set_num_threads(threads)
     assert found[0] == found[1]
 
 

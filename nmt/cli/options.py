@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -82,6 +82,11 @@ def search_spec(
             raise UsageError(f"--search {given} is no beam search", "leave out --search, or the options of a beam")
         name, options = "beam", {}
     options |= asked
-    if top_beams and top_beams > 1 and beam_size is None:
-        options["size"] = max(options.get("size", 4), top_beams)
+    if top_beams and beam_size is None:
+        from nmt.search import SEARCHES
+
+        groups = options.get("groups", 2) if name == "diverse" else 1
+        size = options.get("size", cast(Any, SEARCHES[name]).size)
+        if top_beams > size:
+            options["size"] = -(-top_beams // groups) * groups
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"

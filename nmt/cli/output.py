@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ class Form(Protocol):
     def each(self) -> int:
         """Lines of output for each line of input."""
 
+    def wrote(self, line: str) -> bool:
+        """Say whether a line of a file may have come from here."""
+
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return those lines."""
 
@@ -37,6 +41,10 @@ class Text:
     each: int
     scores: bool = False
     """Put the score and a tab before each."""
+
+    def wrote(self, line: str) -> bool:
+        """Say whether a line of a file may have come from here."""
+        return not Record().wrote(line) and (not self.scores or bool(re.match(r"(-?[\d.]+\t|$)", line)))
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return a line for each translation."""
@@ -50,29 +58,40 @@ class Record:
 
     each: int = 1
 
+    def wrote(self, line: str) -> bool:
+        """Say whether a line of a file may have come from here."""
+        return line.startswith('{"source": ')
+
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return the record."""
         return [json.dumps({"source": source, "translations": [asdict(t) for t in translations]}, ensure_ascii=False)]
 
 
-def count_records(path: Path, each: int) -> int:
+def count_records(path: Path, form: Form) -> int:
     """Cut what is incomplete off the end of an output file, and return how many lines of input it holds.
 
     Args:
         path: the file; it need not be there.
-        each: lines of output for each line of input.
+        form: what wrote it.
+
+    Raises:
+        UsageError: something else wrote it.
     """
-    if not path.exists():
+    if not path.is_file():
         return 0
+    with path.open(encoding="utf-8", errors="replace") as text:
+        first = text.readline()
+    if first.endswith("\n") and not form.wrote(first.rstrip("\n")):
+        raise UsageError(f"{path} was written in another form", "--resume takes the options it was begun with")
     lines = position = complete = 0
     with path.open("r+b") as file:
         for line in file:
             position += len(line)
             lines += line.endswith(b"\n")
-            if line.endswith(b"\n") and lines % each == 0:
+            if line.endswith(b"\n") and lines % form.each == 0:
                 complete = position
         file.truncate(complete)
-    return lines // each
+    return lines // form.each
 
 
 @contextlib.contextmanager
@@ -100,11 +119,15 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[Write]:
         started = True
         file.write(line + "\n")
 
+    ended = False
     try:
         with file:
             yield write
+            if not started and path.is_file():  # nothing to write is a result too
+                file.truncate(0)
+            ended = True
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was translated so far") from None
     finally:
-        if not started and not stood:
+        if not (started or ended or stood):
             path.unlink(missing_ok=True)

@@ -30,8 +30,9 @@ def ask(answer: Callable[[str], list[str]]) -> None:
             typer.echo()
             continue
         if line.strip():
-            for translation in answer(line):
-                typer.echo(translation)
+            with contextlib.suppress(KeyboardInterrupt):  # drops the translation too
+                for translation in answer(line):
+                    typer.echo(translation)
 
 
 def _remember_lines() -> None:

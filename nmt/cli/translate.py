@@ -88,11 +88,13 @@ def translate(
         raise UsageError(f"unknown format '{format}'", suggest(format, FORMATS))
     if text and input:
         raise UsageError("give sentences or --input, not both")
-    if document and (text or resume or shard or phrase or prefix or show_scores or format != "text"):
+    if document and (text or top_beams or resume or shard or phrase or prefix or show_scores or format != "text"):
         raise UsageError("--document takes --input or a pipe and gives text; it goes with no such option")
     if resume and not (input and output):
         raise UsageError("--resume needs --input and --output")
     part = Part.parse(shard) if shard else Part.of_torchrun()
+    if Part.of_torchrun() and (shard or document):
+        raise UsageError("torchrun shares out a file by itself, and only line by line", "leave out --shard, --document")
     if part and not input:
         raise UsageError("only a file can be translated in parts", "give --input FILE")
     if part and not shard and not output:
@@ -113,11 +115,12 @@ def translate(
     translator = Translator.load(paths, device, precision, engine)
     if model is None:
         log(f"using {translator.origin}")
+    prefix, *phrase = (" ".join(argument_lines([words], errors)) for words in (prefix, *(phrase or ())))
     if phrase and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
     form: Form = Record() if format == "jsonl" else Text(resolve(spec).top, show_scores)
-    job = Job(translator, spec, form, show_scores or format == "jsonl", prefix, tuple(phrase or ()))
+    job = Job(translator, spec, form, show_scores or format == "jsonl", prefix, tuple(phrase))
     if asks:
         from nmt.cli.prompt import ask
 
@@ -201,24 +204,30 @@ def _file(
     from nmt.data.pairs import count_lines, read_lines
     from nmt.translate import in_windows
 
-    joins = part is not None and whole
-    target = part.file(output) if part and output and joins else output
-    first, stop = part.lines(count_lines(input)) if part else (0, None)
-    if part and output and joins and part.is_done(output):
-        if resume:
+    count = count_lines(input)
+    first, stop = part.lines(count) if part else (0, count)
+    target = output
+    joined = part if part and whole else None
+    if joined and output:
+        target = joined.file(output)
+        if joined.is_done(output):
+            if not resume:
+                hint = "--resume goes on; or remove its parts"
+                raise UsageError(f"{output} was begun by processes that did not all finish", hint)
+            joined.join(output)
             return
-        raise UsageError(
-            f"{output} was begun by processes that did not all finish", "--resume goes on; or remove its parts"
-        )
-    done = count_records(target, job.form.each) if resume and target else 0
+        if resume and output.exists() and not target.exists():
+            return  # all is done and joined
+    done = count_records(target, job.form) if resume and target else 0
+    if done > stop - first:
+        raise UsageError(f"{target} holds {done:,} lines, more than are to be translated", "is it another file's?")
     if done:
         log(f"{target} holds {done:,} lines: going on after them")
-    lines = islice(read_lines(input, errors=errors), first + done, stop)
-    total = (count_lines(input) if stop is None else stop) - first - done
+    lines = islice(read_lines(input, errors=errors), first + done, stop if part else None)
     quiet = output is None and sys.stdout.isatty()  # a bar would tear the lines
-    job.run(in_windows(lines), target, total=total, quiet=quiet, append=resume)
-    if part and output and joins:
-        part.finish(output)
+    job.run(in_windows(lines), target, total=stop - first - done, quiet=quiet, append=resume)
+    if joined and output:
+        joined.finish(output)
 
 
 def _document(translator: Translator, spec: str, input: Path | None, output: Path | None, errors: str) -> None:

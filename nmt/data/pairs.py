@@ -117,12 +117,13 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
 
 
 def count_lines(path: Path) -> int:
-    """Count the line feeds of a text, for a progress bar; damage is left for the reading itself to report."""
-    count = 0
+    """Count the lines of a text; damage is left for the reading itself to report."""
+    count, last = 0, b"\n"
     with open_text(path) as file, contextlib.suppress(*_DAMAGE):
         while block := file.read(1 << 20):
             count += block.count(b"\n")
-    return count
+            last = block[-1:]
+    return count + (last != b"\n")  # the last line may lack its end
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """What translates ids: our own models, or an engine that was given one. Text is `nmt.translate`'s matter.
 
 An engine takes piece ids without start and end, keeps their order, and makes batches as it likes; a sentence's result
-does not depend on its company.
+does not depend on its company (but in int8, which rounds by the largest number in a batch).
 """
 
 from __future__ import annotations

@@ -120,5 +120,5 @@ def _limits(query: Query, find: Greedy | Beam) -> tuple[int, int]:
     source = len(query.ids)
     most = 2 * (source + 1) + 10
     if find.max_ratio:
-        most = min(most, math.ceil(find.max_ratio * source))
-    return min(most, math.floor(find.min_ratio * source)), max(1, most, len(query.prefix))
+        most = math.ceil(min(most, find.max_ratio * source))
+    return math.floor(min(most, find.min_ratio * source)), max(1, most, len(query.prefix))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import TypeVar
 
 import torch
@@ -17,7 +16,7 @@ from nmt.model.ensemble import Ensemble, mean_log_prob
 from nmt.model.inference import for_inference
 from nmt.model.transformer import Transformer
 from nmt.search import Hypothesis, Search, SearchModel, Task
-from nmt.tokenizer import BOS, EOS
+from nmt.tokenizer import BOS, EOS, PAD, UNK
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,8 +50,8 @@ class NativeEngine:
         ready: list[SearchModel] = [for_inference(model, dtype) for model in models]
         self.model = ready[0] if len(ready) == 1 else Ensemble(ready)
         self.threads = torch.get_num_threads()
-        self._threads: ThreadPoolExecutor | None = None
-        self._lock = Lock()
+        # The same threads each time: new ones would take new memory. None starts before it has work.
+        self._pool = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
 
     def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first; `tick` is told how many more sentences are done."""
@@ -87,20 +86,14 @@ class NativeEngine:
         if self.device.type != "cpu" or min(self.threads, len(parts)) <= 1:
             yield from map(work, parts)
             return
-        waiting = [self._pool().submit(work, part) for part in parts]
+        waiting = [self._pool.submit(work, part) for part in parts]
         try:
             for part in waiting:
                 yield part.result()
         finally:
             for part in waiting:
                 part.cancel()
-
-    def _pool(self) -> ThreadPoolExecutor:
-        """Return the threads of this engine, the same ones each time: new ones would take new memory."""
-        with self._lock:
-            if self._threads is None or self._threads._max_workers != self.threads:
-                self._threads = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
-        return self._threads
+            torch.set_num_threads(self.threads)  # part of what a thread sets holds for all that come later
 
     @torch.inference_mode()  # for each thread
     def _search(self, queries: list[Query], find: Search) -> list[list[Hypothesis]]:
@@ -111,7 +104,7 @@ class NativeEngine:
 
         def whole() -> list[list[Hypothesis]]:
             src, mask, most = (tensor.to(self.device) for tensor in (src_BS, src_mask_BS, most_B))
-            return find(self.model, Task(src, mask, most, BOS, EOS, prefixes, phrases, self.text))
+            return find(self.model, Task(src, mask, most, BOS, EOS, prefixes, phrases, self.text, (PAD, UNK, BOS)))
 
         return self._or_in_halves(queries, whole, lambda part: self._search(part, find))
 
@@ -148,7 +141,7 @@ class NativeEngine:
             if not runtime.is_out_of_memory(error):
                 raise
         if len(items) == 1:
-            raise NMTError("translating this sentence does not fit into memory", "use fewer beams: --beam-size")
+            raise NMTError("this sentence does not fit into memory", "cut it, or search with fewer beams")
         middle = len(items) // 2
         return part(items[:middle]) + part(items[middle:])
 

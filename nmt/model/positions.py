@@ -26,11 +26,13 @@ class Sinusoidal(nn.Module):
     def embed(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         """Add the encodings of positions start .. start+T-1."""
         end = start + x_BTD.shape[1]
-        if end > len(self.table_TD):
-            self.table_TD = sinusoids(2 * end, self.dim)
-        if self.table_TD.device != x_BTD.device:
-            self.table_TD = self.table_TD.to(x_BTD.device)
-        return x_BTD + self.table_TD[start:end].to(x_BTD.dtype)
+        table_TD = self.table_TD  # other threads may put a longer one in its place
+        if end > len(table_TD):
+            table_TD = sinusoids(2 * end, self.dim)
+        if table_TD.device != x_BTD.device:
+            table_TD = table_TD.to(x_BTD.device)
+        self.table_TD = table_TD
+        return x_BTD + table_TD[start:end].to(x_BTD.dtype)
 
 
 def sinusoids(length: int, dim: int) -> Tensor:

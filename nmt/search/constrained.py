@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nmt.errors import ConfigError
 from nmt.search.beam import Beamed, Ended, first_beams, may_improve
 from nmt.search.candidates import log_probs_, top_k
 from nmt.search.limits import Limits
@@ -24,10 +25,17 @@ class Constrained(Beamed):
     Besides its most probable tokens, each beam proposes the next token of every phrase that is still missing. The best
     candidate of each number is taken, then the second best, until the beam is full: a beginning that said a rare word
     early need not compete with one that avoided it. A translation ends when it holds all; near the length limit only
-    what is missing may be said. Phrases are counted one by one, so two that overlap may share their words.
+    what is missing may be said. Phrases are counted one by one, so two that overlap may share their words; one that
+    is broken off counts from its first token again.
     """
 
     size: int = 8
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError for options out of range."""
+        super().__post_init__()
+        if self.no_repeat_ngram:
+            raise ConfigError("constrained takes no no_repeat_ngram: a phrase may need what it forbids")
 
     def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
         """Return the `top` best hypotheses per sentence that hold every phrase, best first."""
@@ -54,7 +62,7 @@ class Constrained(Beamed):
             left_RC = phrases.left(said_RCP)
             ends_RC = token_RC == task.eos
             room_R1 = (rules.most_B - length).repeat_interleave(self.size)[:, None]
-            impossible_RC = torch.where(ends_RC, left_RC > 0, left_RC > room_R1 - 1)
+            impossible_RC = torch.where(ends_RC, left_RC > 0, phrases.needed(said_RCP) > room_R1 - 1)
             total_RC = log_prob_BW.view(-1, 1) + log_p_RC
             total_BX = total_RC.masked_fill(impossible_RC, -torch.inf).view(len(ended), -1)
             row_BX = (
@@ -128,6 +136,17 @@ class Phrases:
     def left(self, said_RCP: Tensor) -> Tensor:
         """Return how many tokens of phrases are missing, [R, C]."""
         return (self.length_RP[:, None] - said_RCP).sum(-1)
+
+    def needed(self, said_RCP: Tensor) -> Tensor:
+        """Return how many more tokens say all that is missing, at most, [R, C].
+
+        Only one of the phrases that are begun can be gone on with; the others are then broken off.
+        """
+        length_R1P = self.length_RP[:, None]
+        missing_RCP = said_RCP < length_R1P
+        none_RC1 = said_RCP.new_zeros(*said_RCP.shape[:2], 1)
+        begun_RC = torch.cat((said_RCP * missing_RCP, none_RC1), -1).amax(-1)
+        return (length_R1P * missing_RCP).sum(-1) - begun_RC
 
     def select(self, sentences_B: Tensor, width: int) -> None:
         """Keep some of the sentences."""

@@ -49,8 +49,8 @@ class Limits:
         self.eos, self.no_repeat_ngram = task.eos, rules.no_repeat_ngram
         self.most_B = task.most_B
         if rules.max_ratio:
-            self.most_B = torch.minimum(self.most_B, (rules.max_ratio * source_B).ceil().long())
-        self.least_B = torch.minimum(self.most_B, (rules.min_ratio * source_B).floor().long())
+            self.most_B = torch.minimum(self.most_B.double(), (rules.max_ratio * source_B.double()).ceil()).long()
+        self.least_B = torch.minimum(self.most_B.double(), (rules.min_ratio * source_B.double()).floor()).long()
         self.prefix_BT = _padded(task)
         # A prefix counts towards the limits, and they may not cut it.
         self.most_B = torch.maximum(self.most_B, (self.prefix_BT != NEVER).sum(1) + at_least_B)
@@ -68,23 +68,26 @@ class Limits:
         Probabilities stay what the model says of all tokens, so what is left need not sum to one.
         """
         length, width = tokens_RT.shape[1] - 1, len(tokens_RT) // max(1, len(self.most_B))
+        forced_R = None
+        if not self._forces_until <= length < self._forces_from:
+            forced_R = self._forced(length).repeat_interleave(width)[:, None]
+            forced_log_p_R = log_p_RV.gather(1, forced_R.clamp(min=0))  # no rule is above what is forced
+            too_short_R = (self.least_B > length).repeat_interleave(width)
+            log_p_RV[too_short_R, self.eos] = -torch.inf
         if self.no_repeat_ngram:
             log_p_RV[repeated(tokens_RT, self.no_repeat_ngram)] = -torch.inf
-        if self._forces_until <= length < self._forces_from:
-            return
-        too_short_B = self.least_B > length
-        if too_short_B.any():
-            log_p_RV[too_short_B.repeat_interleave(width), self.eos] = -torch.inf
+        if forced_R is not None:
+            row_R = (forced_R[:, 0] != NEVER).nonzero()[:, 0]
+            log_p_RV[row_R] = -torch.inf
+            log_p_RV[row_R, forced_R[row_R, 0]] = forced_log_p_R[row_R, 0]
+
+    def _forced(self, length: int) -> Tensor:
+        """Return the token that each sentence must say after `length` others, or NEVER."""
         forced_B = torch.where(self.most_B <= length, self.eos, NEVER)
         if length < self.prefix_BT.shape[1]:
             prefix_B = self.prefix_BT[:, length]
             forced_B = torch.where(prefix_B == NEVER, forced_B, prefix_B)
-        row_R = (forced_B != NEVER).repeat_interleave(width).nonzero()[:, 0]
-        if len(row_R):
-            token_R = forced_B.repeat_interleave(width)[row_R]
-            log_p_R = log_p_RV[row_R, token_R]
-            log_p_RV[row_R] = -torch.inf
-            log_p_RV[row_R, token_R] = log_p_R
+        return forced_B
 
 
 def _padded(task: Task) -> Tensor:

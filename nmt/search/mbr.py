@@ -47,9 +47,9 @@ class MBR:
     def _ranked(self, hypotheses: list[Hypothesis], task: Task) -> list[Hypothesis]:
         texts = [task.text(h.ids) for h in hypotheses]
         utility = expected_chrf(texts)
-        different = {
-            text: replace(h, score=utility[text], norm=math.inf) for text, h in zip(texts, hypotheses, strict=True)
-        }
+        different: dict[str, Hypothesis] = {}
+        for text, h in zip(texts, hypotheses, strict=True):  # best first: of equal texts that one stays
+            different.setdefault(text, replace(h, score=utility[text], norm=math.inf))
         return sorted(different.values(), key=lambda h: -h.score)[: self.top]
 
 

@@ -17,6 +17,8 @@ from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, Task
 
 MOST_SAMPLES = 1000
+LEAST = 1e-4
+"""Temperature and share of probability below which samples are greedy anyway, and float32 might not hold them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +41,12 @@ class Sample(Ruled):
         super().__post_init__()
         if not 1 <= self.top <= MOST_SAMPLES:
             raise ConfigError(f"samples (top) must be between 1 and {MOST_SAMPLES}, got {self.top}")
-        if not 0 < self.temperature <= 100:
-            raise ConfigError(f"temperature must be above 0 and at most 100, got {self.temperature}", "1.0 is usual")
+        if not LEAST <= self.temperature <= 100:
+            raise ConfigError(f"temperature must be between {LEAST} and 100, got {self.temperature}", "1.0 is usual")
         if self.top_k < 0:
             raise ConfigError(f"top_k must be 0 or more, got {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p must be above 0 and at most 1, got {self.top_p}", "0.9 is usual")
+        if not LEAST <= self.top_p <= 1:
+            raise ConfigError(f"top_p must be between {LEAST} and 1, got {self.top_p}", "0.9 is usual")
 
     @property
     def rows(self) -> int:
@@ -65,9 +67,10 @@ class Sample(Ruled):
         running_B = torch.arange(sentences, device=device)
         while len(running_B):
             log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            log_p_RV[:, list(task.never)] = -torch.inf
             rules.apply(log_p_RV, tokens_RT)
             next_R1 = draw(self._cut(log_p_RV / self.temperature), chance_RT[:, tokens_RT.shape[1] - 1, None])
-            log_prob_R = log_prob_R + log_p_RV.gather(1, next_R1)[:, 0].masked_fill(ended_R, 0.0)
+            log_prob_R = log_prob_R + log_p_RV.gather(1, next_R1)[:, 0]  # read where a row ends, and never after
             ends_R = ~ended_R & (next_R1[:, 0] == task.eos)
             sentence_R = running_B.repeat_interleave(self.top)
             for sentence, ids, log_prob in zip(

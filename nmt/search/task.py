@@ -28,6 +28,8 @@ class Task:
     """Runs of ids that must appear in each translation; only the search `constrained` heeds them."""
     text: Callable[[Sequence[int]], str] = str
     """The text of ids, for searches that compare texts."""
+    never: Sequence[int] = ()
+    """Ids that are no text and must not be drawn."""
 
 
 @dataclass(frozen=True)

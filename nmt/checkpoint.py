@@ -322,6 +322,8 @@ def locate(path: Path) -> tuple[Path, Path]:
     for step in sorted(path.glob("step-*")):
         if re.fullmatch(r"step-\d+", step.name) and not _is_readable(step):
             log(f"{step} is damaged: the best of the others is taken")
+    if checkpoint is None and (path / "model.bin").exists():
+        raise CheckpointError(f"{path} is an export for CTranslate2", "nmt translate --engine ctranslate2")
     if checkpoint is None:
         raise CheckpointError(f"{path} holds no checkpoint", "name a run (runs/NAME) or one of its step-N folders")
     return path, checkpoint

@@ -28,7 +28,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     hint = "write a name, or a name with options: beam(size=5)"
     text = spec.strip()
     if text.count("(") != text.count(")"):
-        hint = "where a comma cuts it in a YAML list, quote it: ['length(max=40, min=2)']"
+        hint = "a bracket is missing; where a comma cuts it in a YAML list, quote it: ['length(max=40, min=2)']"
     name, bracket, rest = text.partition("(")
     if not name.replace("-", "_").isidentifier():
         raise ConfigError(f"cannot read '{spec}'", hint)

@@ -44,9 +44,11 @@ class Tokenizer:
         try:
             tokenizer = cls(path.read_bytes())
         except OSError as error:
-            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}") from None
+            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "put the file back") from None
         except RuntimeError:
-            raise CheckpointError(f"{path} is not a SentencePiece model, or it is damaged") from None
+            raise CheckpointError(
+                f"{path} is not a SentencePiece model, or it is damaged", "put the right file back"
+            ) from None
         ids = (tokenizer._spm.pad_id(), tokenizer._spm.unk_id(), tokenizer._spm.bos_id(), tokenizer._spm.eos_id())
         if ids != (PAD, UNK, BOS, EOS):
             raise CheckpointError(

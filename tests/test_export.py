@@ -29,7 +29,7 @@ from nmt.model.transformer import Transformer
 from nmt.search import Task, search
 from nmt.text import normalize
 from nmt.tokenizer import BOS, EOS
-from nmt.translate import Translator
+from nmt.translate import Line, Translator
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
 PACKAGES = {
@@ -395,3 +395,24 @@ def test_without_ctranslate2_it_says_what_to_install(nmt: CommandLine, monkeypat
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match="CTranslate2 is not installed"):
         EXPORTS["ctranslate2"](checkpoint.load(nmt.folder / "runs/tiny"), Path("none"))
+
+
+def test_ctranslate2_scores_and_wishes_as_ours(nmt: CommandLine) -> None:
+    pytest.importorskip("ctranslate2")
+    assert nmt("export", "runs/tiny", "--to", "ctranslate2", "--output", "ct").code == 0
+    ours, theirs = (
+        Translator.load(nmt.folder / "runs/tiny", "cpu", "fp32"),
+        Translator.load(nmt.folder / "ct", "cpu", "fp32", "ctranslate2"),
+    )
+    for spec in ("greedy", "beam(size=3, top=2)", "greedy(max_ratio=1.5)"):
+        for found in theirs.n_best(LINES, spec):
+            assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
+            for t in found:
+                norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
+                assert t.score == pytest.approx(t.log_prob / norm, abs=1e-4)
+    assert theirs.translate(LINES, "greedy(max_ratio=1.5)") == ours.translate(LINES, "greedy(max_ratio=1.5)")
+    wish = [Line("the dog", prefix="der Vogel")]
+    assert theirs.translate(wish, "greedy") == ours.translate(wish, "greedy")
+    with pytest.raises(UsageError, match="greedy and beam only"):
+        theirs.translate(LINES, "sample")
+    nmt("translate", "--model", "ct", "hi").refuses(1, "ct is an export for CTranslate2", "--engine ctranslate2")

@@ -58,7 +58,7 @@ def test_what_cannot_be_drawn_is_said(nmt: CommandLine) -> None:
     nmt("plot", "runs/none").refuses(2, "runs/none holds no metrics.jsonl", "hint: ")
     nmt("plot", "runs/tiny", "--by", "hour").refuses(2, "unknown axis 'hour'", "did you mean")
     nmt("plot", "runs/tiny", "-o", "curves.xyz").refuses(2, "cannot draw a picture of the format '.xyz'", "png")
-    nmt("plot", "runs/tiny", "-o", "none/curves.png").refuses(1, "cannot write none/curves.png: No such file")
+    nmt("plot", "runs/tiny", "-o", "nowhere/curves.png").refuses(1, "cannot write nowhere/curves.png: No such file")
     (nmt.folder / "blank").mkdir()
     (nmt.folder / "blank/metrics.jsonl").write_text("")
     nmt("plot", "blank").refuses(2, "the log of blank has no updates yet")

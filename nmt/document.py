@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from nmt.data.segment import sentences
-from nmt.translate import WINDOW, Line, Translator, gap
+from nmt.translate import WINDOW, Line, Translator, gap, in_windows
 
 _MARK = re.compile(r"\s*(?:(?:[-*+•–]|\d{1,3}[.)]|#{1,6}|>+)\s+)?")
 
@@ -83,7 +82,7 @@ def translate(translator: Translator, lines: Iterable[str], spec: str | None = N
     Raises:
         ConfigError: unknown search or option.
     """
-    for group in _groups(paragraphs(lines)):
+    for group in in_windows(paragraphs(lines), WINDOW // 8):
         spans = [sentences(paragraph.text, translator.config.data.src) for paragraph in group]
         parts: list[str | Line] = [
             paragraph.text[slice(*span)] for paragraph, of in zip(group, spans, strict=True) for span in of
@@ -95,10 +94,3 @@ def translate(translator: Translator, lines: Iterable[str], spec: str | None = N
                 for i, (start, _) in enumerate(of)
             )
             yield from paragraph.laid_out(text)
-
-
-def _groups(stream: Iterable[Paragraph]) -> Iterator[Sequence[Paragraph]]:
-    """Group paragraphs: so many are batched together."""
-    paragraphs = iter(stream)
-    while group := list(islice(paragraphs, WINDOW // 8)):
-        yield group

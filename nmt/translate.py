@@ -194,8 +194,7 @@ class Translator:
 
         Nothing is cut: a line much longer than the model was trained for is scored as it is.
         """
-        stream = iter(pairs)
-        while window := list(islice(stream, WINDOW)):
+        for window in in_windows(pairs):
             sources = [self.tokenizer.encode(src) for src, _ in window]
             targets = [self.tokenizer.encode(tgt) for _, tgt in window]
             for (_, text), src, tgt, scored in zip(
@@ -369,10 +368,10 @@ def _several(lines: Iterable[str | Line]) -> Iterable[str | Line]:
     return lines
 
 
-def in_windows(lines: Iterable[L]) -> Iterator[list[L]]:
-    """Group lines of a file: as many as are sorted together."""
+def in_windows(lines: Iterable[L], size: int | None = None) -> Iterator[list[L]]:
+    """Group lines of a file: as many as are sorted together, unless `size` says how many."""
     stream = iter(lines)
-    while window := list(islice(stream, WINDOW)):
+    while window := list(islice(stream, size or WINDOW)):
         yield window
 
 

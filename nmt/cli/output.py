@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from nmt.errors import NMTError, UsageError
+from nmt.errors import NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
     from nmt.translate import Translation
 
 Write = Callable[[str], object]
+FORMATS = ("text", "jsonl")
+
+
+def check_format(name: str) -> None:
+    """Raise a UsageError unless `name` is a format."""
+    if name not in FORMATS:
+        raise UsageError(f"unknown format '{name}'", suggest(name, FORMATS))
 
 
 class Form(Protocol):
@@ -127,7 +134,7 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[Write]:
                 file.truncate(0)
             ended = True
     except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was translated so far") from None
+        raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was written so far") from None
     finally:
         if not (started or ended or stood):
             path.unlink(missing_ok=True)

@@ -11,10 +11,8 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption, ErrorsOption, ModelsOption, check_errors
-from nmt.cli.output import open_output
-from nmt.errors import UsageError, suggest
-
-FORMATS = ("text", "jsonl")
+from nmt.cli.output import check_format, open_output
+from nmt.errors import UsageError
 
 
 def score(
@@ -37,8 +35,7 @@ def score(
       nmt score --src test.en --tgt test.de --format jsonl
     """
     check_errors(errors)
-    if format not in FORMATS:
-        raise UsageError(f"unknown format '{format}'", suggest(format, FORMATS))
+    check_format(format)
 
     from nmt import checkpoint
     from nmt.console import log, progress

@@ -22,14 +22,12 @@ from nmt.cli.options import (
     check_errors,
     search_spec,
 )
-from nmt.cli.output import Form, Record, Text, count_records, open_output
-from nmt.errors import UsageError, suggest
+from nmt.cli.output import Form, Record, Text, check_format, count_records, open_output
+from nmt.errors import UsageError
 from nmt.part import Part
 
 if TYPE_CHECKING:
     from nmt.translate import Line, Translator
-
-FORMATS = ("text", "jsonl")
 
 
 def translate(
@@ -84,8 +82,7 @@ def translate(
       nmt translate --phrase "Hund" "A dog runs."
     """
     check_errors(errors)
-    if format not in FORMATS:
-        raise UsageError(f"unknown format '{format}'", suggest(format, FORMATS))
+    check_format(format)
     if text and input:
         raise UsageError("give sentences or --input, not both")
     if document and (text or top_beams or resume or shard or phrase or prefix or show_scores or format != "text"):

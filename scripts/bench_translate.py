@@ -1,12 +1,13 @@
 #!/usr/bin/env python
-"""Measure how fast nmt translates, beside CTranslate2 with the same weights.
+"""Measure how fast nmt translates, beside CTranslate2 and Eole with the same weights.
 
     scripts/bench_translate.py --model runs/multi30k --input test.en
-    scripts/bench_translate.py --model runs/multi30k --input test.en --peer path/to/python
+    scripts/bench_translate.py --model runs/multi30k --input test.en --peer path/to/python --eole path/to/another
 
 Each engine is a process of its own that loads the model once; passes over the input are made in turn, so that ratios
 hold on a machine that is shared. Time runs from text to text, and tokens are those of the translations, the end not
-counted. `--peer` names a Python that has ctranslate2 and sentencepiece; without it nmt runs alone.
+counted. `--peer` names a Python that has ctranslate2 and sentencepiece, `--eole` one that has eole and sentencepiece;
+without them nmt runs alone.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import eole_model
+
 SEARCHES = {"greedy": 1, "beam 4": 4}
 LIMIT = 80
-"""Most tokens of a translation in CTranslate2, which knows no limit relative to the source. Tokens beyond it are those
-of a model that repeats itself; nmt stops at twice the source and ten."""
+"""Most tokens of a translation in the other engines: CTranslate2 knows no limit relative to the source. Tokens beyond
+it are those of a model that repeats itself; nmt stops at twice the source and ten."""
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
 
 
@@ -40,6 +45,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--peer", metavar="PYTHON")
+    parser.add_argument("--eole", metavar="PYTHON")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--export", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -47,26 +53,32 @@ def main() -> None:
         _serve(arguments)
         return
     with tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder) / "ctranslate2"
-        if arguments.peer:
-            _export(arguments.model, exported)
+        exported = Path(folder)
+        if arguments.peer or arguments.eole:
+            _export(arguments, exported)
         _compare(arguments, exported)
 
 
-def _export(model: Path, folder: Path) -> None:
+def _export(arguments: Any, folder: Path) -> None:
     from nmt import checkpoint
-    from nmt.export.ctranslate2 import export
+    from nmt.export import ctranslate2
 
-    loaded = checkpoint.load(model)
-    folder.mkdir()
-    export(loaded, folder)
+    loaded = checkpoint.load(arguments.model)
     shutil.copy(loaded.run / "spm.model", folder)
+    if arguments.peer:
+        (folder / "ctranslate2").mkdir()
+        ctranslate2.export(loaded, folder / "ctranslate2")
+    if arguments.eole:
+        (folder / "eole").mkdir()
+        eole_model.export(loaded, folder / "eole")
 
 
 def _compare(arguments: Any, exported: Path) -> None:
     python = dict.fromkeys(("nmt fp32", "nmt auto", "nmt int8"), sys.executable)
     if arguments.peer:
         python |= {"ctranslate2 float32": arguments.peer, "ctranslate2 int8": arguments.peer}
+    if arguments.eole:
+        python |= {"eole fp32": arguments.eole, "eole bf16": arguments.eole}
     for search in SEARCHES:
         engines = {
             name: subprocess.Popen(
@@ -104,8 +116,8 @@ def _compare(arguments: Any, exported: Path) -> None:
 
 def _serve(arguments: Any) -> None:
     lines = arguments.input.read_text(encoding="utf-8").splitlines()[: arguments.lines]
-    start = _nmt if arguments.engine.startswith("nmt") else _ctranslate2
-    translate = start(arguments, lines)
+    start = {"nmt": _nmt, "ctranslate2": _ctranslate2, "eole": _eole}[arguments.engine.split()[0]]
+    translate = start(arguments)
     for request in sys.stdin:
         beam = json.loads(request)["beam"]
         before = time.perf_counter()
@@ -124,7 +136,7 @@ def _serve(arguments: Any) -> None:
 Translate = Callable[[list[str], int], int]
 
 
-def _nmt(arguments: Any, lines: list[str]) -> Translate:
+def _nmt(arguments: Any) -> Translate:
     from nmt import environment
 
     environment.set_defaults()
@@ -139,7 +151,7 @@ def _nmt(arguments: Any, lines: list[str]) -> Translate:
     return translate
 
 
-def _ctranslate2(arguments: Any, lines: list[str]) -> Translate:
+def _ctranslate2(arguments: Any) -> Translate:
     import ctranslate2
     import sentencepiece
 
@@ -147,11 +159,13 @@ def _ctranslate2(arguments: Any, lines: list[str]) -> Translate:
     kind = arguments.engine.split()[1]
     engines = [
         ctranslate2.Translator(
-            str(arguments.export), compute_type=kind, inter_threads=inter, intra_threads=max(1, THREADS // inter)
+            str(arguments.export / "ctranslate2"),
+            compute_type=kind,
+            inter_threads=inter,
+            intra_threads=max(1, THREADS // inter),
         )
         for inter in {1, THREADS}
     ]
-    best: dict[int, tuple[Any, int]] = {}
 
     def run(engine: Any, size: int, lines: list[str], beam: int) -> int:
         sources = tokenizer.encode(lines, out_type=str)
@@ -159,18 +173,40 @@ def _ctranslate2(arguments: Any, lines: list[str]) -> Translate:
         texts = tokenizer.decode([each.hypotheses[0] for each in found])
         return sum(map(len, tokenizer.encode(texts)))
 
+    return _fastest(partial(run, engine, size) for engine, size in product(engines, (16, 32, 64, 128)))
+
+
+def _eole(arguments: Any) -> Translate:
+    import sentencepiece
+    import torch
+
+    torch.set_num_threads(THREADS)
+    tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(arguments.export / "spm.model"))
+    kind = arguments.engine.split()[1]
+    decoder = cache(partial(eole_model.decoder, arguments.export / "eole", kind, LIMIT))
+
+    def run(size: int, lines: list[str], beam: int) -> int:
+        sources = [" ".join(pieces) for pieces in tokenizer.encode(lines, out_type=str)]
+        texts = tokenizer.decode([found.split() for found in decoder(beam)(sources, size)])
+        return sum(map(len, tokenizer.encode(texts)))
+
+    return _fastest(partial(run, size) for size in (32, 64, 128, 256))
+
+
+def _fastest(settings: Iterable[Translate]) -> Translate:
+    """Return what tries all settings in its first pass, the one that warms up, and keeps to the fastest."""
+    best: list[Translate] = []
+
     def translate(lines: list[str], beam: int) -> int:
-        if beam not in best:  # its best setting, in the pass that warms up
+        if not best:
             speeds = {}
-            for engine in engines:
-                for size in (16, 32, 64, 128):
-                    run(engine, size, lines[:64], beam)
-                    before = time.perf_counter()
-                    run(engine, size, lines, beam)
-                    speeds[time.perf_counter() - before] = (engine, size)
-            best[beam] = speeds[min(speeds)]
-        engine, size = best[beam]
-        return run(engine, size, lines, beam)
+            for setting in settings:
+                setting(lines[:64], beam)
+                before = time.perf_counter()
+                setting(lines, beam)
+                speeds[time.perf_counter() - before] = setting
+            best.append(speeds[min(speeds)])
+        return best[0](lines, beam)
 
     return translate
 

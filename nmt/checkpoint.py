@@ -291,10 +291,14 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int]:
     Raises:
         CheckpointError: something is missing or damaged.
     """
+    file = run / "config.yaml"
+    if file.is_file() and not file.read_bytes().strip():
+        raise CheckpointError(f"{file} is empty", OWN)
     try:
-        config = settings.load(run / "config.yaml")
+        config = settings.load(file)
     except ConfigError as error:
-        raise CheckpointError(f"the run's own configuration does not load: {error.message}", error.hint) from None
+        hint = "; ".join(filter(None, (error.hint, "it is damaged, or a newer nmt wrote it")))
+        raise CheckpointError(f"the run's own configuration does not load: {error.message}", hint) from None
     return config, Tokenizer.load(run / "spm.model"), _max_source(run, config)
 
 

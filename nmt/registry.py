@@ -38,6 +38,8 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(f"f({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or ast.unparse(call.func) != "f":
             raise ValueError
+        for word in (k for k in call.keywords if isinstance(k.value, ast.Name)):
+            hint = f"{word.arg} is a number (0.5, 2e-3) or a text in quotes, not a bare {ast.unparse(word.value)}"
         options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
         if len(options) != len(call.keywords):
             raise ValueError

@@ -109,6 +109,16 @@ def test_a_damaged_file_is_named(run: Path, name: str) -> None:
     assert "damaged" in error.message
 
 
+@pytest.mark.parametrize(
+    ("config", "message", "hint"), [(" \n", "is empty", "put"), ("later: 1\n", "unknown", "newer nmt")]
+)
+def test_a_config_of_nothing_or_of_the_future_is_refused(run: Path, config: str, message: str, hint: str) -> None:
+    (run / "config.yaml").write_text(config)
+    error = refused(run)
+    assert message in error.message
+    assert hint in error.hint
+
+
 def test_another_tokenizer_is_refused(run: Path) -> None:
     from nmt.config import TokenizerConfig
     from nmt.tokenizer import train as train_tokenizer

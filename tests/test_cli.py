@@ -275,7 +275,7 @@ def test_a_full_disk_under_the_output_is_one_line(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"]):
-            trained(*command, stdout=full).refuses(1, "No space left on device")
+            trained(*command, stdout=full).refuses(1, "No space left on device", "hint: make room")
 
 
 def test_without_a_standard_input_there_is_nothing_to_translate(trained: CommandLine) -> None:

@@ -87,6 +87,7 @@ def test_mistakes_answer_clearly(text: str, message: str, hint: str, tmp_path: P
         ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "size, top, length_penalty, normalisation"),
         ("search=beam(5)", "cannot read 'beam(5)'", "beam(size=5)"),
         ("search=beam(size=4", "cannot read", ""),
+        ("search=beam(length_penalty=nan)", "cannot read", "length_penalty is a number"),
         ("search=beam(size='x')", "search 'beam': size must be int, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),

@@ -5,6 +5,7 @@ Commands parse, call one function and print. Heavy imports stand inside them so 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -50,7 +51,8 @@ class Boundary(TyperGroup):
             raise
         except OSError as error:
             reason = error.strerror or str(error)
-            raise NMTError(f"{error.filename}: {reason}" if error.filename else reason) from None
+            hint = "make room on that disk" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+            raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
 
 
 def _report(error: NMTError) -> NoReturn:

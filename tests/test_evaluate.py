@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import evaluate, settings
+from nmt import evaluate, settings, testset
 from nmt.errors import DataError, UsageError
 from nmt.metrics import METRICS
 from nmt.train import train
@@ -38,7 +38,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Translator, tmp_path: Path) -> None:
-    test = evaluate.own_test_set(translator)
+    test = testset.own_test_set(translator.config.data)
     scores, report = evaluate.evaluate(translator, test, ["bleu", "chrf", "ter"], "greedy", tmp_path)
     reference = tmp_path / "ref"
     reference.write_text("".join(f"{line}\n" for line in test.references), encoding="utf-8")
@@ -53,7 +53,7 @@ def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Tra
 
 
 def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -> None:
-    test = evaluate.own_test_set(translator)
+    test = testset.own_test_set(translator.config.data)
     scores, path = evaluate.evaluate(translator, test, ["chrf"], "beam(size=2)", tmp_path / "new" / "folder")
     report = json.loads(path.read_text(encoding="utf-8"))
     assert report["search"] == "beam(size=2)"
@@ -63,14 +63,14 @@ def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -
 
 
 def test_hypotheses_are_what_translate_gives(translator: Translator, tmp_path: Path) -> None:
-    test = evaluate.own_test_set(translator)
+    test = testset.own_test_set(translator.config.data)
     _, path = evaluate.evaluate(translator, test, ["bleu"], "greedy", tmp_path)
     alone = [translator.translate([line], "greedy")[0] for line in test.sources]
     assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in alone)
 
 
 def test_a_slash_in_a_test_sets_name_makes_no_folder(translator: Translator, tmp_path: Path) -> None:
-    test = evaluate.TestSet("a/b c", ["the red"], ["the red"])
+    test = testset.TestSet("a/b c", ["the red"], ["the red"])
     _, path = evaluate.evaluate(translator, test, ["bleu"], "greedy", tmp_path)
     assert path == tmp_path / "a-b-c.json"
 
@@ -79,12 +79,12 @@ def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
     for name in ("empty.en", "empty.de"):
         (tmp_path / name).write_text("", encoding="utf-8")
     with pytest.raises(DataError, match="is empty"):
-        evaluate.file_test_set(tmp_path / "empty.en", tmp_path / "empty.de")
+        testset.file_test_set(tmp_path / "empty.en", tmp_path / "empty.de")
     with pytest.raises(UsageError, match="unknown test set 'wmt1414'") as caught:
-        evaluate.named_test_set("wmt1414", "en", "de")
+        testset.named_test_set("wmt1414", "en", "de")
     assert "wmt14" in caught.value.hint
     with pytest.raises(UsageError, match="has no xx-yy"):
-        evaluate.named_test_set("wmt14", "xx", "yy")
+        testset.named_test_set("wmt14", "xx", "yy")
 
 
 def test_perfect_text_scores_perfectly() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nmt.cli.check import check
 from nmt.cli.options import ConfigOption, ErrorsOption, SetOption, check_errors
 from nmt.console import log
 
@@ -101,6 +102,9 @@ def prepare(
     from nmt.data.prepare import prepare as run
 
     typer.echo(run(settings.load(settings.find(config), set_ or [])).folder)
+
+
+app.command("check")(check)
 
 
 def _size(count: int | None) -> str:

@@ -67,7 +67,7 @@ def evaluate(
     import json
     from dataclasses import asdict
 
-    from nmt import checkpoint
+    from nmt import checkpoint, testset
     from nmt import evaluate as evaluation
     from nmt.console import log
     from nmt.translate import Translator
@@ -77,11 +77,11 @@ def evaluate(
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     if src is not None and ref is not None:
-        test_set = evaluation.file_test_set(src, ref, errors)
+        test_set = testset.file_test_set(src, ref, errors)
     elif test is not None:
-        test_set = evaluation.named_test_set(test, translator.config.data.src, translator.config.data.tgt)
+        test_set = testset.named_test_set(test, translator.config.data.src, translator.config.data.tgt)
     else:
-        test_set = evaluation.own_test_set(translator)
+        test_set = testset.own_test_set(translator.config.data)
     names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted] or ["bleu"]
     folder = output or _folder(translator, model)
     scores, _ = evaluation.evaluate(translator, test_set, names, spec, folder)

@@ -30,6 +30,10 @@ _BLOCK = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 
 
+class UnequalLengthsError(DataError):
+    """Two files that should be aligned have different numbers of lines."""
+
+
 def open_text(path: Path) -> BinaryIO:
     """Open a plain, .gz, .xz, .bz2 or .zst file for reading bytes; iterating it gives lines that end in `\\n`.
 
@@ -138,7 +142,8 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
     """Yield the pairs of two aligned files.
 
     Raises:
-        DataError: the files have different numbers of lines (the message has both), or see `read_lines`.
+        UnequalLengthsError: the files have different numbers of lines (the message has both).
+        DataError: see `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
     for number, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
@@ -148,7 +153,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
                 if source is None
                 else (number + 1 + sum(1 for _ in sources), number)
             )
-            raise DataError(
+            raise UnequalLengthsError(
                 f"{src} has {n_src:,} lines and {tgt} has {n_tgt:,}",
                 "line n of one file must be the translation of line n of the other",
             )

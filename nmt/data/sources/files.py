@@ -112,8 +112,13 @@ def beside(prefix: Path, language: str) -> Path:
 
 
 def _suffixes(paths: tuple[Path, ...]) -> tuple[str, ...]:
-    """Return the languages that file names end in, compression aside: ("en", "de") for a.en.gz and a.de."""
-    return tuple((path.with_suffix("") if path.suffix in COMPRESSED else path).suffix[1:] for path in paths)
+    """Return the languages that file names end in: ("en", "de") for a.en.gz and a.de."""
+    return tuple(map(language_of, paths))
+
+
+def language_of(path: Path) -> str:
+    """Return what a file's name ends in, compression aside: "en" for a.en.gz."""
+    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix[1:]
 
 
 def _sha256(path: Path) -> str:

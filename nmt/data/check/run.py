@@ -1,0 +1,228 @@
+"""Faults of parallel text that cost a training, found before it: one pass, in memory that hardly grows with the text.
+
+Each pair leaves a record of fixed size in a temporary file (`features.RECORD`); what needs a pair's company
+(repetitions, lengths unlike the rest, sides that run apart) is found in those. Letters: N pairs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.console import progress
+from nmt.data.check import kinds
+from nmt.data.check.alignment import length_ratio, log_ratio, stretches
+from nmt.data.check.features import RECORD, Records, Setup, TestIndex, examine, mended
+from nmt.data.check.kinds import BITS, KINDS
+from nmt.data.check.repeats import repeats
+from nmt.data.check.report import Example, Finding, Report, Text
+from nmt.data.pairs import Pair, UnequalLengthsError
+from nmt.errors import DataError
+
+CHUNK = 5_000
+"""Pairs that go to a worker at a time."""
+FACTOR, DEVIATIONS = 2.0, 5.0
+"""A side's length is out of the ordinary from this factor and this many deviations away from the median ratio on."""
+SHOWN = 200
+"""Characters of a side that an example shows."""
+
+
+def check(
+    texts: Sequence[Text],
+    tests: Sequence[tuple[str, Sequence[Pair]]],
+    languages: tuple[str, str],
+    *,
+    ignore: Iterable[str] = (),
+    examples: int = 5,
+) -> Report:
+    """Look for every kind of fault.
+
+    Args:
+        texts: training text; repetitions are looked for across all of them.
+        tests: test sets by name, whose sentences must not be in the text.
+        languages: codes of source and target; an empty one is not checked.
+        ignore: names of kinds that do not count.
+        examples: how many to keep of each kind.
+
+    Raises:
+        DataError: nothing to read, or text that is damaged.
+    """
+    skipped = set(ignore)
+    setup = Setup(languages, TestIndex.of(tests))
+    with tempfile.TemporaryFile() as store:
+        sizes, unequal = [], []
+        total = sum(text.count or 0 for text in texts) if all(text.count is not None for text in texts) else None
+        with progress(total, "checking", " pairs", unit_scale=True) as bar:
+            for text in texts:
+                size = 0
+                reading = _Reading(text)
+                for records in _examined(reading, setup):
+                    store.write(records.tobytes())
+                    size += len(records)
+                    bar.update(len(records))
+                sizes.append(size)
+                unequal.append(reading.unequal)
+        if not sum(sizes):
+            raise DataError("there is no pair to check", "is a file empty?")
+        store.flush()
+        records = np.memmap(store, RECORD, mode="r+")
+        return _judge(records, texts, sizes, unequal, tests, setup, skipped, examples)
+
+
+class _Reading:
+    """The pairs of a text; that one side is longer is noted and not an error."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.unequal = ""
+
+    def __iter__(self) -> Iterator[Pair]:
+        try:
+            yield from self.text.pairs()
+        except UnequalLengthsError as error:
+            self.unequal = error.message
+
+
+def _examined(pairs: Iterable[Pair], setup: Setup) -> Iterator[Records]:
+    """Yield records in order, examined by as many processes as there are processors."""
+    chunks = itertools.batched(pairs, CHUNK) if hasattr(itertools, "batched") else _batched(pairs)
+    first = list(itertools.islice(chunks, 2))
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if len(first) < 2 or workers == 1:
+        yield from (examine(chunk, setup) for chunk in itertools.chain(first, chunks))
+        return
+    context = multiprocessing.get_context("spawn")  # a fork would copy whatever threads and locks there are
+    with ProcessPoolExecutor(workers, context, _begin, (setup,)) as pool:
+        waiting: list[Future[Records]] = []
+        try:
+            for chunk in itertools.chain(first, chunks):
+                waiting.append(pool.submit(_work, chunk))
+                if len(waiting) > 2 * workers:  # no more text in memory than is being worked on
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _batched(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, ...]]:
+    stream = iter(pairs)
+    while chunk := tuple(itertools.islice(stream, CHUNK)):
+        yield chunk
+
+
+_setup: Setup
+
+
+def _begin(setup: Setup) -> None:
+    global _setup
+    _setup = setup
+
+
+def _work(pairs: Sequence[Pair]) -> Records:
+    return examine(pairs, _setup)
+
+
+def _judge(
+    records: Records, texts: Sequence[Text], sizes: Sequence[int], unequal: Sequence[str],
+    tests: Sequence[tuple[str, Sequence[Pair]]], setup: Setup, skipped: set[str], examples: int,
+) -> Report:  # fmt: skip
+    """Find what shows in company only, and gather everything."""
+    faults_N = np.array(records["faults"])
+    starts = [0, *itertools.accumulate(sizes)]
+    notes: dict[str, Callable[[int], str]] = dict.fromkeys(BITS, lambda _: "")
+    findings: dict[str, Finding] = {}
+    shifted_N = np.zeros(len(records), bool)
+    for text, first, end, message in zip(texts, starts[:-1], starts[1:], unequal, strict=True):
+        own = records[first:end]
+        _mark_ratios(own, faults_N[first:end])
+        found = stretches(own) if kinds.SHIFTED.name not in skipped else []
+        for stretch in found:
+            shifted_N[first + stretch.first : first + stretch.end] = True
+            late = (
+                f"{abs(stretch.shift)} line{'s' * (abs(stretch.shift) > 1)} {'late' if stretch.shift > 0 else 'early'}"
+            )
+            note = f"from line {stretch.first + 1:,} to {stretch.end:,} the target is {late}"
+            entry = findings.setdefault(kinds.SHIFTED.name, Finding(kinds.SHIFTED, 0))
+            entry.count += stretch.end - stretch.first
+            entry.examples.append(Example(text.name, stretch.first + 1, "", "", note))
+        if message and kinds.UNEQUAL.name not in skipped:
+            entry = findings.setdefault(kinds.UNEQUAL.name, Finding(kinds.UNEQUAL, 0))
+            entry.count += 1
+            entry.examples.append(Example(text.name, end - first + 1, "", "", message))
+    names = [text.name for text in texts]
+
+    def place(number: int) -> str:
+        which = bisect.bisect_right(starts, number) - 1
+        return f"line {number - starts[which] + 1:,}" + (f" of {names[which]}" if len(names) > 1 else "")
+
+    repeated = repeats(records, faults_N & BITS[kinds.BLANK.name] == 0)
+    for kind, earlier_N in ((kinds.DUPLICATE, repeated.same_N), (kinds.NEAR_DUPLICATE, repeated.near_N),
+                            (kinds.MANY_TARGETS, repeated.source_N)):  # fmt: skip
+        faults_N[earlier_N >= 0] |= BITS[kind.name]
+        notes[kind.name] = lambda number, earlier_N=earlier_N: f"as {place(int(earlier_N[number]))}"  # type: ignore[misc]
+    for kind in (kinds.OVERLAP, kinds.NEAR_OVERLAP):
+        notes[kind.name] = lambda number: setup.tests.place(int(records["test"][number]))
+    for name in skipped & BITS.keys():
+        faults_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
+    wanted: dict[int, list[Finding]] = {}
+    for kind in KINDS:
+        if kind.whole:
+            continue
+        numbers = np.flatnonzero(faults_N & BITS[kind.name])
+        if len(numbers):
+            findings[kind.name] = Finding(kind, len(numbers))
+            for number in numbers[:examples].tolist():
+                wanted.setdefault(number, []).append(findings[kind.name])
+    for text, first, end in zip(texts, starts[:-1], starts[1:], strict=True):
+        for number, (source, target) in _pick(text, first, [n for n in wanted if first <= n < end]):
+            for finding in wanted[number]:
+                note = notes[finding.kind.name](number)
+                shown = Example(text.name, number - first + 1, source[:SHOWN], target[:SHOWN], note)
+                finding.examples.append(shown)
+    return Report(
+        list(zip(names, sizes, strict=True)), [(name, len(pairs)) for name, pairs in tests], setup.languages,
+        [findings[kind.name] for kind in KINDS if kind.name in findings], faults_N, shifted_N,
+    )  # fmt: skip
+
+
+def _mark_ratios(records: Records, faults_N: NDArray[np.uint32]) -> None:
+    if not len(records):
+        return
+    seen = faults_N & BITS[kinds.BLANK.name] == 0
+    median, deviation = length_ratio(records[seen] if seen.any() else records)
+    off_N = np.abs(log_ratio(records["chars"][:, 0], records["chars"][:, 1]) - median)
+    faults_N[seen & (off_N > max(np.log(FACTOR), DEVIATIONS * deviation))] |= BITS[kinds.RATIO.name]
+
+
+def _pick(text: Text, first: int, numbers: Sequence[int]) -> Iterator[tuple[int, Pair]]:
+    """Read a text once more as far as needed and yield the pairs of some numbers, which count from `first`."""
+    left = set(numbers)
+    for number, pair in enumerate(_Reading(text), first):
+        if not left:
+            return
+        if number in left:
+            left.remove(number)
+            yield number, pair
+
+
+def mend(texts: Sequence[Text], report: Report) -> Iterator[Pair]:
+    """Yield the pairs that are left when faults are mended: some dropped, some rewritten; see `Kind.mend`."""
+    drops = sum(BITS[kind.name] for kind in KINDS if not kind.whole and kind.mend == "drop")
+    rewrites = sum(BITS[kind.name] for kind in KINDS if not kind.whole and kind.mend == "rewrite")
+    pairs = itertools.chain.from_iterable(map(_Reading, texts))
+    for (source, target), faults, shifted in zip(
+        pairs, report.faults_N.tolist(), report.shifted_N.tolist(), strict=True
+    ):
+        if faults & drops or shifted:
+            continue
+        yield (mended(source), mended(target)) if faults & rewrites else (source, target)

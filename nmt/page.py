@@ -1,0 +1,18 @@
+"""Pages that nmt writes: one HTML file each, which needs no network and follows the reader's light or dark setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmt import __version__
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template of `nmt/templates`; text is escaped, since it comes from anywhere."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("nmt"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(template).render(version=__version__, **values)

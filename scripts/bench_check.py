@@ -1,0 +1,214 @@
+#!/usr/bin/env python
+"""Plant faults of every kind in a clean text and count how many `nmt data check` finds, and what else it complains of.
+
+    scripts/bench_check.py europarl.en.gz europarl.de.gz
+    scripts/bench_check.py text.en text.de --faults 200 --seed 1
+
+Pairs that the check complains of before anything is planted are taken out first, with their number told: some of them
+are faults that the text really has, so they are neither found faults nor false alarms. What is complained of afterwards
+and was not planted is a false alarm; the complaints before, per 1,000 pairs, bound those from above.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nmt.data.check import BITS, KINDS, Text, check
+from nmt.data.pairs import Pair, read_pairs
+
+Plant = Callable[[random.Random, list[Pair], int], Pair]
+TYPOS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def blank(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with one side empty or of white space."""
+    empty = rng.choice(("", " ", "\t", "\u200b"))
+    return (empty, pairs[i][1]) if rng.random() < 0.5 else (pairs[i][0], empty)
+
+
+def copied(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the source twice."""
+    return pairs[i][0], pairs[i][0]
+
+
+def wrong_language(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with one side from another line of the other language, or both sides exchanged."""
+    other = pairs[rng.randrange(len(pairs))]
+    return rng.choice(((pairs[i][0], other[0]), (other[1], pairs[i][1]), (pairs[i][1], pairs[i][0])))
+
+
+def length_ratio(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with a side cut to a fifth, or with the next four lines behind it."""
+    source, target = pairs[i]
+    if rng.random() < 0.5:
+        return source, target[: max(1, len(target) // 5)]
+    return source, " ".join(pair[1] for pair in pairs[i : i + 5])
+
+
+def mojibake(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with its target in UTF-8 that was read as Windows-1252."""
+    return pairs[i][0], pairs[i][1].encode().decode("windows-1252", "replace")
+
+
+def control(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with a control character in a side."""
+    source, target = pairs[i]
+    at = rng.randrange(len(source) + 1)
+    return source[:at] + rng.choice("\x00\x07\x1b\x85\x96\ufffd".replace("\x85", "\x90")) + source[at:], target
+
+
+def entities(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with a character escaped as in HTML."""
+    source, target = pairs[i]
+    words = target.split(" ")
+    words.insert(rng.randrange(len(words) + 1), rng.choice(("&quot;", "&amp;", "&#39;", "&lt;b&gt;", "&nbsp;")))
+    return source, " ".join(words)
+
+
+def duplicate(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return an earlier pair."""
+    return pairs[rng.randrange(i)]
+
+
+def near_duplicate(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return an earlier pair of at least eight words with a letter, the case, the punctuation or a number changed."""
+    while len(pairs[at := rng.randrange(i)][0].split()) < 8:
+        pass
+    return _nearly(rng, pairs[at])
+
+
+def many_targets(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the source of an earlier pair with the target of this one."""
+    return pairs[rng.randrange(i // 2)][0], pairs[i][1]
+
+
+def overlap(rng: random.Random, tests: list[Pair], i: int) -> Pair:
+    """Return a test sentence."""
+    return tests[i % len(tests)]
+
+
+def near_overlap(rng: random.Random, tests: list[Pair], i: int) -> Pair:
+    """Return a test sentence of at least eight words, slightly changed, with its translation changed too."""
+    long = [pair for pair in tests if len(pair[0].split()) >= 8]
+    source, target = long[i % len(long)]
+    return _typo(rng, source), _typo(rng, target)
+
+
+def _nearly(rng: random.Random, pair: Pair) -> Pair:
+    source, target = pair
+    return rng.choice(
+        (
+            (source.upper(), target.upper()),
+            (source.rstrip(".!?") + " !", target.rstrip(".!?") + " !"),
+            (_typo(rng, source), target),
+            (f"{source} 7", f"{target} 7"),
+        )
+    )
+
+
+def _typo(rng: random.Random, text: str) -> str:
+    words = text.split(" ")
+    at = rng.randrange(len(words))
+    words[at] += rng.choice(TYPOS)
+    return " ".join(words)
+
+
+IN_TEXT: dict[str, Plant] = {
+    "blank": blank, "copied": copied, "wrong-language": wrong_language, "length-ratio": length_ratio,
+    "mojibake": mojibake, "control-characters": control, "escaped-entities": entities, "duplicate": duplicate,
+    "near-duplicate": near_duplicate, "many-targets": many_targets,
+}  # fmt: skip
+FROM_TESTS: dict[str, Plant] = {"test-overlap": overlap, "near-test-overlap": near_overlap}
+
+
+def main() -> None:
+    """Plant, check and count."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("src", type=Path)
+    parser.add_argument("tgt", type=Path)
+    parser.add_argument("--languages", nargs=2, default=("en", "de"))
+    parser.add_argument("--faults", type=int, default=200, help="of each kind")
+    parser.add_argument("--shifts", type=int, default=20, help="texts in which a line is taken out")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    languages = tuple(arguments.languages)
+    everything = list(read_pairs(arguments.src, arguments.tgt))
+    tests = everything[-1000:]
+    found = _faults(everything[:-1000], tests, languages)
+    pairs = [pair for pair, faults in zip(everything, found, strict=False) if not faults]
+    print(f"{len(everything) - 1000:,} pairs; complaints before anything is planted:")
+    for name, bit in BITS.items():
+        count = sum(bool(faults & bit) for faults in found)
+        if count:
+            print(f"  {name:<20}{count:>7,}  {1000 * count / len(found):6.2f} of 1,000")
+    print(f"{arguments.faults} faults of each kind in the {len(pairs):,} others:")
+    print(f"  {'':<20}{'found':>7}{'false alarms':>14}")
+    for name, plant in {**IN_TEXT, **FROM_TESTS}.items():
+        planted = list(pairs)
+        usable = [i for i in range(len(pairs) // 2, len(pairs) - 5) if _shows(name, pairs[i])]
+        places = set(rng.sample(usable, arguments.faults))
+        for i in places:
+            planted[i] = plant(rng, tests if name in FROM_TESTS else pairs, i)
+        faults = _faults(planted, tests, languages)
+        hits = sum(bool(faults[i] & BITS[name]) for i in places)
+        alarms = sum(bool(fault) for i, fault in enumerate(faults) if i not in places)
+        print(f"  {name:<20}{hits:>7}{alarms:>14}", flush=True)
+    _shift(rng, everything, arguments.shifts, languages)
+
+
+def _shows(name: str, pair: Pair) -> bool:
+    """Say whether the fault can be seen in a pair at all: ASCII has no mojibake, "OK" no language."""
+    if name == "mojibake":
+        return not pair[1].isascii()
+    if name in ("wrong-language", "copied"):
+        return min(len(side.split()) for side in pair) >= 5
+    return name != "length-ratio" or len(pair[1]) >= 30
+
+
+def _faults(pairs: Sequence[Pair], tests: Sequence[Pair], languages: tuple[str, str]) -> list[int]:
+    text = Text("text", lambda: iter(pairs), len(pairs))
+    faults: list[int] = check(
+        [text], [("held out", tests)], languages, ignore=["shifted"], examples=0
+    ).faults_N.tolist()
+    return faults
+
+
+def _shift(rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[str, str]) -> None:
+    """Take a target line out, or put one in, and see where the check finds the text to shift."""
+    misses, distances = 0, []
+    for _ in range(trials):
+        at = rng.randrange(len(pairs) // 10, 9 * len(pairs) // 10)
+        sources, targets = map(list, zip(*pairs, strict=True))
+        if rng.random() < 0.5:
+            del targets[at]
+        else:
+            targets.insert(at, targets[rng.randrange(len(targets))])
+        moved = list(zip(sources, targets, strict=False))
+        report = check([Text("text", lambda moved=moved: iter(moved))], [], languages, examples=1)  # type: ignore[misc]
+        found = [
+            example.line
+            for finding in report.findings
+            if finding.kind.name == "shifted"
+            for example in finding.examples
+        ]
+        if found:
+            distances.append(abs(found[0] - 1 - at))
+        else:
+            misses += 1
+    distances.sort()
+    clean = check([Text("text", lambda: iter(pairs))], [], languages, examples=1)
+    alarms = sum(finding.count for finding in clean.findings if finding.kind.name == "shifted")
+    middle, most = distances[len(distances) // 2], distances[-1]
+    print(
+        f"  a line taken out or put in: {trials - misses} of {trials} found, median {middle}, at most {most} lines away"
+    )
+    print(f"  lines called shifted in the text as it is: {alarms}")
+
+
+if __name__ == "__main__":
+    assert set(IN_TEXT) | set(FROM_TESTS) == {kind.name for kind in KINDS if not kind.whole}
+    main()

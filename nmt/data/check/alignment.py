@@ -88,7 +88,9 @@ def _best_run(gain_B: Floats, shift: int) -> tuple[float, int, int, int]:
 def _refined(scorer: _Scorer, stretch: Stretch) -> Stretch:
     """Move both ends of a stretch to the very line."""
     first = _turn(scorer, stretch.first, 0, stretch.shift)
-    return Stretch(first, max(first + 1, _turn(scorer, stretch.end, stretch.shift, 0)), stretch.shift)
+    end = max(first + 1, _turn(scorer, stretch.end, stretch.shift, 0))
+    # The last lines of a text have no line left that would fit them.
+    return Stretch(first, scorer.lines if scorer.lines - end <= BLOCK else end, stretch.shift)
 
 
 def _turn(scorer: _Scorer, near: int, before: int, after: int) -> int:

@@ -238,8 +238,8 @@ def _detector() -> Any:
 
 
 def _words(text: str) -> list[str]:
-    """Return what makes a text itself: words in lower case, every number as 0; punctuation does not count."""
-    return list(filter(None, map(_bare, _DIGITS.sub("0", text.casefold()).split())))
+    """Return what makes a text itself: its words in lower case, without punctuation."""
+    return list(filter(None, map(_bare, text.casefold().split())))
 
 
 @functools.lru_cache(maxsize=1 << 18)
@@ -256,9 +256,13 @@ def _hash(text: str) -> int:
 
 
 def _digests(texts: Sequence[Sequence[str]], side: int) -> NDArray[np.uint32]:
-    """Return the MinHash of each text's words and pairs of words, [N, P]; those of the two sides are apart."""
+    """Return the MinHash of each text's words and pairs of words, [N, P]; those of the two sides are apart.
+
+    Every number is 0: texts that differ in numbers alone are alike.
+    """
     import rensa
 
+    texts = [[_DIGITS.sub("0", word) if word[0].isdigit() else word for word in words] for words in texts]
     tokens = [
         [*(f"{side}{word}" for word in words), *(f"{side}{one} {two}" for one, two in pairwise(words))]
         for words in texts

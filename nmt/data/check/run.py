@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from nmt.data.check.kinds import BITS, KINDS
 from nmt.data.check.repeats import repeats
 from nmt.data.check.report import Example, Finding, Report, Text
 from nmt.data.pairs import Pair, UnequalLengthsError
-from nmt.errors import DataError
+from nmt.errors import DataError, NMTError
 
 CHUNK = 5_000
 """Pairs that go to a worker at a time."""
@@ -103,12 +104,15 @@ def _examined(pairs: Iterable[Pair], setup: Setup) -> Iterator[Records]:
     with ProcessPoolExecutor(workers, context, _begin, (setup,)) as pool:
         waiting: list[Future[Records]] = []
         try:
+            pool.submit(int).result()  # where processes cannot start, to hand them text would wait forever
             for chunk in itertools.chain(first, chunks):
                 waiting.append(pool.submit(_work, chunk))
                 if len(waiting) > 2 * workers:  # no more text in memory than is being worked on
                     yield waiting.pop(0).result()
             while waiting:
                 yield waiting.pop(0).result()
+        except BrokenProcessPool:
+            raise NMTError("a process of the check ended unexpectedly", "was there memory enough?") from None
         finally:
             for future in waiting:
                 future.cancel()

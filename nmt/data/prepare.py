@@ -22,10 +22,13 @@ from nmt.console import log, progress
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
 from nmt.data.sources import Split, open_split, validate
-from nmt.data.store import VERSION, Store, encode_side
+from nmt.data.store import VERSION, Store, encode_side, is_encoded
 from nmt.errors import DataError
-from nmt.paths import data_dir, locked, new_directory, remove_leftovers
+from nmt.paths import data_dir, growing_directory, locked, write_bytes, write_text
 from nmt.tokenizer import Tokenizer
+
+CLEANED = "cleaned.json"
+"""Says, while a folder is made, that its text is complete."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,7 @@ def prepare(config: Config) -> Prepared:
         lock = folder.with_name(f".{fingerprint}.lock")
         with locked(lock, lambda: log(f"another process is preparing the same text; waiting for {folder}")):
             if not _stands(folder):
-                remove_leftovers(folder)
-                with new_directory(folder) as work:
+                with growing_directory(folder) as work:
                     meta = {"fingerprint": fingerprint, "recipe": recipe} | _make(config, train, valid, work)
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
@@ -109,10 +111,42 @@ def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:
 
 
 def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+    """Fill `work` step by step; steps that an interrupted preparation has finished are not done again."""
     src, tgt = config.data.src, config.data.tgt
-    cleaned = clean(chain.from_iterable(split.pairs() for split in train), config.data.clean)
-    with progress(None, "cleaning", " pairs") as bar:
-        pairs = write_pairs(work / f"train.{src}", work / f"train.{tgt}", _ticking(cleaned, bar))
+    cleaned = _clean(config, train, valid, work)
+    pairs, valid_pairs = cleaned["pairs"]["train"], cleaned["pairs"]["valid"]
+    if not (work / "spm.model").is_file():
+        write_bytes(work / "spm.model", _tokenizer(config, work, 2 * pairs).model)
+    tokenizer = Tokenizer.load(work / "spm.model")
+    with progress(2 * (pairs + valid_pairs), "tokenising", " sentences", unit_scale=True) as bar:
+        for split in ("train", "valid"):
+            for code in (src, tgt):
+                if is_encoded(work / f"{split}.{code}"):
+                    bar.update(cleaned["pairs"][split])
+                    continue
+                for done in encode_side(work / f"{split}.{code}", tokenizer):
+                    bar.update(done)
+    (work / CLEANED).unlink()
+    lengths_N2 = Store(work, "train", src, tgt).lengths_N2
+    log(f"prepared {pairs:,} training and {valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
+    return cleaned | {
+        "pieces": len(tokenizer),
+        # What is longer was hardly ever learned from; a translator cuts such input into sentences.
+        "longest_source": int(np.percentile(lengths_N2[:, 0], 99.9, method="higher")),
+        "tokenizer": tokenizer.checksum,
+    }
+
+
+def _clean(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+    """Write the text of both splits; return how many pairs each has, and what each cleaning step dropped."""
+    if (work / CLEANED).is_file():
+        log(f"going on with {work}, which an interrupted preparation left")
+        before: dict[str, Any] = json.loads((work / CLEANED).read_text(encoding="utf-8"))
+        return before
+    src, tgt = config.data.src, config.data.tgt
+    counts = [split.count() if split.count else None for split in train]
+    cleaned = clean(_ticking(train, counts), config.data.clean)
+    pairs = write_pairs(work / f"train.{src}", work / f"train.{tgt}", cleaned)
     for step in cleaned.report:
         if step.dropped:
             log(f"cleaning step {step.step} dropped {step.dropped:,} pairs")
@@ -121,34 +155,25 @@ def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[
     valid_pairs = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
     if not valid_pairs:
         raise DataError(f"the validation split of {valid.name} is empty")
-    tokenizer = _tokenizer(config, work)
-    (work / "spm.model").write_bytes(tokenizer.model)
-    with progress(2 * (pairs + valid_pairs), "tokenising", " sentences") as bar:
-        for split in ("train", "valid"):
-            for code in (src, tgt):
-                for done in encode_side(work / f"{split}.{code}", tokenizer):
-                    bar.update(done)
-    lengths_N2 = Store(work, "train", src, tgt).lengths_N2
-    log(f"prepared {pairs:,} training and {valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
-    return {
+    found = {
         "pairs": {"train": pairs, "valid": valid_pairs},
-        "pieces": len(tokenizer),
-        # What is longer was hardly ever learned from; a translator cuts such input into sentences.
-        "longest_source": int(np.percentile(lengths_N2[:, 0], 99.9, method="higher")),
-        "tokenizer": tokenizer.checksum,
         "dropped": {step.step: step.dropped for step in cleaned.report},
     }
+    write_text(work / CLEANED, json.dumps(found))
+    return found
 
 
-def _ticking(pairs: Any, bar: Any) -> Iterator[Pair]:
-    for pair in pairs:
-        bar.update()
-        yield pair
+def _ticking(train: list[Split], counts: list[int | None]) -> Iterator[Pair]:
+    total = sum(count or 0 for count in counts) if None not in counts else None
+    with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
+        for pair in chain.from_iterable(split.pairs() for split in train):
+            bar.update()
+            yield pair
 
 
-def _tokenizer(config: Config, work: Path) -> Tokenizer:
+def _tokenizer(config: Config, work: Path, sentences: int) -> Tokenizer:
     if config.tokenizer.model:
         return Tokenizer.load(Path(config.tokenizer.model))
-    log(f"training a {config.tokenizer.kind} tokenizer")
+    log(f"training a {config.tokenizer.kind} tokenizer on {min(sentences, config.tokenizer.sample):,} sentences")
     sides = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
     return tokenizers.train(chain.from_iterable(read_lines(side) for side in sides), config.tokenizer)

@@ -7,6 +7,7 @@ needs, so memory does not grow with the corpus. Letters: N pairs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -94,10 +95,12 @@ def encode_side(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
     if len(tokenizer) > 2**16:
         raise DataError(f"a tokenizer of {len(tokenizer)} pieces is too large", "use at most 65536")
     id_end = byte_end = 0
+    ids_path, ends_path = (text.with_name(text.name + ending) for ending in (".ids", ".ends"))
+    work = [path.with_name(path.name + ".part") for path in (ids_path, ends_path)]
     with (
         open(text, "rb") as lines,  # raw: the ends count every byte, a byte order mark too
-        open(text.with_name(text.name + ".ids"), "wb") as ids_file,
-        open(text.with_name(text.name + ".ends"), "wb") as ends_file,
+        open(work[0], "wb") as ids_file,
+        open(work[1], "wb") as ends_file,
     ):
         while chunk := list(islice(lines, CHUNK)):
             ids = tokenizer.encode_all([line.decode() for line in chunk])
@@ -107,3 +110,10 @@ def encode_side(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
             ends.tofile(ends_file)
             id_end, byte_end = ends[-1].tolist()
             yield len(chunk)
+    os.replace(work[0], ids_path)
+    os.replace(work[1], ends_path)  # last: it says that both are whole
+
+
+def is_encoded(text: Path) -> bool:
+    """Say whether `encode_side` has finished with a text."""
+    return text.with_name(text.name + ".ends").is_file()

@@ -37,6 +37,8 @@ class Split:
     checksum: str
     """SHA-256 in hex that changes when the text changes."""
     text: Text
+    count: Callable[[], int] | None = None
+    """Tells about how many pairs there are, where that costs less than reading them."""
 
     def pairs(self) -> Iterator[Pair]:
         """Yield (source, target) from the start, each time it is called."""

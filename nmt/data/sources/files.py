@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from nmt.data.pairs import COMPRESSED, Pair, open_text, read_pairs, read_tsv
+from nmt.data.pairs import COMPRESSED, Pair, count_lines, open_text, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import About, Split, Text, digest, swapped
 from nmt.errors import ConfigError, DataError
@@ -71,7 +72,7 @@ class Files:
         if self.hold_out and missing and (split == "train" or split in missing):
             text = holdout.hold_out(text, missing)[split]
             checksum = digest(holdout.VERSION, split, *missing, checksum)
-        return Split(name, checksum, text)
+        return Split(name, checksum, text, partial(count_lines, paths[0]))
 
     def _text(self, paths: tuple[Path, ...], src: str, tgt: str) -> Text:
         """Read one TSV or two files, in the order that suffixes or `columns` give, as (source, target)."""

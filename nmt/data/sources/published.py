@@ -21,7 +21,7 @@ from typing import Any
 from nmt import __version__
 from nmt.console import log, progress
 from nmt.data import download
-from nmt.data.pairs import COMPRESSED, Pair, read_pairs, write_pairs
+from nmt.data.pairs import COMPRESSED, Pair, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import SPLITS, About, Split, Text, Texts, digest, swapped
 from nmt.errors import DataError, NMTError
@@ -84,7 +84,8 @@ class Published:
         first, second = (self.folder / f"{split}.{language}" for language in self.languages)
         text: Text = partial(read_pairs, first, second)
         checksum = digest(sums[f"{split}.{src}"], sums[f"{split}.{tgt}"])
-        return Split(f"{self.name}/{split}", checksum, text if src == self.languages[0] else swapped(text))
+        text = text if src == self.languages[0] else swapped(text)
+        return Split(f"{self.name}/{split}", checksum, text, partial(count_lines, first))
 
     def _sums(self) -> dict[str, str]:
         try:

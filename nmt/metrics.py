@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+
+from nmt.errors import UsageError
+
+References = Sequence[Sequence[str]]
+"""One translation or more of every line: R sequences of equal length."""
 
 
 @dataclass(frozen=True)
@@ -18,32 +23,65 @@ class Score:
     name: str
     value: float
     signature: str
+    confidence: float | None = None
+    """Half the width of the 95 % interval, estimated by resampling the lines (Koehn 2004)."""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.value:.1f}  {self.signature}"
+        interval = "" if self.confidence is None else f" ± {self.confidence:.1f}"
+        return f"{self.name} {self.value:.1f}{interval}  {self.signature}"
 
 
-Metric = Callable[[Sequence[str], Sequence[str]], Score]
+Metric = Callable[..., Score]
+"""Scores hypotheses against `References`; with `resamples`, also says how sure the number is."""
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """BLEU on cased, detokenised text, tokenised by 13a (Papineni et al. 2002)."""
-    return _score("BLEU", BLEU(), hypotheses, references)
+    return _score("BLEU", BLEU(), hypotheses, references, resamples)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def chrf(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """Character n-gram F-score, chrF2 (Popović 2015)."""
-    return _score("chrF2", CHRF(), hypotheses, references)
+    return _score("chrF2", CHRF(), hypotheses, references, resamples)
 
 
-def ter(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """Translation edit rate; lower is better (Snover et al. 2006)."""
-    return _score("TER", TER(), hypotheses, references)
+    return _score("TER", TER(), hypotheses, references, resamples)
 
 
-METRICS: dict[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
+METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
-def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return Score(name, float(value), str(metric.get_signature()))
+def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references: References, resamples: int) -> Score:
+    found = metric.corpus_score(list(hypotheses), [list(stream) for stream in references], n_bootstrap=resamples or 1)
+    confidence = float(found._ci) if resamples > 1 else None  # sacrebleu tells it in no other way but as text
+    return Score(name, float(found.score), str(metric.get_signature()), confidence)
+
+
+Judge = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]
+"""Scores sources, hypotheses and references by a trained model."""
+
+
+def comet(name: str) -> Judge:
+    """Load a COMET model (Rei et al. 2020), downloaded on first use, such as `Unbabel/wmt22-comet-da`.
+
+    Raises:
+        UsageError: COMET is not installed, or there is no such model.
+    """
+    try:
+        from comet import download_model, load_from_checkpoint
+    except ImportError:
+        raise UsageError("COMET is not installed", "pip install 'nmt[comet]'") from None
+    try:
+        model = load_from_checkpoint(download_model(name))
+    except Exception as error:  # whatever its downloader or its loader raises
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise UsageError(f"cannot load the COMET model {name}: {reason}", "it is downloaded on first use") from None
+
+    def judge(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+        lines = zip(sources, hypotheses, references, strict=True)
+        found = model.predict([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in lines], progress_bar=False)
+        return Score("COMET", 100 * float(found.system_score), f"model:{name}")
+
+    return judge

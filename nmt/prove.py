@@ -68,7 +68,7 @@ class Proof:
     @property
     def bleu(self) -> float:
         """BLEU of the engine's translations against nmt's."""
-        return bleu(self.theirs.translations, self.ours.translations).value
+        return bleu(self.theirs.translations, [self.ours.translations]).value
 
     def speed(self, side: Side) -> float:
         """Target tokens per second, end tokens not counted."""

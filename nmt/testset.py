@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from nmt.errors import DataError, UsageError, suggest
 
 @dataclass(frozen=True)
 class TestSet:
-    """Source lines and one reference for each."""
+    """Source lines, and one reference translation or more of each."""
 
     name: str
     sources: list[str]
-    references: list[str]
+    references: list[list[str]]
+    """As many lists as there are references, each as long as `sources`."""
 
     __test__ = False  # not a pytest class
 
@@ -29,9 +31,10 @@ def own_test_set(data: DataConfig) -> TestSet:
     return _from_pairs(split.name, list(split.pairs()))
 
 
-def file_test_set(src: Path, ref: Path, errors: str = "strict") -> TestSet:
-    """Return a test set of two aligned files."""
-    return _from_pairs(str(src), list(read_pairs(src, ref, errors=errors)))
+def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> TestSet:
+    """Return a test set of aligned files: the source and one reference or more."""
+    sets = [_from_pairs(str(src), list(read_pairs(src, ref, errors=errors))) for ref in refs]
+    return TestSet(str(src), sets[0].sources, [test.references[0] for test in sets])
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:
@@ -51,18 +54,21 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
         raise UsageError(f"test set {name} has no {pair}")
     try:
         sources = Path(sacrebleu.get_source_file(name, pair)).read_text(encoding="utf-8")
-        references = Path(sacrebleu.get_reference_files(name, pair)[0]).read_text(encoding="utf-8")
+        references = [Path(path).read_text(encoding="utf-8") for path in sacrebleu.get_reference_files(name, pair)]
     except (Exception, SystemExit) as error:  # sacrebleu raises whatever its downloader raised, or exits
         reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
             f"cannot download the test set {name}: {reason}",
             "without a network, give your own files with --src and --ref",
         ) from None
-    pairs = zip(sources.rstrip("\n").split("\n"), references.rstrip("\n").split("\n"), strict=True)
-    return _from_pairs(name, list(pairs))
+    return TestSet(name, _lines(sources), [_lines(reference) for reference in references])
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")
 
 
 def _from_pairs(name: str, pairs: list[tuple[str, str]]) -> TestSet:
     if not pairs:
         raise DataError(f"the test set {name} is empty")
-    return TestSet(name, [src for src, _ in pairs], [tgt for _, tgt in pairs])
+    return TestSet(name, [src for src, _ in pairs], [[tgt for _, tgt in pairs]])

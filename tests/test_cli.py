@@ -224,8 +224,9 @@ def test_stdout_carries_results_only(trained: CommandLine) -> None:
     assert all(line.startswith("nmt: ") for line in done.err.split("\n")[:-1])
     scores = trained("evaluate", "--bleu", "--chrf", "--ter", "--json", "--beam-size", "1")
     assert scores.code == 0, scores.err
-    assert [score["name"] for score in json.loads(scores.out)] == ["BLEU", "chrF2", "TER"]
-    assert all("signature" in score for score in json.loads(scores.out))
+    (found,) = json.loads(scores.out)
+    assert [score["name"] for score in found["scores"]] == ["BLEU", "chrF2", "TER"]
+    assert all("|bs:1000|" in score["signature"] for score in found["scores"])
     assert list((trained.folder / "runs/tiny/eval").glob("*.hyp"))
 
 
@@ -239,13 +240,30 @@ def test_top_beams_are_as_many_lines_for_every_sentence(trained: CommandLine) ->
 
 def test_a_test_set_that_sacrebleu_holds(trained: CommandLine) -> None:
     """Its files lie where sacrebleu keeps what it has downloaded."""
-    folder = trained.folder / "sacrebleu" / "wmt14"
-    folder.mkdir(parents=True)
-    for name in sacrebleu.DATASETS["wmt14"].fieldnames("en-de"):
-        (folder / f"wmt14.en-de.{name}").write_text("the dog\nthe cat\n")
-    done = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})("evaluate", "--test", "wmt14", "--json")
+    for test in ("wmt13", "wmt14"):
+        folder = trained.folder / "sacrebleu" / test
+        folder.mkdir(parents=True)
+        for name in sacrebleu.DATASETS[test].fieldnames("en-de"):
+            (folder / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
+    sets = ("--test", "wmt14", "--test", "wmt13")
+    done = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})("evaluate", *sets, "--json")
     assert done.code == 0, done.err
+    assert [(found["test"], found["lines"]) for found in json.loads(done.out)] == [("wmt14", 2), ("wmt13", 2)]
     assert (trained.folder / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
+    done = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})("evaluate", *sets, "--resamples", "0")
+    assert [line.split("  ")[0] for line in done.out.split("\n")[:-1]] == ["wmt14", "wmt13"]
+    assert "±" not in done.out
+
+
+def test_references_of_a_test_set_may_be_several(trained: CommandLine) -> None:
+    write(trained.folder / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
+    options = ("evaluate", "--src", "many.en", "--ref", "many.de", "--ref", "many.en", "--output", "several")
+    done = trained(*options, "--chrf")
+    assert done.code == 0, done.err
+    assert "nrefs:2" in done.out
+    assert json.loads((trained.folder / "several/many.en.json").read_text())["references"] == 2
+    write(trained.folder / "short", ["the dog"], ["der Hund"])
+    trained(*options, "--ref", "short.de").refuses(1, "many.en has 2 lines and short.de has 1")
 
 
 def test_hypotheses_are_beside_the_checkpoints_wherever_one_stands(trained: CommandLine) -> None:

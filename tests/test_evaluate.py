@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -39,47 +40,52 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Translator, tmp_path: Path) -> None:
     test = testset.own_test_set(translator.config.data)
-    scores, report = evaluate.evaluate(translator, test, ["bleu", "chrf", "ter"], "greedy", tmp_path)
+    found = evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(["bleu", "chrf", "ter"]))
+    scores, report = found.scores, found.report
     reference = tmp_path / "ref"
-    reference.write_text("".join(f"{line}\n" for line in test.references), encoding="utf-8")
+    reference.write_text("".join(f"{line}\n" for line in test.references[0]), encoding="utf-8")
     hypotheses = report.with_suffix(".hyp")
     assert len(hypotheses.read_text(encoding="utf-8").split("\n")) == len(test.sources) + 1
     command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", str(hypotheses), "-m", "bleu", "chrf", "ter"]
-    done = subprocess.run([*command, "-w", "4"], capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, "-w", "4", "--confidence"], capture_output=True, text=True, check=True)
     theirs = json.loads(done.stdout)
     assert [score.value for score in scores] == pytest.approx([float(entry["score"]) for entry in theirs], abs=5e-5)
     for score, entry in zip(scores, theirs, strict=True):
+        assert score.confidence == pytest.approx(entry.get("confidence_var", 0.0), abs=5e-5)
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
 
 
 def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -> None:
     test = testset.own_test_set(translator.config.data)
-    scores, path = evaluate.evaluate(translator, test, ["chrf"], "beam(size=2)", tmp_path / "new" / "folder")
-    report = json.loads(path.read_text(encoding="utf-8"))
+    wish = evaluate.Wish(["chrf"], resamples=0)
+    found = evaluate.evaluate(translator, test, "beam(size=2)", tmp_path / "new" / "folder", wish)
+    report = json.loads(found.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(size=2)"
     assert report["lines"] == 6
     assert report["direction"] == "en-de"
-    assert report["scores"] == [{"name": "chrF2", "value": scores[0].value, "signature": scores[0].signature}]
+    score = found.scores[0]
+    entry = {"name": "chrF2", "value": score.value, "signature": score.signature, "confidence": None}
+    assert report["scores"] == [entry]
+    assert found.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
 
 
 def test_hypotheses_are_what_translate_gives(translator: Translator, tmp_path: Path) -> None:
     test = testset.own_test_set(translator.config.data)
-    _, path = evaluate.evaluate(translator, test, ["bleu"], "greedy", tmp_path)
+    path = evaluate.evaluate(translator, test, "greedy", tmp_path).report
     alone = [translator.translate([line], "greedy")[0] for line in test.sources]
     assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in alone)
 
 
 def test_a_slash_in_a_test_sets_name_makes_no_folder(translator: Translator, tmp_path: Path) -> None:
-    test = testset.TestSet("a/b c", ["the red"], ["the red"])
-    _, path = evaluate.evaluate(translator, test, ["bleu"], "greedy", tmp_path)
-    assert path == tmp_path / "a-b-c.json"
+    test = testset.TestSet("a/b c", ["the red"], [["the red"]])
+    assert evaluate.evaluate(translator, test, "greedy", tmp_path).report == tmp_path / "a-b-c.json"
 
 
 def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
     for name in ("empty.en", "empty.de"):
         (tmp_path / name).write_text("", encoding="utf-8")
     with pytest.raises(DataError, match="is empty"):
-        testset.file_test_set(tmp_path / "empty.en", tmp_path / "empty.de")
+        testset.file_test_set(tmp_path / "empty.en", [tmp_path / "empty.de"])
     with pytest.raises(UsageError, match="unknown test set 'wmt1414'") as caught:
         testset.named_test_set("wmt1414", "en", "de")
     assert "wmt14" in caught.value.hint
@@ -89,7 +95,33 @@ def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
 
 def test_perfect_text_scores_perfectly() -> None:
     lines = ["Das ist ein kleiner Satz für alle.", "Und hier steht noch ein zweiter."]
-    assert METRICS["bleu"](lines, lines).value == pytest.approx(100)
-    assert METRICS["chrf"](lines, lines).value == pytest.approx(100)
-    assert METRICS["ter"](lines, lines).value == 0
-    assert "case:mixed" in METRICS["bleu"](lines, lines).signature
+    assert METRICS["bleu"](lines, [lines]).value == pytest.approx(100)
+    assert METRICS["chrf"](lines, [lines]).value == pytest.approx(100)
+    assert METRICS["ter"](lines, [lines]).value == 0
+    assert "case:mixed" in METRICS["bleu"](lines, [lines]).signature
+
+
+def test_scores_of_several_references_equal_the_sacrebleu_command(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    texts = [[" ".join(rng.choices(WORDS, k=9)) + "." for _ in range(60)] for _ in range(2)]
+    hypotheses = [" ".join(a if rng.random() < 0.8 else rng.choice(WORDS) for a in line.split()) for line in texts[0]]
+    for name, lines in (("hyp", hypotheses), ("ref0", texts[0]), ("ref1", texts[1])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    scores = [METRICS[name](hypotheses, texts, resamples=1000) for name in ("bleu", "chrf", "ter")]
+    command = ["ref0", "ref1", "-i", "hyp", "-m", "bleu", "chrf", "ter", "-w", "6", "--confidence"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", *command], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    for score, entry in zip(scores, json.loads(done.stdout), strict=True):
+        assert round(score.value, 6) == entry["score"]
+        assert round(score.confidence or 0, 6) == entry["confidence_var"] > 0
+        assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
+    assert str(scores[0]).startswith(f"BLEU {scores[0].value:.1f} ± {scores[0].confidence:.1f}  nrefs:2|bs:1000|")
+
+
+def test_comet_that_is_not_installed_says_so_before_any_translation(translator: Translator, tmp_path: Path) -> None:
+    test = testset.own_test_set(translator.config.data)
+    with pytest.raises(UsageError, match="COMET is not installed") as caught:
+        evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(comet="Unbabel/wmt22-comet-da"))
+    assert "nmt[comet]" in caught.value.hint
+    assert not list(tmp_path.iterdir())

@@ -154,7 +154,7 @@ def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, 
     from nmt.testset import named_test_set
 
     found = named_test_set(name, *languages)
-    return name, list(zip(found.sources, found.references, strict=True))
+    return name, list(zip(found.sources, found.references[0], strict=True))
 
 
 def _check_language(code: str) -> None:

@@ -11,12 +11,17 @@ from nmt.cli.options import (
     DeviceOption,
     ErrorsOption,
     ModelOption,
+    ReferencesOption,
+    ResamplesOption,
     SearchOption,
     SearchPrecisionOption,
+    SourceOption,
+    TestsOption,
     check_errors,
+    check_test_options,
+    open_test_sets,
     search_spec,
 )
-from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.translate import Translator
@@ -27,11 +32,12 @@ def evaluate(
     bleu: Annotated[bool, typer.Option("--bleu", help="BLEU, the default.")] = False,
     chrf: Annotated[bool, typer.Option("--chrf", help="chrF2.")] = False,
     ter: Annotated[bool, typer.Option("--ter", help="Translation edit rate.")] = False,
-    src: Annotated[Path | None, typer.Option(help="Source file of a test set of your own.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="Its reference translations.")] = None,
-    test: Annotated[
-        str | None, typer.Option(help="A test set that sacrebleu knows: wmt14, ...", show_default="the corpus's own")
-    ] = None,
+    comet: Annotated[
+        str, typer.Option(metavar="MODEL", help="COMET by this model: Unbabel/wmt22-comet-da.", show_default=False)
+    ] = "",
+    src: SourceOption = None,
+    ref: ReferencesOption = None,
+    test: TestsOption = None,
     beam_size: Annotated[
         int | None, typer.Option(help="Beams of the search; 1 is greedy.", show_default="the model's")
     ] = None,
@@ -42,12 +48,13 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for hypotheses and report.", show_default="RUN/eval")
     ] = None,
+    resamples: ResamplesOption = 1000,
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
-    """Translate a test set and print its scores with sacrebleu's signatures.
+    """Translate test sets and print their scores with 95 % confidence intervals and sacrebleu's signatures.
 
     Without --src or --test it is the test split of the corpus the model was trained on. Text is cased and
     detokenised throughout. The hypotheses and a JSON report are written for anyone to check.
@@ -55,41 +62,36 @@ def evaluate(
     Examples:
       nmt evaluate
       nmt evaluate --model runs/multi30k --bleu --chrf --beam-size 8
-      nmt evaluate --src mine.en --ref mine.de
-      nmt evaluate --test wmt14
+      nmt evaluate --src mine.en --ref mine.de --ref other.de
+      nmt evaluate --test wmt14 --test wmt13
     """
-    if (src is None) != (ref is None):
-        raise UsageError("--src and --ref go together")
-    if src is not None and test is not None:
-        raise UsageError("give --src and --ref, or --test, not both")
+    check_test_options(src, ref, test)
     check_errors(errors)
 
     import json
-    from dataclasses import asdict
 
-    from nmt import checkpoint, testset
-    from nmt import evaluate as evaluation
+    from nmt import checkpoint
     from nmt.console import log
+    from nmt.evaluate import Wish
+    from nmt.evaluate import evaluate as run
     from nmt.translate import Translator
 
     translator = Translator.load(model or checkpoint.newest_run(), device, precision)
     if model is None:
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
-    if src is not None and ref is not None:
-        test_set = testset.file_test_set(src, ref, errors)
-    elif test is not None:
-        test_set = testset.named_test_set(test, translator.config.data.src, translator.config.data.tgt)
-    else:
-        test_set = testset.own_test_set(translator.config.data)
-    names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted] or ["bleu"]
+    test_sets = open_test_sets(translator.config.data, src, ref, test, errors)
+    names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted]
+    wish = Wish(names or ([] if comet else ["bleu"]), resamples, comet)
     folder = output or _folder(translator, model)
-    scores, _ = evaluation.evaluate(translator, test_set, names, spec, folder)
+    found = []
+    for test_set in test_sets:
+        found.append(run(translator, test_set, spec, folder, wish))
+        if not json_:
+            for score in found[-1].scores:
+                typer.echo(f"{found[-1].test}  {score}" if len(test_sets) > 1 else str(score))
     if json_:
-        typer.echo(json.dumps([asdict(score) for score in scores], ensure_ascii=False))
-    else:
-        for score in scores:
-            typer.echo(str(score))
+        typer.echo(json.dumps([evaluation.as_dict() for evaluation in found], ensure_ascii=False))
 
 
 def _folder(translator: Translator, asked: Path | None) -> Path:

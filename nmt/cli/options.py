@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from nmt.errors import UsageError
 from nmt.registry import parse
+
+if TYPE_CHECKING:
+    from nmt.config import DataConfig
+    from nmt.testset import TestSet
 
 ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help="A YAML file, or the name of a shipped one: quickstart, multi30k, ...")
@@ -37,6 +41,16 @@ PrecisionOption = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16: au
 SearchOption = Annotated[
     str, typer.Option(help="Search in full: greedy, beam(size=4, top=1, length_penalty=1.0).", show_default=False)
 ]
+SourceOption = Annotated[Path | None, typer.Option(help="Source file of a test set of your own.")]
+ReferencesOption = Annotated[
+    list[Path] | None, typer.Option("--ref", help="Its reference translations; several for several references.")
+]
+TestsOption = Annotated[
+    list[str] | None,
+    typer.Option("--test", help="A test set that sacrebleu knows (wmt14, ...); several are scored one by one.",
+                 show_default="the corpus's own"),
+]  # fmt: skip
+ResamplesOption = Annotated[int, typer.Option(min=0, max=1_000_000, help="Draws for confidence intervals; 0 for none.")]
 ErrorsOption = Annotated[str, typer.Option(help="What invalid UTF-8 does: strict stops, replace puts U+FFFD.")]
 
 
@@ -44,6 +58,27 @@ def check_errors(value: str) -> None:
     """Raise a UsageError unless `value` is a way to treat invalid UTF-8."""
     if value not in ("strict", "replace"):
         raise UsageError(f"--errors must be strict or replace, got '{value}'")
+
+
+def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[str] | None) -> None:
+    """Raise a UsageError unless the options name test sets in one way."""
+    if (src is None) != (not refs):
+        raise UsageError("--src and --ref go together")
+    if src is not None and tests:
+        raise UsageError("give --src and --ref, or --test, not both")
+
+
+def open_test_sets(
+    data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, errors: str
+) -> list[TestSet]:
+    """Return the test sets that the options name: files, names that sacrebleu knows, or the corpus's own."""
+    from nmt import testset
+
+    if src is not None:
+        return [testset.file_test_set(src, refs or [], errors)]
+    if tests:
+        return [testset.named_test_set(name, data.src, data.tgt) for name in tests]
+    return [testset.own_test_set(data)]
 
 
 def argument_lines(arguments: list[str], errors: str) -> Iterator[str]:

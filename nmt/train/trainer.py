@@ -225,7 +225,7 @@ class Trainer:
         translator = Translator.of([model], self.tokenizer, self.config, self.device, longest)
         texts = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.samples]
-        bleu, chrf = (metric(texts, self.valid_tgt[:count]).value for metric in (metrics.bleu, metrics.chrf))
+        bleu, chrf = (metric(texts, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
         self.model.train()
         quality = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best]
         return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "quality": quality}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import ErrorsOption, SetOption, check_errors
+from nmt.cli.output import write_file
 from nmt.console import log
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nmt.data.check import Report, Text
     from nmt.data.pairs import Pair
 
-T = TypeVar("T")
 WIDTH = 60
 """Characters of a side in an example."""
 EXIT = {"note": 0, "warning": 3, "error": 4}
@@ -69,7 +68,6 @@ def check(
     from nmt.data.check import KINDS, mend
     from nmt.data.check import check as run
     from nmt.data.pairs import write_pairs
-    from nmt.paths import write_text
 
     known = [kind.name for kind in KINDS]
     for name in ignore or []:
@@ -93,9 +91,13 @@ def check(
     report = run(texts, tests, languages, ignore=ignore or [], examples=examples)
     typer.echo(_json(report) if json_ else _table(report))
     if html:
-        _writing(html, lambda path: write_text(path, report.page()))
+        write_file(html, report.page())
     if outputs:
-        kept = _writing(outputs[0], lambda _: write_pairs(outputs[0], outputs[1], mend(texts, report)))
+        try:
+            outputs[0].parent.mkdir(parents=True, exist_ok=True)
+            kept = write_pairs(outputs[0], outputs[1], mend(texts, report))
+        except OSError as error:
+            raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
         log(f"wrote {kept:,} of {len(report.faults_N):,} pairs to {outputs[0]} and {outputs[1]}")
         for finding in report.findings:
             if finding.kind.mend != "keep":
@@ -170,14 +172,6 @@ def _refuse_own_input(outputs: list[Path], src: Path | None, tgt: Path | None) -
     for output in outputs:
         if any(path and output.resolve() == path.resolve() for path in (src, tgt)):
             raise UsageError(f"--fix would overwrite {output} while it is read", "name another prefix")
-
-
-def _writing(path: Path, write: Callable[[Path], T]) -> T:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write(path)
-    except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "name another file") from None
 
 
 def _json(report: Report) -> str:

@@ -138,3 +138,31 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[Write]:
     finally:
         if not (started or ended or stood):
             path.unlink(missing_ok=True)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a report whole or not at all, its folder with it.
+
+    Raises:
+        NMTError: it cannot be written.
+    """
+    from nmt.paths import write_text
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise NMTError(f"cannot write {path}: {error.strerror}", "name another file") from None
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table's lines: the first and the last column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.rjust(width) if 0 < i < last else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

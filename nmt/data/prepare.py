@@ -79,6 +79,16 @@ def prepare(config: Config) -> Prepared:
     return Prepared(folder, data.src, data.tgt, meta)
 
 
+def prepared_text(run: Path, code: str) -> Path | None:
+    """Return one side of the text that a run learned from, as it was after cleaning, if it is still on disk."""
+    try:
+        fingerprint = json.loads((run / "data.json").read_text(encoding="utf-8"))["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    path = data_dir() / "prepared" / str(fingerprint) / f"train.{code}"
+    return path if path.is_file() else None
+
+
 def check_specs(data: DataConfig) -> None:
     """Resolve every spec string of the section `data`, so that a mistake shows before any download.
 

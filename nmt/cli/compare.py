@@ -1,0 +1,170 @@
+"""`nmt compare`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli.options import (
+    DeviceOption,
+    ErrorsOption,
+    ReferencesOption,
+    SearchOption,
+    SearchPrecisionOption,
+    SourceOption,
+    TestsOption,
+    check_errors,
+    check_test_options,
+    open_test_sets,
+)
+from nmt.cli.output import aligned, write_file
+from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.compare import Bucket, Comparison
+    from nmt.testset import TestSet
+    from nmt.translate import Translator
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A run, a checkpoint, or a file of translations: the baseline.")],
+    second: Annotated[Path, typer.Argument(help="Another one.")],
+    src: SourceOption = None,
+    ref: ReferencesOption = None,
+    test: TestsOption = None,
+    bleu: Annotated[bool, typer.Option("--bleu", help="BLEU; with chrF the default.")] = False,
+    chrf: Annotated[bool, typer.Option("--chrf", help="chrF2.")] = False,
+    ter: Annotated[bool, typer.Option("--ter", help="Translation edit rate.")] = False,
+    resamples: Annotated[int, typer.Option(min=100, max=100_000, help="Draws of the significance tests.")] = 1000,
+    train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Source side of the training text, to tell rare words.",
+                     show_default="the first run's"),
+    ] = None,
+    sentences: Annotated[int, typer.Option(min=0, help="Sentences to show in each direction.")] = 3,
+    search: SearchOption = "",
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the comparison as a page.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    device: DeviceOption = "auto",
+    precision: SearchPrecisionOption = "auto",
+    errors: ErrorsOption = "strict",
+) -> None:  # fmt: skip
+    """Compare two systems on test sets: scores, whether chance explains the difference, and where it lies.
+
+    Significance is told by paired bootstrap resampling and approximate randomisation. Sentences are compared by chrF:
+    wins and losses, by length, by how rare their words are, and those that differ most.
+
+    Examples:
+      nmt compare runs/base runs/big
+      nmt compare runs/base runs/big --test wmt14 --html report.html
+      nmt compare base.hyp big.hyp --src test.en --ref test.de
+    """
+    check_test_options(src, ref, test)
+    check_errors(errors)
+    import json
+
+    from nmt.compare import System
+    from nmt.compare import compare as run
+    from nmt.data.pairs import read_lines
+    from nmt.evaluate import hypotheses
+
+    translators = [None if path.is_file() else _load(path, device, precision) for path in (first, second)]
+    directions = {(each.config.data.src, each.config.data.tgt) for each in translators if each}
+    if len(directions) > 1:
+        raise UsageError("the two systems translate between different languages", f"{first} and {second}")
+    known = next((translator for translator in translators if translator), None)
+    if known is None and src is None:
+        raise UsageError("files of translations need --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
+    if None in translators and test and len(test) > 1:
+        raise UsageError("a file holds the translations of one test set", "give one --test")
+    test_sets = _test_sets(known, src, ref, test, errors)
+    counts = _counts(train, known)
+    names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted] or ["bleu", "chrf"]
+    found = []
+    for test_set in test_sets:
+        systems = [
+            System(str(path), hypotheses(translator, test_set, search or translator.config.search)
+                   if translator else list(read_lines(path, errors)))
+            for path, translator in zip((first, second), translators, strict=True)
+        ]  # fmt: skip
+        found.append(run(systems[0], systems[1], test_set, names, resamples=resamples, shown=sentences, counts=counts))
+        if not json_:
+            typer.echo(("\n" if len(found) > 1 else "") + _table(found[-1]))
+    if json_:
+        typer.echo(json.dumps([comparison.as_dict() for comparison in found], ensure_ascii=False, indent=2))
+    if html:
+        for comparison in found:
+            name = re.sub(r"[^\w.-]+", "-", comparison.test)
+            write_file(html if len(found) == 1 else html.with_stem(f"{html.stem}-{name}"), comparison.page())
+
+
+def _load(path: Path, device: str, precision: str) -> Translator:
+    from nmt.translate import Translator
+
+    return Translator.load(path, device, precision)
+
+
+def _test_sets(
+    known: Translator | None, src: Path | None, ref: list[Path] | None, test: list[str] | None, errors: str
+) -> list[TestSet]:
+    if known is None or src is not None:
+        from nmt.testset import file_test_set
+
+        assert src is not None
+        return [file_test_set(src, ref or [], errors)]
+    return open_test_sets(known.config.data, src, ref, test, errors)
+
+
+def _counts(train: Path | None, known: Translator | None) -> Counter[str] | None:
+    """Count the words of the training text: the one named, or that of a run, where it is still on disk."""
+    from nmt.compare import word_counts
+    from nmt.console import log
+    from nmt.data.pairs import read_lines
+    from nmt.data.prepare import prepared_text
+
+    path = train or (prepared_text(known.run, known.config.data.src) if known else None)
+    if path is None:
+        log("no training text to tell rare words by: --train names one")
+        return None
+    return word_counts(read_lines(path))
+
+
+def _table(found: Comparison) -> str:
+    lines = [f"{found.test}: A is {found.first}, B is {found.second}", ""]
+    head = ["", "A", "B", "B - A", "p boot.", "p rand.", ""]
+    rows = [
+        [
+            metric.name, f"{metric.first:.1f} ± {metric.first_confidence:.1f}",
+            f"{metric.second:.1f} ± {metric.second_confidence:.1f}", f"{metric.second - metric.first:+.1f}",
+            f"{metric.bootstrap_p:.3f}", f"{metric.randomisation_p:.3f}",
+            ("A is better", "B is better", "not significant")[metric.better],
+        ]
+        for metric in found.metrics
+    ]  # fmt: skip
+    lines += aligned([head, *rows])
+    for title, buckets in (
+        ("", [found.overall]), ("by length of the source", found.by_length),
+        ("by how often the training text has the rarest source word", found.by_rarity),
+    ):  # fmt: skip
+        if buckets:
+            head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
+            lines += ["", *aligned([head, *map(_row, buckets)])]
+    if found.differences:
+        lines += ["", "where they differ most"]
+    for each in found.differences:
+        lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
+        texts = [("source", each.source), *(("reference", text) for text in each.references)]
+        lines += [f"    {name:<10}{text}" for name, text in (*texts, ("A", each.first), ("B", each.second))]
+    lines += ["", *(f"{metric.name}: {metric.signature}" for metric in found.metrics)]
+    return "\n".join(lines)
+
+
+def _row(bucket: Bucket) -> list[str]:
+    return [
+        bucket.name, f"{bucket.sentences:,}", f"{bucket.first:.1f}", f"{bucket.second:.1f}",
+        f"{bucket.second - bucket.first:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",
+    ]  # fmt: skip

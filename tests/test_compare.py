@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine, sentences, write
+
+from nmt.compare import COUNTS, LENGTHS, Comparison, System, _buckets, compare, word_counts
+from nmt.errors import DataError
+from nmt.metrics import METRICS
+from nmt.testset import TestSet
+
+WORDS = "red blue green small big old new round flat long tree house river stone".split()
+
+
+def texts(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 40))) for _ in range(count)]
+
+
+def spoilt(lines: Sequence[str], share: float, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(w if rng.random() > share else rng.choice(WORDS) for w in line.split()) for line in lines]
+
+
+TEST = TestSet("made", texts(200, 1), [texts(200, 2), texts(200, 3)])
+ONE = TestSet("made", texts(200, 1), [texts(200, 2)])
+
+
+def compared(first: Sequence[str], second: Sequence[str], test: TestSet = ONE, **options: object) -> Comparison:
+    return compare(System("a", first), System("b", second), test, **options)  # type: ignore[arg-type]
+
+
+def test_scores_are_those_of_evaluate() -> None:
+    systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.2)]
+    found = compared(*systems, TEST, metrics=("bleu", "chrf", "ter"))
+    for metric, name in zip(found.metrics, ("bleu", "chrf", "ter"), strict=True):
+        scores = [METRICS[name](system, TEST.references, resamples=1000) for system in systems]
+        assert [metric.first, metric.second] == [score.value for score in scores]
+        assert metric.name == scores[0].name
+        # the two tests draw other samples than a lone interval does
+        assert metric.first_confidence == pytest.approx(scores[0].confidence, rel=0.2)
+        assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:1000"}
+
+
+def test_a_better_system_is_told_from_an_equal_one() -> None:
+    base = spoilt(ONE.references[0], 0.3, 4)
+    better = compared(base, spoilt(ONE.references[0], 0.2, 5), metrics=("bleu", "ter"))
+    assert [metric.better for metric in better.metrics] == [1, 1]
+    assert better.as_dict()["metrics"][0]["better"] == "b"
+    worse = compared(spoilt(ONE.references[0], 0.2, 5), base, metrics=("bleu", "ter"))
+    assert [metric.better for metric in worse.metrics] == [0, 0]
+    like = compared(base, spoilt(ONE.references[0], 0.3, 6), metrics=("bleu",))
+    assert like.metrics[0].better == -1
+    assert like.metrics[0].bootstrap_p > 0.05
+    same = compared(base, base, metrics=("bleu",))
+    assert same.metrics[0].better == -1
+    assert (same.overall.first_wins, same.overall.second_wins, same.differences) == (0, 0, [])
+
+
+def test_wins_and_the_largest_differences_are_of_single_sentences() -> None:
+    base = list(ONE.references[0])
+    base[7] = "nothing of it"
+    other = list(ONE.references[0])
+    other[11] = "nothing of it"
+    other[12] = other[12].rsplit(" ", 1)[0]
+    found = compared(base, other, shown=1)
+    assert (found.overall.first_wins, found.overall.second_wins) == (2, 1)
+    assert [each.line for each in found.differences] == [8, 12]
+    assert found.differences[0].first == "nothing of it"
+    assert found.differences[0].references == [ONE.references[0][7]]
+    assert found.differences[0].second_score == 100
+    assert [each.line for each in compared(base, other, shown=9).differences] == [8, 12, 13]
+    assert compared(base, other, shown=0).differences == []
+
+
+def test_every_sentence_is_in_one_bucket() -> None:
+    systems = [spoilt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
+    counts = word_counts(ONE.sources[:3])
+    found = compared(*systems, counts=counts)
+    for buckets in (found.by_length, found.by_rarity):
+        for part in ("sentences", "first_wins", "second_wins"):
+            assert sum(getattr(bucket, part) for bucket in buckets) == getattr(found.overall, part)
+    assert compared(*systems).by_rarity == []
+    assert found.overall.first == found.metrics[1].first
+
+
+@pytest.mark.parametrize(
+    ("limits", "values", "names"),
+    [
+        (LENGTHS, [0, 10, 11, 50, 51], ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"]),
+        (COUNTS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
+    ],
+)
+def test_buckets_have_the_limits_they_are_named_by(limits: Sequence[int], values: list[int], names: list[str]) -> None:
+    assert [*_buckets(values, limits, "x")] == names
+    assert sorted(i for numbers in _buckets(values, limits, "x").values() for i in numbers) == list(range(len(values)))
+
+
+def test_as_many_lines_as_the_test_set_are_needed() -> None:
+    with pytest.raises(DataError, match="b has 2 lines and made 200"):
+        compared(ONE.references[0], ["x", "y"])
+
+
+# ---- the command
+
+
+def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
+    folder = trained.folder
+    write(folder / "probe", *sentences(40))
+    write(folder / "other", [line + " <b>" for line in sentences(40)[1]], [])
+    runs = sorted((folder / "runs/tiny").glob("step-*"))
+    files = ("--src", "probe.en", "--ref", "probe.de")
+    page = tmp_path / "sub/page.html"
+    done = trained("compare", runs[-1], "other.en", *files, "--html", page, "--resamples", "100")
+    assert done.code == 0, done.err
+    assert "B is better" in done.out
+    assert "\n0 times" not in done.out  # every word was in the training text
+    assert "by how often the training text has the rarest source word" in done.out
+    html = page.read_text()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    done = trained("compare", "runs/tiny", runs[-1], "--json", "--chrf", "--resamples", "100")
+    (found,) = json.loads(done.out)
+    assert [metric["name"] for metric in found["metrics"]] == ["chrF2"]
+    assert found["overall"]["sentences"] > 0
+    done = trained("compare", "other.en", "probe.de", *files, "--resamples", "100")
+    assert "no training text to tell rare words by" in done.err
+    assert "rarest" not in done.out
+    assert (
+        "rarest" in trained("compare", "other.en", "probe.de", *files, "--train", "text.en", "--resamples", "100").out
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["text.en", "text.de"], 2, "files of translations need --src and --ref"),
+        (["runs/tiny", "nowhere"], 1, "there is no model at nowhere"),
+        (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref go together"),
+        (
+            ["text.en", "less", "--src", "text.en", "--ref", "text.de"],
+            1,
+            "less has 1 lines and text.en 400",
+        ),
+        (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a file holds the translations of one"),
+        (["runs/tiny", "runs/tiny", "--resamples", "5"], 2, "--resamples"),
+    ],
+)
+def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
+    (trained.folder / "less").write_text("one\n")
+    trained("compare", *arguments).refuses(code, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections import Counter
@@ -220,6 +221,14 @@ def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
         assert all(tokenizer.decode(pair[side]) == texts.text(i) for i, pair in seen[0].items())
         drawn = [[t for t in pair[side] if t > EOS] != texts.ids(i).tolist() for i, pair in seen[0].items()]
         assert sum(drawn) > 150
+
+
+def test_a_pair_that_is_alone_in_its_batch_is_drawn_anew_each_epoch_too(folder: Path) -> None:
+    _, loader = loaded(folder, SUBWORD)
+    loader.config = dataclasses.replace(loader.config, batch_tokens=1)
+    one, other = ({batch.pairs: batch.src_BS.tolist() for (batch,) in shares(loader, epoch)} for epoch in (0, 1))
+    assert one.keys() == other.keys() == {(i,) for i in range(300)}
+    assert sum(one[pair] != other[pair] for pair in one) > 100
 
 
 def test_drawn_subwords_depend_on_the_position_alone(folder: Path) -> None:

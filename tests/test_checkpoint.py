@@ -230,3 +230,18 @@ def test_of_equal_validations_the_first_is_the_best(tmp_path: Path) -> None:
     best = checkpoint.best(tmp_path)
     assert best is not None
     assert best.name == "step-000010"
+
+
+def test_the_first_of_equal_validations_is_not_pruned(tmp_path: Path) -> None:
+    for step in range(1, 5):
+        progress = Progress(step=step, best=0.0, bad_validations=step - 1, scores={"quality": 0.0})
+        checkpoint.save(tmp_path, progress, {}, {}, "x")
+        checkpoint.prune(tmp_path, keep=1)
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000001", "step-000004"]
+
+
+def test_the_latest_checkpoints_are_averaged(tmp_path: Path) -> None:
+    for step in range(1, 5):
+        checkpoint.save(tmp_path, Progress(step=step), {"w": torch.full((3,), float(step))}, {}, "x")
+    for last, mean in ((2, 3.5), (3, 3.0)):
+        assert checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist() == [mean] * 3

@@ -20,7 +20,8 @@ from commandline import CommandLine, training, write
 from safetensors.torch import load_file
 
 from nmt import checkpoint
-from nmt.cli.train import duration
+from nmt.cli.train import _told, duration
+from nmt.train import Estimate
 
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 
@@ -331,6 +332,24 @@ def test_a_plan_measures_and_leaves_nothing_behind(nmt: CommandLine) -> None:
     assert " epochs of " in told["updates"]
     assert told["within limit"].startswith("300, which are ")
     assert sorted(path.name for path in (nmt.folder / "runs").iterdir()) == before
+
+
+def test_a_plan_is_told_in_updates_epochs_and_time() -> None:
+    plan = Estimate(
+        parameters=2_500_000, pairs=1000, tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125, updates=9,
+        tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
+    )  # fmt: skip
+    assert _told(plan, 300, 100.0) == {
+        "parameters": "2.5 M",
+        "text": "1,000 pairs; 20,000 target tokens an epoch, 12.5% padding",
+        "updates": "300, which are 6.0 epochs of 50",
+        "speed": "800 target tokens/s, 2.00 updates/s (9 measured)",
+        "memory": "1.5 GB at the peak",
+        "checkpoints": "up to 30 MB on disk",
+        "time": "2 min, validations not counted",
+        "within limit": "200, which are 4.0 epochs, validations not counted",
+    }
+    assert _told(plan, 300, 1000.0)["within limit"].startswith("300, which are 6.0 epochs")
 
 
 def test_a_batch_is_fitted_on_a_gpu_only_and_at_the_start(nmt: CommandLine) -> None:

@@ -323,6 +323,17 @@ def test_a_person_is_asked_for_sentences(trained: CommandLine, tmp_path: Path) -
     assert "the dog" in (tmp_path / "nmt/history").read_text()
 
 
+def test_lines_of_all_sessions_are_remembered(tmp_path: Path) -> None:
+    pytest.importorskip("readline")
+    typed = (
+        "import readline, sys; from nmt.cli import prompt; prompt._remember_lines(); readline.add_history(sys.argv[1])"
+    )
+    for line in ("the dog", "the cat"):
+        environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", typed, line], env=environment, check=True)
+    assert [line for line in lines(tmp_path / "nmt/history") if line.startswith("the")] == ["the dog", "the cat"]
+
+
 # ---- mistakes
 
 

@@ -7,8 +7,9 @@ import json
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from nmt import checkpoint, prove
 from nmt.checkpoint import Loaded
 from nmt.cli import app
 from nmt.data.batching import collate, collate_source
+from nmt.engine import Query
+from nmt.engine.ctranslate2 import CTranslate2Engine
 from nmt.errors import NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS, safetensors
 from nmt.export.engine import most_tokens, searching
@@ -395,6 +398,59 @@ def test_without_ctranslate2_it_says_what_to_install(nmt: CommandLine, monkeypat
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match="CTranslate2 is not installed"):
         EXPORTS["ctranslate2"](checkpoint.load(nmt.folder / "runs/tiny"), Path("none"))
+
+
+class Numbers:
+    """A tokenizer whose pieces are the ids."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [*map(str, ids)]
+
+    def ids(self, pieces: Sequence[str]) -> list[int]:
+        return [*map(int, pieces)]
+
+
+class Noted:
+    """CTranslate2 as the engine sees it: notes what it is asked for, and finds what it was given, or the source."""
+
+    num_translators = 1
+
+    def __init__(self, found: dict[str, float] | None = None) -> None:
+        self.found, self.options = found, {}
+
+    def translate_batch(self, sources: list[list[str]], **options: Any) -> list[SimpleNamespace]:
+        self.options = options
+        every = [self.found or {" ".join(source): -1.0} for source in sources]
+        return [SimpleNamespace(hypotheses=[h.split() for h in found], scores=[*found.values()]) for found in every]
+
+
+def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
+    engine = CTranslate2Engine.__new__(CTranslate2Engine)
+    engine.tokenizer, engine.translator = Numbers(), noted  # type: ignore[assignment]
+    return engine
+
+
+def test_ctranslate2_is_asked_for_what_the_search_says() -> None:
+    rules = "no_repeat_ngram=2, min_ratio=1.5, max_ratio=2.5"
+    find = search(f"beam(size=3, top=2, length_penalty=0.5, coverage=0.2, {rules})")
+    noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
+    (found,) = ctranslate2_engine(noted).search([Query([7, 8, 9], [5])], find, print)
+    wanted = {
+        "beam_size": 3, "num_hypotheses": 3, "length_penalty": 0.5, "coverage_penalty": 0.2, "no_repeat_ngram_size": 2,
+        "min_decoding_length": 4, "max_decoding_length": 16, "target_prefix": [["5"]],
+    }  # fmt: skip
+    assert {name: noted.options[name] for name in wanted} == wanted
+    assert [h.ids for h in found] == [[5], [4] * 8]  # cut at the limit, which CTranslate2 had rounded up
+    for h, log_prob in zip(found, (-0.5 * 2**0.5, -0.6 * 9**0.5), strict=True):
+        norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
+        assert (h.log_prob, h.norm, h.score) == pytest.approx((log_prob, norm, log_prob / norm))
+
+
+def test_ctranslate2_answers_in_the_order_of_the_questions() -> None:
+    queries = [Query([7] * length) for length in (2, 30, 1, 12)]
+    for spec in ("greedy", "beam(size=2)"):
+        found = ctranslate2_engine(Noted()).search(queries, search(spec), print)
+        assert [best[0].ids for best in found] == [query.ids for query in queries]
 
 
 def test_ctranslate2_scores_and_wishes_as_ours(nmt: CommandLine) -> None:

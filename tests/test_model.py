@@ -16,7 +16,7 @@ from nmt.data.batching import collate
 from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
-from nmt.model.inference import PackedTransformer, for_inference
+from nmt.model.inference import Int8Linear, PackedTransformer, for_inference
 from nmt.model.layers import Dropout
 from nmt.model.positions import Sinusoidal, sinusoids
 from nmt.model.transformer import Transformer
@@ -160,6 +160,7 @@ def test_a_model_made_ready_for_search_is_the_same_model(model: Transformer, dty
     before = [parameter.clone() for parameter in model.parameters()]
     ready = for_inference(model, dtype)
     assert isinstance(ready, PackedTransformer)
+    assert isinstance(ready.output, Int8Linear) == (dtype == torch.int8)
     tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS) * beams, 40))  # more than the cache grows by
     for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2]) for m in (model, ready)), strict=True):
         tolerance = 1e-5 if dtype == torch.float32 else 0.05 * wanted.abs().max().item()

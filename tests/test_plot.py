@@ -54,6 +54,25 @@ def test_a_picture_has_a_line_for_each_value(tmp_path: Path) -> None:
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_each_run_has_its_own_curve_and_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    rates = {"one": [1.0, 2.0], "two": [3.0, 6.0]}
+    runs = [
+        log(tmp_path / name, *(json.dumps({"step": step, "lr": lr}) for step, lr in enumerate(values)))
+        for name, values in rates.items()
+    ]
+    draw(runs, tmp_path / "both.png", AXES["updates"])
+    curves, (legend,) = drawn[0].axes[2].lines, drawn[0].legends
+    assert [list(curve.get_ydata()) for curve in curves] == [*rates.values()]
+    assert [text.get_text() for text in legend.get_texts()] == [*map(str, runs)]
+    colours = [curve.get_color() for curve in curves]
+    assert [handle.get_color() for handle in legend.legend_handles] == colours
+    assert len(set(colours)) == 2
+
+
 def test_what_cannot_be_drawn_is_said(nmt: CommandLine) -> None:
     nmt("plot", "runs/none").refuses(2, "runs/none holds no metrics.jsonl", "hint: ")
     nmt("plot", "runs/tiny", "--by", "hour").refuses(2, "unknown axis 'hour'", "did you mean")

@@ -167,6 +167,41 @@ def run_on(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
 
 
+class Scripted:
+    """A model that says the same at a step whatever it has read; it is its own state."""
+
+    seen_RTS: Tensor | None = None
+
+    def __init__(self, logits_TV: Tensor) -> None:
+        self.logits_TV, self.step = logits_TV, 0
+
+    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Scripted:
+        return self
+
+    def next_logits(self, tokens_R: Tensor, state: Scripted) -> Tensor:
+        self.step += 1
+        return self.logits_TV[self.step - 1].repeat(len(tokens_R), 1)
+
+    def watch(self) -> None:
+        pass
+
+    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
+        pass
+
+
+@pytest.mark.parametrize("spec", ["beam(size=2)", "diverse(size=2, groups=1)", "constrained(size=2)"])
+def test_a_beam_that_wins_at_the_length_limit_only_is_not_given_up(spec: str) -> None:
+    limit = 12
+    longest = (5 + limit + 1) / 6
+    said_TV = torch.full((limit + 1, VOCABULARY), -100.0)
+    said_TV[0, [EOS, 4]] = torch.tensor([-0.41, -0.4 * longest])  # and nothing more is lost after the first token
+    said_TV[0, 5] = (1 - said_TV[0].exp().sum()).log()
+    said_TV[1:limit, 4] = said_TV[limit, EOS] = 0.0
+    (best,) = run(Scripted(said_TV), spec, [limit], slice(1))[0]
+    assert best.ids == [4] * limit
+    assert best.score == pytest.approx(-0.4, abs=1e-5)
+
+
 def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(0, 11, end_bias=10.0)
     steps: list[int] = []
@@ -219,6 +254,13 @@ def test_lengths_keep_to_the_ratios(seed: int, spec: str, end_bias: float) -> No
     for hypotheses, source in zip(found, (3, 2, 1), strict=True):  # tokens without the end
         assert all(source <= len(h.ids) <= 2 * source for h in hypotheses)
         assert hypotheses
+
+
+@pytest.mark.parametrize("spec", RULED)
+def test_ratios_that_give_no_whole_number_leave_both_neighbours(spec: str) -> None:
+    ratios = spec.format("min_ratio=1.5, max_ratio=1.5")
+    for end_bias, lengths in ((99.0, [4, 3, 1]), (-99.0, [5, 3, 2])):
+        assert [len(best.ids) for best, *_ in run(make(0, end_bias=end_bias), ratios, [20, 20, 20])] == lengths
 
 
 @pytest.mark.parametrize("spec", RULED)

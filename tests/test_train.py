@@ -24,10 +24,13 @@ from nmt import checkpoint, settings
 from nmt import train as training
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import Batch, collate
+from nmt.data.loader import Loader
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
+from nmt.loss import cross_entropy
+from nmt.metrics import bleu, chrf
 from nmt.model import build
-from nmt.optim import adam
+from nmt.optim import adam, schedule
 from nmt.train import Trainer, loop, measure, train, train_step
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
@@ -181,6 +184,15 @@ def test_a_run_goes_on_in_its_own_precision(folder: Path) -> None:
         assert (checkpoint.read_progress(newest).step, checkpoint.read_progress(newest).precision) == (last + 1, kept)
 
 
+def test_the_scale_of_fp16_goes_on_where_it_was(folder: Path) -> None:
+    prepared, half = prepare(config(folder)), torch.float16
+    before, after = (Trainer(config(folder), folder / "run", prepared, torch.device("cpu"), half) for _ in range(2))
+    before.scaler.load_state_dict(before.scaler.state_dict() | {"scale": 1024.0, "_growth_tracker": 7})
+    before.save()
+    assert after.restore()
+    assert (after.scaler.get_scale(), after.scaler._get_growth_tracker()) == (1024.0, 7)
+
+
 def test_resuming_a_finished_run_changes_nothing(folder: Path) -> None:
     best = run(config(folder), folder)
     before = sorted(p.name for p in (folder / "run").iterdir())
@@ -201,6 +213,21 @@ def test_accumulated_gradients_are_the_big_batchs(folder: Path) -> None:
     for other in gradients[1:]:
         for a, b in zip(gradients[0], other, strict=True):
             torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
+
+
+def test_the_loss_of_drawn_subwords_is_divided_by_as_many_as_were_drawn(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divisors: list[tuple[int | None, int]] = []
+
+    def noted(model: Any, micro: list[Batch], *rest: Any, tokens: int | None, **options: Any) -> training.StepStats:
+        divisors.append((tokens, sum(batch.tokens for batch in micro)))
+        return train_step(model, micro, *rest, tokens=tokens, **options)
+
+    monkeypatch.setattr(trainer_module, "train_step", noted)
+    run(config(folder, "train.subword=bpe_dropout(p=0.5)", "train.steps=3"), folder)
+    assert len(divisors) == 3
+    assert all(tokens == drawn for tokens, drawn in divisors)
 
 
 def test_what_does_not_fit_into_memory_is_cut_and_gives_the_same(
@@ -241,6 +268,23 @@ def test_clipping_bounds_the_gradient(folder: Path) -> None:
     assert stats.grad_norm > 0.01  # what is reported is the norm before
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
+
+
+def test_the_loss_of_an_update_is_smoothed_as_asked(folder: Path) -> None:
+    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
+    batch = collate([([5, 6], [7, 8]), ([9], [10])])
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+    for smoothing in (0.0, 0.3):
+        options = config(folder, f"train.label_smoothing={smoothing}").train
+        wanted = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=smoothing) / batch.tokens
+        assert train_step(model, [batch], adam(model, options), options).loss == pytest.approx(wanted.item(), rel=1e-5)
+
+
+def test_every_update_has_the_rate_of_its_number(folder: Path) -> None:
+    spec = "cosine(peak=1e-2, warmup=3)"
+    run(config(folder, f"train.schedule={spec}"), folder)
+    rates = [line["lr"] for line in metrics(folder / "run") if "lr" in line]
+    assert rates == [pytest.approx(schedule(spec)(step, 12, 16)) for step in range(1, 13)]
 
 
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
@@ -288,6 +332,17 @@ def test_a_time_limit_is_kept_and_brings_the_rate_down(folder: Path) -> None:
     assert rates[-1] < 0.1 * max(rates)
 
 
+def test_the_validation_loss_is_that_of_the_saved_weights_without_smoothing(folder: Path) -> None:
+    fast = "train.schedule=constant(peak=1e-2, warmup=1)"
+    best = run(config(folder, fast, "train.steps=6", "train.ema=0.9", "train.label_smoothing=0.3"), folder)
+    model, store = checkpoint.load(best).model, prepare(config(folder)).store("valid")
+    batch = collate([store[i] for i in range(len(store))])
+    with torch.inference_mode():
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+        loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=0.0) / batch.tokens
+    assert validations(folder / "run") == {6: pytest.approx(loss.item(), rel=1e-5)}
+
+
 def test_patience_stops_early(folder: Path) -> None:
     # With a learning rate of almost nothing no validation after the first can be better.
     experiment = config(
@@ -312,20 +367,28 @@ def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
 
 def test_as_many_best_checkpoints_are_kept_as_asked_for(folder: Path) -> None:
     experiment = config(folder, "train.steps=24", "train.valid_every=4", "train.keep=1", "train.keep_best=3")
-    values = iter([3.0, 9.0, 2.0, 4.0, 5.0, 1.0])
+    values = iter([3.0, 9.0, 7.0, 4.0, 5.0, 1.0])
     with pytest.MonkeyPatch.context() as patch:
         scores = {"valid_loss": 1.0, "valid_bleu": 1.0}
         patch.setattr(Trainer, "validate", lambda self: scores | {"quality": next(values)})
         best = run(experiment, folder)
     assert best.name == "step-000008"
     kept = [int(path.name.removeprefix("step-")) for path in checkpoint.checkpoints(folder / "run")]
-    assert kept == [8, 16, 20, 24]
+    assert kept == [8, 12, 20, 24]
 
 
 @pytest.mark.parametrize("best", ["bleu", "chrf", "loss"])
-def test_quality_is_what_the_best_is_chosen_by(folder: Path, best: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quality_is_what_the_best_is_chosen_by(
+    folder: Path, best: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translator, "translate", lambda self, lines, spec: [f"{line} ba" for line in lines])
     run(config(folder, f"train.best={best}", "train.steps=6"), folder)
     (line,) = [line for line in metrics(folder / "run") if "quality" in line]
+    references = (folder / "valid.de").read_text().splitlines()
+    for metric in (bleu, chrf):
+        value = metric([f"{reference} ba" for reference in references], references).value
+        assert line[f"valid_{metric.__name__}"] == pytest.approx(value)
+    assert line["valid_bleu"] != line["valid_chrf"]
     assert line["quality"] == (-line["valid_loss"] if best == "loss" else line[f"valid_{best}"])
     assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
 
@@ -369,7 +432,7 @@ def test_the_largest_batch_is_found_from_what_fits(room: int, smallest: int, mos
         assert found == most
     else:
         assert smallest <= found <= room
-        assert found == smallest or found >= 0.78 * room
+        assert found == smallest or 0.78 * room <= found <= measure.MARGIN * room
 
 
 MEMORY = """
@@ -412,17 +475,41 @@ def test_the_largest_batch_grows_with_the_memory(folder: Path) -> None:
     assert 1.3 * sizes[0] < sizes[1] < 20_000, sizes
 
 
-def test_an_average_is_what_is_saved(folder: Path) -> None:
+def test_a_plan_counts_what_a_training_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MOST_UPDATES", 3)
+    experiment = config(folder, "train.accumulate=2", "train.ema=0.9")
+    began = time.monotonic()
+    found = training.plan(experiment, device="cpu", precision="fp32")
+    elapsed = time.monotonic() - began
+    prepared = prepare(experiment)
+    loader = Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
+    updates = list(loader.updates(0))
+    tokens = sum(update.tokens for update in updates)
+    positions = sum(batch.tgt_in_BT.numel() for update in updates for batch in update.batches)
+    assert (found.pairs, found.tokens_per_epoch, found.updates_per_epoch) == (300, tokens, len(updates))
+    assert found.padding == pytest.approx(1 - tokens / positions)
+    assert found.updates == 3
+    assert 0 < 3 * found.seconds_per_update < elapsed
+    seconds = 3 * found.seconds_per_update
+    assert found.tokens_per_second * seconds == pytest.approx(sum(update.tokens for update in updates[:3]))
+    run(experiment, folder)
+    saved = sum(file.stat().st_size for file in checkpoint.checkpoints(folder / "run")[-1].glob("*.safetensors"))
+    assert found.disk == pytest.approx(3 * saved, rel=0.2)  # two latest and the best one
+
+
+@pytest.mark.parametrize(("ema", "second", "third"), [(0.2, 0.2, 0.2), (0.99, 3 / 12, 4 / 13)])
+def test_an_average_is_what_is_saved(folder: Path, ema: float, second: float, third: float) -> None:
     """a ← decay·a + (1-decay)·w after every update, decay = min(ema, (1+step)/(10+step))."""
-    options = ["train.valid_every=1", "train.steps=3", "train.keep=3"]
-    run(config(folder, *options, "train.ema=0.2"), folder)
+    fast = "train.schedule=constant(peak=1e-2, warmup=1)"  # so that the weights of all updates differ
+    options = ["train.valid_every=1", "train.steps=3", "train.keep=3", fast]
+    run(config(folder, *options, f"train.ema={ema}"), folder)
     run(config(folder, *options), folder, "plain")
     steps = checkpoint.checkpoints(folder / "run")
     raw = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "plain")]
     for name, first in raw[0].items():
         one = load_file(steps[0] / checkpoint.WEIGHTS)[name]
-        two = 0.2 * one + 0.8 * raw[1][name]
-        three = 0.2 * two + 0.8 * raw[2][name]
+        two = second * one + (1 - second) * raw[1][name]
+        three = third * two + (1 - third) * raw[2][name]
         torch.testing.assert_close(load_file(steps[2] / checkpoint.WEIGHTS)[name], three)
         torch.testing.assert_close(load_file(steps[0] / checkpoint.TRAINING)[f"raw.{name}"], first)
 

@@ -115,6 +115,13 @@ def test_segments_prefer_sentences_to_clauses_to_words() -> None:
     assert parts("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
 
 
+def test_a_target_word_is_aligned_to_the_source_word_that_it_looked_at_most() -> None:
+    seen_TS = torch.tensor(
+        [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]]
+    )  # the last row and column are the ends
+    assert translating._align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], seen_TS) == [(1, 0), (0, 1)]
+
+
 def test_a_stream_is_answered_as_it_comes() -> None:
     typed: queue.Queue[str | None] = queue.Queue()
 

@@ -5,6 +5,7 @@ Shape letters: B sentences, S source tokens, T target tokens, N pairs of the cor
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,21 +92,22 @@ def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int
         src, tgt = lengths_N2[pool, 0], lengths_N2[pool, 1]
         # By the longer side, and within it by the difference, to and fro: neighbours then resemble each other on both
         # sides. Stable: pairs of equal lengths stay shuffled.
-        longest, difference = np.maximum(src, tgt), src - tgt
-        pool = pool[np.lexsort((np.where(longest % 2, -difference, difference), longest))]
+        longest, difference = np.maximum(src, tgt).astype(np.int64), (src - tgt).astype(np.int64)
+        pool = pool[np.argsort((longest << 32) + np.where(longest % 2, -difference, difference), kind="stable")]
         batches += _cut(pool, lengths_N2[pool].max(axis=1) + 1, max_tokens)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def _cut(pool: NDArray[np.int64], sizes: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
-    batches, first, longest = [], 0, 0
-    for i, size in enumerate(sizes.tolist()):
-        longest = max(longest, size)
-        if (i + 1 - first) * longest > max_tokens and i > first:
-            batches.append(pool[first:i])
-            first, longest = i, size
-    if first < len(pool):
-        batches.append(pool[first:])
+    """Cut a pool, shortest pairs first, where the next pair would make (pairs x size of the last) pass `max_tokens`."""
+    batches, first = [], 0
+    while first < len(pool):
+        # No later pair is shorter, so the cost of a batch grows with its pairs and its end can be searched for.
+        most = min(max(1, max_tokens // int(sizes[first])), len(pool) - first)
+        fitting = bisect.bisect_right(range(1, most + 1), max_tokens, key=lambda n: n * int(sizes[first + n - 1]))
+        end = first + max(1, fitting)
+        batches.append(pool[first:end])
+        first = end
     return batches
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,7 +69,7 @@ class Files:
         name = f"{Path(where if isinstance(where, str) else where[0]).name}/{split}"
         paths = _find(where, src, tgt)
         text = self._text(paths, src, tgt)
-        checksum = digest(src, tgt, str(self.columns), self.errors, *map(_sha256, paths))
+        checksum = digest(src, tgt, str(self.columns), self.errors, *_checksums(paths))
         if self.hold_out and missing and (split == "train" or split in missing):
             text = holdout.hold_out(text, missing)[split]
             checksum = digest(holdout.VERSION, split, *missing, checksum)
@@ -122,6 +123,8 @@ def language_of(path: Path) -> str:
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix[1:]
 
 
-def _sha256(path: Path) -> str:
-    open_text(path).close()  # names what is wrong with the file, if anything
-    return sha256(path)
+def _checksums(paths: tuple[Path, ...]) -> list[str]:
+    for path in paths:
+        open_text(path).close()  # names what is wrong with the file, if anything
+    with ThreadPoolExecutor() as pool:  # hashing lets other threads run
+        return list(pool.map(sha256, paths))

@@ -33,7 +33,7 @@ from torch import Tensor
 from nmt import __version__, settings
 from nmt.config import Config
 from nmt.console import log
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, NewerCheckpointError
 from nmt.model import build
 from nmt.model.transformer import Transformer
 from nmt.paths import new_directory, runs_dir, sha256, write_text
@@ -94,7 +94,7 @@ def _write(folder: Path, progress: Progress, tokenizer: str, files: Mapping[str,
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"cannot save {folder}: {getattr(error, 'strerror', None) or error}",
-            "free some space, then go on with --resume; the previous checkpoint is intact",
+            "free some space, then go on with --resume; a checkpoint before it is intact",
         ) from None
     return folder
 
@@ -151,6 +151,8 @@ def best(run: Path) -> Path | None:
 def _quality(path: Path) -> float:
     try:
         return read_progress(path).scores.get("quality", -math.inf)
+    except NewerCheckpointError:
+        raise
     except CheckpointError:
         return -math.inf
 
@@ -158,6 +160,8 @@ def _quality(path: Path) -> float:
 def _was_best(path: Path) -> bool:
     try:
         progress = read_progress(path)
+    except NewerCheckpointError:
+        raise
     except CheckpointError:  # damaged: it must not take the others along
         return False
     return not progress.bad_validations and progress.scores.get("quality", math.nan) == progress.best
@@ -177,7 +181,8 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
     """Read a checkpoint's `meta.json`.
 
     Raises:
-        CheckpointError: missing, not JSON, or from a newer nmt.
+        NewerCheckpointError: a later version wrote it.
+        CheckpointError: missing, or damaged.
     """
     try:
         meta: dict[str, Any] = json.loads((checkpoint / META).read_text(encoding="utf-8"))
@@ -191,7 +196,7 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{checkpoint / META} is damaged", OTHER) from None
     if newer:
-        raise CheckpointError(f"{checkpoint} was written by nmt {version}", "upgrade nmt to use it")
+        raise NewerCheckpointError(f"{checkpoint} was written by a newer nmt ({version})", "upgrade nmt to use it")
     return meta
 
 
@@ -243,6 +248,8 @@ def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]
     for path in reversed(found):
         try:
             return read(path)
+        except NewerCheckpointError:  # to go on from an older one would replace it
+            raise
         except CheckpointError as error:
             log(f"skipping {path.name}: {error.message}")
     if found:
@@ -261,6 +268,8 @@ class Loaded:
     model: Transformer
     max_source: int
     """Source tokens, the end token not counted, up to which the model was trained."""
+    max_sentences: int
+    """Sentences of a line up to which the model was trained."""
 
 
 def load(path: Path) -> Loaded:
@@ -271,7 +280,7 @@ def load(path: Path) -> Loaded:
     """
     run, checkpoint = locate(path)
     meta = read_meta(checkpoint)
-    config, tokenizer, max_source = load_settings(run)
+    config, tokenizer, *most = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
         raise CheckpointError(
             f"{run / 'spm.model'} is not the tokenizer that {checkpoint.name} was trained with",
@@ -282,11 +291,11 @@ def load(path: Path) -> Loaded:
         model.load_state_dict(read_tensors(checkpoint, WEIGHTS))
     except RuntimeError:
         raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}", OWN) from None
-    return Loaded(checkpoint, run, config, tokenizer, model.eval(), max_source)
+    return Loaded(checkpoint, run, config, tokenizer, model.eval(), *most)
 
 
-def load_settings(run: Path) -> tuple[Config, Tokenizer, int]:
-    """Load what a run says of itself: its config, its tokenizer and `Loaded.max_source`.
+def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
+    """Load what a run says of itself: its config, its tokenizer, `Loaded.max_source` and `Loaded.max_sentences`.
 
     Raises:
         CheckpointError: something is missing or damaged.
@@ -299,17 +308,19 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int]:
     except ConfigError as error:
         hint = "; ".join(filter(None, (error.hint, "it is damaged, or a newer nmt wrote it")))
         raise CheckpointError(f"the run's own configuration does not load: {error.message}", hint) from None
-    return config, Tokenizer.load(run / "spm.model"), _max_source(run, config)
+    return config, Tokenizer.load(run / "spm.model"), *_most(run, config)
 
 
-def _max_source(run: Path, config: Config) -> int:
+def _most(run: Path, config: Config) -> tuple[int, int]:
+    """Return the most source tokens and sentences of a line that the model was trained for."""
     try:
-        longest = int(json.loads((run / "data.json").read_text(encoding="utf-8"))["longest_source"])
+        data = json.loads((run / "data.json").read_text(encoding="utf-8"))
+        longest, sentences = int(data["longest_source"]), int(data.get("most_sentences", 1))
     except OSError as error:
         raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", OWN) from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{run / 'data.json'} is damaged", OWN) from None
-    return max(1, min(longest, config.train.max_length - 1))
+    return max(1, min(longest, config.train.max_length - 1)), max(1, sentences)
 
 
 def locate(path: Path) -> tuple[Path, Path]:

@@ -38,6 +38,10 @@ class CheckpointError(NMTError):
     """A model folder is missing, incomplete, damaged or does not fit its tokenizer."""
 
 
+class NewerCheckpointError(CheckpointError):
+    """A checkpoint is of a format that a later version writes: nothing is wrong with it."""
+
+
 class TrainingError(NMTError):
     """Training had to stop; the last good checkpoint is intact."""
 

@@ -59,7 +59,7 @@ def read_log(run: Path) -> list[dict[str, Any]]:
 
 def points(log: Sequence[dict[str, Any]], name: str, axis: Axis) -> tuple[list[float], list[float]]:
     """Return places on the axis and values, for the lines of a log that have both."""
-    lines = [line for line in log if name in line and axis.key in line]
+    lines = [line for line in log if all(isinstance(line.get(key), int | float) for key in (name, axis.key))]
     return [line[axis.key] * axis.scale for line in lines], [line[name] for line in lines]
 
 
@@ -74,10 +74,15 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         from matplotlib.figure import Figure  # not pyplot, which would look for a screen
     except ImportError:
         raise UsageError("matplotlib is not installed", "pip install matplotlib") from None
+    kinds = Figure().canvas.get_supported_filetypes()
+    if output.suffix[1:].lower() not in kinds:  # without one, matplotlib would write to another name
+        raise UsageError(f"cannot draw a picture of the format '{output.suffix}'", f"one of {', '.join(sorted(kinds))}")
     logs = [read_log(run) for run in runs]
     for run, log in zip(runs, logs, strict=True):
-        if not any(axis.key in line for line in log):
-            raise UsageError(f"the log of {run} has no {axis.label} yet", "draw it --by updates, or train on")
+        if not any(points(log, axis.key, axis)[0]):
+            raise UsageError(
+                f"the log of {run} has no {axis.label} yet", "train on, or draw it by something else: --by"
+            )
     figure = Figure(figsize=(11, 7), layout="constrained")
     panels = figure.subplots(2, 2).flat
     for panel, (title, lines) in zip(panels, PANELS.items(), strict=True):
@@ -94,8 +99,5 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         figure.suptitle(str(runs[0]))
     try:
         figure.savefig(output, dpi=120)
-    except ValueError:
-        kinds = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
-        raise UsageError(f"cannot draw a picture of the format '{output.suffix}'", f"one of {kinds}") from None
     except OSError as error:
         raise NMTError(f"cannot write {output}: {error.strerror}", "name another file with --output") from None

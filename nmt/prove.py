@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from nmt import checkpoint
 from nmt.checkpoint import META, WEIGHTS, Loaded
 from nmt.config import DataConfig
 from nmt.data.pairs import read_lines
-from nmt.data.segment import segments
+from nmt.data.segment import count_sentences, segments
 from nmt.data.sources import find
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS
@@ -108,7 +110,7 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
     loaded = checkpoint.load(path)
     name, sources = _file_probe(probe, loaded) if probe else _own_probe(loaded)
     with new_directory(folder) as work:
-        write(loaded, work)
+        _write(lambda: write(loaded, work), folder)
         ours, theirs = _nmt(path, loaded, sources), _timed(ENGINES[parse(to)[0]](work), sources, _size(work))
         proof = Proof(folder, name, sources, ours, theirs, loaded.tokenizer)
         if proof.share < least:
@@ -117,6 +119,15 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
                 f"nothing was kept; {proof.first_difference()}",
             )
     return proof
+
+
+def _write(write: Callable[[], object], folder: Path) -> None:
+    """Write an export; the libraries that do it have their own ways to say that the disk is full."""
+    try:
+        write()
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise NMTError(f"cannot write {folder}: {reason}", "is there room on that disk?") from None
 
 
 def _nmt(path: Path, loaded: Loaded, sources: list[str]) -> Side:
@@ -173,7 +184,8 @@ def _sentences(lines: list[str], loaded: Loaded) -> list[str]:
     """Return what the lines hold, normalised, and cut where it is longer than the model was trained for."""
 
     def fits(text: str) -> bool:
-        return len(loaded.tokenizer.encode(text)) <= loaded.max_source
+        few = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences
+        return few and len(loaded.tokenizer.encode(text)) <= loaded.max_source
 
     texts = [text for line in lines if (text := normalize(line))]
     return [text[slice(*span)] for text in texts for span in segments(text, loaded.config.data.src, fits)]

@@ -60,6 +60,8 @@ def search_precision(name: str, where: torch.device) -> torch.dtype:
     Raises:
         UsageError: as `precision`, or int8 where it cannot be.
     """
+    if name not in ("auto", "int8", *PRECISIONS):
+        raise UsageError(f"unknown precision '{name}'", suggest(name, ("auto", *PRECISIONS, "int8")))
     if name != "int8":
         return precision(name, where)
     if where.type != "cpu" or "fbgemm" not in torch.backends.quantized.supported_engines:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nmt import checkpoint, runtime
 from nmt.config import Config
-from nmt.data.segment import segments
+from nmt.data.segment import count_sentences, segments
 from nmt.engine import Engine, Query, Scored
 from nmt.engine.ctranslate2 import MODEL, CTranslate2Engine
 from nmt.engine.native import NativeEngine
@@ -72,9 +72,12 @@ class Translation:
 class Translator:
     """A model, its tokenizer and an engine, ready to translate. Threads may share it."""
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config, max_source: int) -> None:
-        """Put the parts together; input of more than `max_source` tokens is cut."""
-        self.engine, self.tokenizer, self.config, self.max_source = engine, tokenizer, config, max_source
+    def __init__(
+        self, engine: Engine, tokenizer: Tokenizer, config: Config, max_source: int, max_sentences: int
+    ) -> None:
+        """Put the parts together; lines of more than `max_source` tokens or `max_sentences` sentences are cut."""
+        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        self.max_source, self.max_sentences = max_source, max_sentences
         self.origin = self.run = Path()
 
     @classmethod
@@ -117,7 +120,7 @@ class Translator:
                 raise CheckpointError(f"{other.run} and {first.run} translate in different directions")
         translator = cls.of(
             [each.model.to(where) for each in loaded], first.tokenizer, first.config,
-            where, min(each.max_source for each in loaded), precision,
+            where, min(each.max_source for each in loaded), min(each.max_sentences for each in loaded), precision,
         )  # fmt: skip
         translator.origin, translator.run = first.checkpoint, first.run
         return translator
@@ -129,19 +132,21 @@ class Translator:
         folder = paths[0] if (paths[0] / MODEL).exists() or not paths[0].is_dir() else paths[0] / "ctranslate2"
         if not (folder / MODEL).exists():
             raise CheckpointError(f"there is no CTranslate2 model in {paths[0]}", "nmt export RUN --to ctranslate2")
-        config, tokenizer, max_source = checkpoint.load_settings(folder)
+        config, tokenizer, *most = checkpoint.load_settings(folder)
         engine = CTranslate2Engine(folder, tokenizer, device, precision)
-        translator = cls(engine, tokenizer, config, max_source)
+        translator = cls(engine, tokenizer, config, *most)
         translator.origin = translator.run = folder
         return translator
 
     @classmethod
     def of(
         cls, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config, device: torch.device,
-        max_source: int, precision: str = "auto",
+        max_source: int, max_sentences: int, precision: str = "auto",
     ) -> Translator:  # fmt: skip
         """Make a translator of models that are at hand, on `device`."""
-        return cls(NativeEngine(models, tokenizer.decode, device, precision), tokenizer, config, max_source)
+        return cls(
+            NativeEngine(models, tokenizer.decode, device, precision), tokenizer, config, max_source, max_sentences
+        )
 
     def translate(self, lines: Iterable[str | Line], spec: str | None = None) -> list[str]:
         """Return each line's best translation, in the order of the lines: what the command prints.
@@ -241,7 +246,7 @@ class Translator:
         text, end = line.text, 0
         pieces: list[_Piece] = []
         spans = [(0, len(text))]
-        if len(self.tokenizer.encode(text)) > self.max_source:
+        if not self._fits(text):
             spans = segments(text, self.config.data.src, self._fits)
         for start, stop in spans:
             if ids := self.tokenizer.encode(text[start:stop]):
@@ -263,7 +268,8 @@ class Translator:
         return query
 
     def _fits(self, text: str) -> bool:
-        return len(self.tokenizer.encode(text)) <= self.max_source
+        few = count_sentences(text, self.config.data.src) <= self.max_sentences
+        return few and len(self.tokenizer.encode(text)) <= self.max_source
 
     def _join(
         self,

@@ -17,7 +17,7 @@ from tiny import config
 
 from nmt import checkpoint, paths
 from nmt.checkpoint import META, TRAINING, WEIGHTS, Progress
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, NewerCheckpointError
 from nmt.train import train
 
 SAVE = """
@@ -134,8 +134,11 @@ def test_a_model_from_a_newer_nmt_is_refused(run: Path) -> None:
     progress = meta["progress"] | {"moon": "full"}  # which it has and we do not know
     path.write_text(json.dumps(meta | {"format": 99, "nmt": "9.0", "progress": progress}), encoding="utf-8")
     error = refused(run / "step-000012")
-    assert "was written by nmt 9.0" in error.message
+    assert "was written by a newer nmt (9.0)" in error.message
     assert "upgrade" in error.hint
+    for command in (checkpoint.latest_intact, checkpoint.load):  # neither passes it over as if it were damaged
+        with pytest.raises(NewerCheckpointError):
+            command(run)
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:

@@ -334,6 +334,17 @@ def test_a_plan_measures_and_leaves_nothing_behind(nmt: CommandLine) -> None:
     assert sorted(path.name for path in (nmt.folder / "runs").iterdir()) == before
 
 
+@pytest.mark.parametrize("option", ["--resume", "--tensorboard"])
+def test_a_plan_refuses_what_it_would_ignore(nmt: CommandLine, option: str) -> None:
+    nmt("train", "--run", "runs/tiny", "--plan", option).refuses(2, f"--plan trains nothing: leave out {option}")
+
+
+def test_a_run_whose_config_is_empty_does_not_go_on_as_another(nmt: CommandLine) -> None:
+    (nmt.folder / "runs/tiny/config.yaml").write_text("\n")
+    nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: put")
+    nmt("train", "--run", "runs/x", "--resume", "--init", "runs/tiny").refuses(2, "--init begins a new training")
+
+
 def test_a_plan_is_told_in_updates_epochs_and_time() -> None:
     plan = Estimate(
         parameters=2_500_000, pairs=1000, tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125, updates=9,

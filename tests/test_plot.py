@@ -36,6 +36,12 @@ def test_values_are_found_where_their_axis_is(tmp_path: Path) -> None:
     assert points(read, "lr", AXES["updates"]) == ([], [])
 
 
+def test_what_is_no_number_is_not_drawn(tmp_path: Path) -> None:
+    run = log(tmp_path / "run", '{"step": "x", "loss": "y"}', '{"step": 5, "loss": null}', '{"step": 6, "loss": 2.0}')
+    assert points(read_log(run), "loss", AXES["updates"]) == ([6], [2.0])
+    draw([run], tmp_path / "a.png", AXES["updates"])
+
+
 @pytest.mark.parametrize("by", AXES)
 def test_runs_share_a_picture(by: str, nmt: CommandLine) -> None:
     assert nmt.train("runs/other", train__steps="10").code == 0
@@ -77,6 +83,8 @@ def test_what_cannot_be_drawn_is_said(nmt: CommandLine) -> None:
     nmt("plot", "runs/none").refuses(2, "runs/none holds no metrics.jsonl", "hint: ")
     nmt("plot", "runs/tiny", "--by", "hour").refuses(2, "unknown axis 'hour'", "did you mean")
     nmt("plot", "runs/tiny", "-o", "curves.xyz").refuses(2, "cannot draw a picture of the format '.xyz'", "png")
+    for name in ("curves", ""):  # matplotlib would write to another name
+        nmt("plot", "runs/tiny", "-o", name).refuses(2, "cannot draw a picture of the format ''")
     nmt("plot", "runs/tiny", "-o", "nowhere/curves.png").refuses(1, "cannot write nowhere/curves.png: No such file")
     (nmt.folder / "blank").mkdir()
     (nmt.folder / "blank/metrics.jsonl").write_text("")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tiny import config
 
 from nmt import translate as translating
-from nmt.data.segment import segments
+from nmt.data.segment import count_sentences, segments
 from nmt.engine import Query, native
 from nmt.engine.native import NativeEngine
 from nmt.errors import ConfigError, DataError, NMTError
@@ -82,6 +82,31 @@ def test_a_long_line_is_cut_and_joined_and_nothing_is_lost(translator: Translato
     joined = "".join(translator.tokenizer.decode(ids) for ids in seen)
     assert joined.replace(" ", "") == line.replace(" ", "")
     assert "\n" not in text
+
+
+def test_more_sentences_than_a_line_of_the_training_text_has_are_translated_one_by_one(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert translator.max_sentences == 1  # which is what its text is made of
+    ones = ["Ba be bi do du.", "Ga ge gi!", "Di de du?"]
+    alone = texts(translator, ones)
+    assert texts(translator, ["  ".join(ones)]) == ["  ".join(alone)]
+    monkeypatch.setattr(translator, "max_sentences", 3)
+    seen: list[int] = []
+    search = translator.engine.search
+    monkeypatch.setattr(
+        translator.engine, "search", lambda queries, *rest: seen.append(len(queries)) or search(queries, *rest)
+    )
+    texts(translator, [" ".join(ones)])
+    assert seen == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 1), ("One.", 1), ("One. Two.", 2), ("Mr. Smith came.", 1), ("It is 3.5 m.", 1), ("Is it? Yes! Well.", 3)],
+)
+def test_sentences_are_counted(text: str, count: int) -> None:
+    assert count_sentences(text, "en") == count
 
 
 @hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

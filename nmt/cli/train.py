@@ -67,16 +67,22 @@ def train(
     from nmt import settings
     from nmt.paths import runs_dir
 
+    if init is not None and resume:
+        raise UsageError("--init begins a new training", "leave it out to go on with one: --resume")
     limit = None if time_limit is None else seconds(time_limit)
     folder = run or runs_dir() / Path(config or "quickstart").stem
     own = folder / "config.yaml"
     source = own if resume and not config and own.is_file() else settings.find(config or "quickstart")
     fit = batch_tokens == "auto"
-    changes = [*(set_ or []), *([f"train.batch_tokens={batch_tokens}"] if batch_tokens and not fit else [])]
+    if source == own and not own.read_bytes().strip():
+        raise UsageError(f"{own} is empty", "put the run's own file back")
+    changes = [*(set_ or []), *([f"train.batch_tokens={batch_tokens}"] if batch_tokens is not None and not fit else [])]
     resolved = settings.load(source, changes) if init is None else _fine_tuned(source, init, changes)
 
     from nmt import train as training
 
+    if plan and (resume or tensorboard):
+        raise UsageError(f"--plan trains nothing: leave out {'--resume' if resume else '--tensorboard'}")
     if plan:
         if "RANK" in os.environ:
             raise UsageError("--plan measures one process", "run it without torchrun")

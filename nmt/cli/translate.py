@@ -59,8 +59,8 @@ def translate(
         bool, typer.Option("--document", help="Translate paragraphs, parted by blank lines, and keep their layout.")
     ] = False,
     shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Translate the I-th of N parts of --input.", show_default=False)
-    ] = "",
+        str | None, typer.Option(metavar="I/N", help="Translate the I-th of N parts of --input.", show_default=False)
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where --output ends.")] = False,
     engine: Annotated[str, typer.Option(help="native, or ctranslate2 with what nmt export made.")] = "native",
     device: DeviceOption = "auto",
@@ -85,11 +85,14 @@ def translate(
     check_format(format)
     if text and input:
         raise UsageError("give sentences or --input, not both")
-    if document and (text or top_beams or resume or shard or phrase or prefix or show_scores or format != "text"):
-        raise UsageError("--document takes --input or a pipe and gives text; it goes with no such option")
+    if document:
+        others = {"sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard, "--phrase": phrase,
+                  "--prefix": prefix, "--show-scores": show_scores, "--format": format != "text"}  # fmt: skip
+        if given := [name for name, value in others.items() if value]:
+            raise UsageError(f"--document does not go with {' and '.join(given)}", "give it --input or a pipe")
     if resume and not (input and output):
         raise UsageError("--resume needs --input and --output")
-    part = Part.parse(shard) if shard else Part.of_torchrun()
+    part = Part.of_torchrun() if shard is None else Part.parse(shard)
     if Part.of_torchrun() and (shard or document):
         raise UsageError("torchrun shares out a file by itself, and only line by line", "leave out --shard, --document")
     if part and not input:

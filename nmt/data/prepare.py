@@ -21,12 +21,15 @@ from nmt.config import Config, DataConfig
 from nmt.console import log, progress
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
+from nmt.data.segment import count_sentences
 from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_side, is_encoded
 from nmt.errors import DataError
 from nmt.paths import data_dir, growing_directory, locked, write_bytes, write_text
 from nmt.tokenizer import Tokenizer
 
+SAMPLED = 10_000
+"""Lines whose sentences are counted."""
 CLEANED = "cleaned.json"
 """Says, while a folder is made, that its text is complete."""
 
@@ -143,8 +146,16 @@ def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[
         "pieces": len(tokenizer),
         # What is longer was hardly ever learned from; a translator cuts such input into sentences.
         "longest_source": int(np.percentile(lengths_N2[:, 0], 99.9, method="higher")),
+        "most_sentences": _most_sentences(Store(work, "train", src, tgt), src),
         "tokenizer": tokenizer.checksum,
     }
+
+
+def _most_sentences(store: Store, language: str) -> int:
+    """Return how many sentences a line has at most, one line in a hundred aside."""
+    numbers = range(0, len(store), max(1, len(store) // SAMPLED))
+    counts = [count_sentences(store.src.text(i), language) for i in numbers]
+    return int(np.percentile(counts, 99, method="higher"))
 
 
 def _clean(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:

@@ -13,6 +13,8 @@ Span = tuple[int, int]
 
 _AFTER_CLAUSE = re.compile(r"(?<=[,;:–—)])\s+")
 _SPACE = re.compile(r"\s+")
+_INSIDE = re.compile(r"[.!?…。！？።។॥।؟۔][^\w\s]*\s*\w")
+"""Something that may end a sentence, and something behind it."""
 
 
 def segments(text: str, language: str, fits: Callable[[str], bool]) -> list[Span]:
@@ -41,6 +43,11 @@ def sentences(text: str, language: str) -> list[Span]:
         end = start + len(sentence)
         spans += _trim(text, (start, end))
     return spans
+
+
+def count_sentences(text: str, language: str) -> int:
+    """Count the sentences of a text; one where nothing in it looks like the end of a sentence."""
+    return len(sentences(text, language)) if _INSIDE.search(text) else 1
 
 
 def _cut(text: str, spans: Sequence[Span], language: str, fits: Callable[[str], bool]) -> list[Span]:

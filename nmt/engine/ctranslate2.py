@@ -48,7 +48,9 @@ class CTranslate2Engine:
         except ValueError as error:
             raise UsageError(f"CTranslate2: {error}", "--precision auto takes what the model holds") from None
         except RuntimeError as error:
-            raise CheckpointError(f"{folder / MODEL} is damaged: {error}", "nmt export RUN --to ctranslate2") from None
+            raise CheckpointError(
+                f"the export in {folder} is damaged: {error}", "nmt export RUN --to ctranslate2"
+            ) from None
 
     def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first.

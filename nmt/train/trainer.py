@@ -222,7 +222,8 @@ class Trainer:
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
         longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
-        translator = Translator.of([model], self.tokenizer, self.config, self.device, longest)
+        sentences = self.prepared.meta.get("most_sentences", 1)
+        translator = Translator.of([model], self.tokenizer, self.config, self.device, longest, sentences)
         texts = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.samples]
         bleu, chrf = (metric(texts, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))

@@ -8,11 +8,14 @@ from nmt import __version__
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template of `nmt/templates`; text is escaped, since it comes from anywhere."""
+    """Fill a template of `nmt/templates`; in HTML, text is escaped, since it comes from anywhere."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("nmt"), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        loader=jinja2.PackageLoader("nmt"),
+        autoescape=template.endswith(".html"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     return environment.get_template(template).render(version=__version__, **values)

@@ -74,6 +74,7 @@ def evaluate(
     from nmt.console import log
     from nmt.evaluate import Wish
     from nmt.evaluate import evaluate as run
+    from nmt.record import write_card
     from nmt.translate import Translator
 
     translator = Translator.load(model or checkpoint.newest_run(), device, precision)
@@ -90,6 +91,8 @@ def evaluate(
         if not json_:
             for score in found[-1].scores:
                 typer.echo(f"{found[-1].test}  {score}" if len(test_sets) > 1 else str(score))
+    if folder.is_relative_to(translator.run):
+        write_card(translator.run)
     if json_:
         typer.echo(json.dumps([evaluation.as_dict() for evaluation in found], ensure_ascii=False))
 

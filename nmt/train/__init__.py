@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from nmt import checkpoint, runtime, settings
+from nmt import checkpoint, record, runtime, settings
 from nmt import model as models
 from nmt.config import Config
 from nmt.console import log
@@ -119,6 +119,8 @@ def train(
             f"{models.count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
             f"{_devices(where, group.world)} {str(dtype).removeprefix('torch.')}, into {run}"
         )
+        if group.leads:
+            record.note_session(run, trainer.progress.step, where.type, group.world, str(dtype).removeprefix("torch."))
         journal = Journal(run, trainer.progress.step, tensorboard=tensorboard and group.leads)
         with stopping() as stop:
             finished = loop.run(trainer, journal, stop, time_limit and time_limit - (time.monotonic() - began))
@@ -127,6 +129,8 @@ def train(
     chosen = checkpoint.best(run)
     if chosen is None:
         raise TrainingError("training ended before its first checkpoint", "give it more time")
+    if group.leads:
+        record.write_card(run)
     if not finished:
         again = f"nmt train --run {shlex.quote(str(run))} --resume"
         if time_limit:

@@ -1,0 +1,278 @@
+"""What a run's folder says of itself, gathered: for `nmt info`, and for the model card that goes with the model.
+
+runs/NAME/config.yaml       every option
+runs/NAME/data.json         corpora with checksums, tokenizer, what cleaning dropped
+runs/NAME/sessions.jsonl    each training session: when, where, with which versions
+runs/NAME/metrics.jsonl     the curves
+runs/NAME/step-N/meta.json  updates, tokens, seconds, validation scores, checksums of the weights
+runs/NAME/eval/*.json       test scores with their signatures
+runs/NAME/README.md         the model card, made of all that
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nmt import __version__
+from nmt.errors import CheckpointError, NMTError
+from nmt.paths import write_text
+
+SESSIONS = "sessions.jsonl"
+CARD = "README.md"
+MARK = "<!-- Written by nmt from the run's own files; remove this line to keep what you write here. -->"
+PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
+
+
+def environment() -> dict[str, Any]:
+    """Return the versions and the hardware that a result depends on; nothing that names a person or a machine."""
+    import torch
+
+    return {
+        "nmt": __version__,
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        "cuda": torch.version.cuda,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gb": _memory(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+def note_session(run: Path, step: int, device: str, processes: int, precision: str) -> None:
+    """Note that a training session begins after update `step`."""
+    began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    session = {"began": began, "step": step, "device": device, "processes": processes, "precision": precision}
+    with open(run / SESSIONS, "a", encoding="utf-8") as file:
+        file.write(json.dumps(session | {"environment": environment()}) + "\n")
+
+
+def gather(run: Path) -> dict[str, Any]:
+    """Return all that is known of a run; what a file does not say is left out.
+
+    Raises:
+        CheckpointError: it is no run, or holds no checkpoint.
+        ConfigError: its configuration does not load.
+    """
+    from nmt import checkpoint
+
+    chosen = checkpoint.best(run) if run.is_dir() else None
+    if chosen is None or not (run / "config.yaml").is_file():
+        raise CheckpointError(f"{run} is no run with a checkpoint", "name a folder under runs/")
+    data = _json(run / "data.json")
+    recipe = data.get("recipe", {})
+    last = checkpoint.read_progress(checkpoint.checkpoints(run)[-1])
+    config, _, max_source, _ = checkpoint.load_settings(run)
+    return {
+        "name": run.resolve().name,
+        "source": config.data.src,
+        "target": config.data.tgt,
+        "parameters": _parameters(chosen),
+        "model": {
+            "arch": config.model.arch, "encoder_layers": config.model.encoder_layers,
+            "decoder_layers": config.model.decoder_layers, "dim": config.model.dim, "heads": config.model.heads,
+            "ff": config.model.ff, "norm": config.model.norm, "positions": config.model.positions,
+        },
+        "tokenizer": {"kind": config.tokenizer.kind, "pieces": data.get("pieces"), "sha256": data.get("tokenizer")},
+        "data": {
+            "train": [{"name": name, "sha256": sum_} for name, sum_ in recipe.get("train", [])],
+            "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
+            "pairs": data.get("pairs", {}),
+            "cleaning": list(config.data.clean),
+            "dropped": data.get("dropped", {}),
+            "licences": _licences(config.data.train),
+            "longest_source": max_source,
+        },
+        "training": {
+            "updates": last.step, "of": config.train.steps, "epoch": last.epoch, "tokens": last.tokens,
+            "hours": last.seconds / 3600, "precision": last.precision, "seed": config.seed,
+            "batch_tokens": config.train.batch_tokens * config.train.accumulate, "schedule": config.train.schedule,
+        },
+        "best": {"checkpoint": chosen.name, "validation": checkpoint.read_progress(chosen).scores},
+        "curve": [
+            {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
+            for line in _lines(run / "metrics.jsonl") if "valid_loss" in line
+        ],
+        "tests": [_json(path) for path in sorted((run / "eval").rglob("*.json"))],
+        "sessions": _lines(run / SESSIONS),
+        "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
+        "bytes": sum(path.stat().st_size for path in run.rglob("*") if path.is_file()),
+    }  # fmt: skip
+
+
+def write_card(run: Path) -> Path | None:
+    """Write a run's model card, in the form of the Hugging Face hub; one that a person has made their own stays.
+
+    Raises:
+        NMTError: it cannot be written.
+    """
+    path = run / CARD
+    try:
+        if path.is_file() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+            return None
+        write_text(path, card(gather(run)))
+    except OSError as error:
+        raise NMTError(f"cannot write {path}: {error.strerror}", "is the run's folder writable?") from None
+    return path
+
+
+def card(found: dict[str, Any]) -> str:
+    """Return the model card of what `gather` found: metadata in YAML, then text."""
+    import yaml
+
+    results = [
+        {
+            "task": {"type": "translation", "name": f"Translation {found['source']}-{found['target']}"},
+            "dataset": {"name": test["test"], "type": test["test"]},
+            "metrics": [
+                {"type": score["name"].lower(), "value": round(score["value"], 2), "name": score["name"],
+                 "args": {"signature": score["signature"]}}
+                for score in test["scores"]
+            ],
+        }
+        for test in found["tests"]
+    ]  # fmt: skip
+    metadata = {
+        "language": [found["source"], found["target"]],
+        "library_name": "nmt",
+        "pipeline_tag": "translation",
+        "tags": ["translation", found["model"]["arch"]],
+        "model-index": [{"name": found["name"], "results": results}],
+    }
+    head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    return f"---\n{head}---\n\n{MARK}\n\n{_render(found)}"
+
+
+def _render(found: dict[str, Any]) -> str:
+    from nmt.page import render
+
+    return render("card.md", found=found, lines=told(found))
+
+
+def told(found: dict[str, Any]) -> dict[str, list[str]]:
+    """Return what `gather` found in words: lines by subject."""
+    model, data, training, best = found["model"], found["data"], found["training"], found["best"]
+    pairs, dropped = data["pairs"], sum(data["dropped"].values())
+    scores = best["validation"]
+    lines = {
+        "model": [
+            f"{model['arch']}, {found['source']} to {found['target']}, {found['parameters'] / 1e6:.1f} M parameters: "
+            f"{model['encoder_layers']}+{model['decoder_layers']} layers, width {model['dim']}, "
+            f"{model['heads']} heads, feed-forward {model['ff']}, {model['norm']}-norm, {model['positions']} positions"
+        ],
+        "tokenizer": [
+            f"{found['tokenizer']['kind']}, {found['tokenizer']['pieces']:,} pieces, {_short(found['tokenizer'])}"
+        ],
+        "data": [
+            *(f"{corpus['name']} ({licence}), {_short(corpus)}"
+              for corpus, licence in zip(data["train"], data["licences"], strict=False)),
+            f"{pairs.get('train', 0):,} pairs; {dropped:,} dropped by {', '.join(data['cleaning']) or 'no cleaning'}",
+            f"validation: {data['valid'].get('name', '')}, {pairs.get('valid', 0):,} pairs, {_short(data['valid'])}",
+        ],
+        "training": [
+            f"{training['updates']:,} of {training['of']:,} updates of {training['batch_tokens']:,} tokens at most, "
+            f"{training['epoch']} whole epochs, {training['tokens'] / 1e6:,.1f} M target tokens, "
+            f"{training['hours']:.2f} hours",
+            f"{training['schedule']}, {training['precision']}, seed {training['seed']}",
+        ],
+        "sessions": [
+            f"{session['began']}, from update {session['step']:,}: {session['processes']} x {session['device']}, "
+            f"{_machine(session['environment'])}, nmt {session['environment']['nmt']}, "
+            f"torch {session['environment']['torch']}"
+            for session in found["sessions"]
+        ],
+        "curve": [" ".join(f"{point['valid_bleu']:.1f}" for point in _thinned(found["curve"])) + "  (validation BLEU)"]
+        if found["curve"] else [],
+        "best": [f"{best['checkpoint']}: " + ", ".join(f"{name} {value:.3f}" for name, value in scores.items())],
+        "test": [
+            f"{test['test']}, {test['search']}: {score['name']} {score['value']:.1f}"
+            + (f" ± {score['confidence']:.1f}" if score.get("confidence") is not None else "")
+            + f"  {score['signature']}"
+            for test in found["tests"] for score in test["scores"]
+        ],
+        "disk": [f"{found['bytes'] / 1e6:,.0f} MB, {len(found['checkpoints'])} checkpoints"],
+    }  # fmt: skip
+    return {name: entries for name, entries in lines.items() if entries}
+
+
+def _thinned(points: list[dict[str, Any]], most: int = 16) -> list[dict[str, Any]]:
+    """Return at most so many points, the last among them."""
+    points = [point for point in points if "valid_bleu" in point]
+    return points[:: -max(1, -(-len(points) // most))][::-1]
+
+
+def _machine(found: dict[str, Any]) -> str:
+    gpus = found.get("gpus") or []
+    return gpus[0] if gpus else f"{found['processor']}, {found['cores']} cores"
+
+
+def _short(entry: dict[str, Any]) -> str:
+    return f"sha256 {str(entry.get('sha256', ''))[:12]}"
+
+
+def _licences(specs: Sequence[str]) -> list[str]:
+    from nmt.data.sources import find
+
+    found = []
+    for spec in specs:
+        try:
+            found.append(find(spec).about.licence)
+        except NMTError:  # a corpus of a later or an earlier version
+            found.append("unknown")
+    return found
+
+
+def _parameters(folder: Path) -> int:
+    from safetensors import safe_open
+
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    total = 0
+    for shape in shapes:
+        size = 1
+        for length in shape:
+            size *= length
+        total += size
+    return total
+
+
+def _json(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    found = []
+    with suppress(OSError):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError):  # cut by a kill
+                entry = json.loads(line)
+                if isinstance(entry, dict):
+                    found.append(entry)
+    return found
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> float | None:
+    with suppress(ValueError, OSError, AttributeError):
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
+    return None

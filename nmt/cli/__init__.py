@@ -15,7 +15,22 @@ import typer
 from typer.core import TyperGroup
 
 from nmt import __version__, environment
-from nmt.cli import average, compare, config, data, evaluate, export, info, plot, score, tokenizer, train, translate
+from nmt.cli import (
+    average,
+    compare,
+    config,
+    data,
+    evaluate,
+    export,
+    info,
+    plot,
+    reproduce,
+    score,
+    sweep,
+    tokenizer,
+    train,
+    translate,
+)
 from nmt.errors import NMTError, UsageError
 
 Misuse = cast(type[Exception], typer.BadParameter.__base__)  # click's UsageError, wherever this typer keeps it
@@ -73,7 +88,7 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, plot.plot, config.config,
+    info.info, reproduce.reproduce, sweep.sweep, plot.plot, config.config,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")

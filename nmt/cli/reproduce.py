@@ -1,0 +1,37 @@
+"""`nmt reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli.options import DeviceOption
+from nmt.cli.output import aligned
+
+
+def reproduce(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    into: Annotated[Path | None, typer.Option("--run", help="Folder of the new run.", show_default="RUN-again")] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed-data", help="Go on where text or tokenizer are not those of the run.")
+    ] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Train a run once more from its own record, and compare the two.
+
+    The text is prepared anew and its checksums are compared first. On the same machine, with the same versions and
+    without a time limit, the weights come out equal to the last bit.
+
+    Example: nmt reproduce runs/quickstart
+    """
+    from nmt.reproduce import reproduce as again
+
+    found = again(run, into or run.with_name(f"{run.name}-again"), device=device, changed=changed)
+    rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in found.scores.items()]
+    for line in aligned([["", str(found.before), str(found.now), ""], *rows]):
+        typer.echo(line)
+    typer.echo("the weights are equal to the last bit" if found.same_weights else "the weights differ")
+    for difference in () if found.same_weights else found.differences:
+        typer.echo(f"  trained with {difference}" if " instead of " in difference else f"  {difference}")

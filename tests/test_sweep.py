@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from commandline import TINY, CommandLine
+
+from nmt.errors import UsageError
+from nmt.sweep import Result, parse_grid, table
+
+OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
+COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
+
+
+@pytest.mark.parametrize(
+    ("texts", "grid"),
+    [
+        (["a.b=1,2"], {"a.b": ["1", "2"]}),
+        (["a=x(p=1, q=2), y", "b=[1,2],[3]"], {"a": ["x(p=1, q=2)", "y"], "b": ["[1,2]", "[3]"]}),
+        (["a='1,2'"], {"a": ["'1,2'"]}),
+    ],
+)
+def test_a_grid_is_read_with_its_brackets_whole(texts: list[str], grid: dict[str, list[str]]) -> None:
+    assert parse_grid(texts) == grid
+
+
+@pytest.mark.parametrize("texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"]])
+def test_a_grid_that_makes_no_sense_is_refused(texts: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse_grid(texts)
+
+
+def test_the_table_has_mean_and_deviation_over_the_seeds_that_ended() -> None:
+    results = [
+        Result("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}), Result("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
+        Result("a3", {"k": "1"}, 3, failed=1), Result("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
+    ]  # fmt: skip
+    first, second = table(results)
+    assert (first.runs, first.failed, first.hours) == (2, 1, 1.5)
+    assert first.scores["BLEU"] == (12.0, pytest.approx(8**0.5))
+    assert second.scores["BLEU"] == (7.0, 0.0)
+
+
+def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
+    done = nmt(*command)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    names = [f"label_smoothing={value}_seed=1" for value in ("0", "0.1")]
+    assert [line.partition(":")[0] for line in lines[:2]] == names
+    assert "test BLEU" in lines[3]
+    assert [line.split()[0] for line in lines[4:]] == ["label_smoothing=0", "label_smoothing=0.1"]
+    config = (nmt.folder / "runs/sweep" / names[1] / "config.yaml").read_text()
+    assert "label_smoothing: 0.1" in config
+    assert "seed: 1" in config
+    before = {path: path.stat().st_mtime_ns for path in (nmt.folder / "runs/sweep").glob("*/step-*")}
+    done = nmt(*command, "--seeds", "2", "--json")
+    assert "2 of 4 runs to do" in done.err
+    rows = json.loads(done.out)
+    assert [(row["options"], row["runs"]) for row in rows] == [
+        ({"train.label_smoothing": "0"}, 2), ({"train.label_smoothing": "0.1"}, 2),
+    ]  # fmt: skip
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep holds a sweep with another common")
+
+
+def test_a_killed_sweep_goes_on_with_the_run_it_was_at(nmt: CommandLine) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
+    process = nmt.start(*command, start_new_session=True)
+    run = nmt.folder / "runs/sweep/label_smoothing=0_seed=1"
+    while not list(run.glob("step-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    done = nmt(*command)
+    assert done.code == 0, done.err
+    assert "2 of 2 runs to do" in done.err
+    assert "resuming" in done.err
+    assert len(json.loads(nmt(*command, "--json").out)) == 2
+
+
+def test_a_run_that_fails_is_told_and_does_not_stop_the_others(nmt: CommandLine) -> None:
+    # Nothing survives this cleaning, which only training itself finds out.
+    grid = ["--grid", "data.clean=[length(min=90)],[normalize]"]
+    done = nmt("sweep", *grid, "--run", "runs/sweep", *COMMON)
+    assert done.code == 1
+    lines = done.out.splitlines()
+    assert lines[0].endswith("failed with exit code 1")
+    assert "test BLEU" in lines[1]
+    assert "0, 1 failed" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--grid", "train.labelsmoothing=0,1"], "label_smoothing"),
+        (["--grid", "train.label_smoothing=0,nine"], "train.label_smoothing"),
+        (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set names an option of the grid"),
+        (["--grid", "model.dim=32", "--time-limit", "soon"], "cannot read --time-limit 'soon'"),
+        (["--grid", "model.dim"], "cannot read --grid model.dim"),
+    ],
+)
+def test_mistakes_show_before_any_training(trained: CommandLine, arguments: list[str], message: str) -> None:
+    trained("sweep", *arguments, "--run", "runs/never").refuses(2, message)
+    assert not (trained.folder / "runs/never").exists()

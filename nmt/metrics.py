@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.console import log
 from nmt.errors import UsageError
 
+MOST_DRAWN = 20_000_000
+"""Lines that may be drawn for a confidence interval: sacrebleu holds them all at once, some 70 bytes each."""
 References = Sequence[Sequence[str]]
 """One translation or more of every line: R sequences of equal length."""
 
@@ -54,9 +58,29 @@ METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
 def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references: References, resamples: int) -> Score:
-    found = metric.corpus_score(list(hypotheses), [list(stream) for stream in references], n_bootstrap=resamples or 1)
+    if resamples * len(hypotheses) > MOST_DRAWN:
+        log(f"{name}: no confidence interval for {len(hypotheses):,} lines, it would take too much memory")
+        resamples = 0
+    streams = [list(stream) for stream in references]
+    try:
+        found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
+    except TypeError:  # sacrebleu's mean stumbles where some draws score an int or a float and others a numpy number
+        _plain_numbers(metric)
+        found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
     confidence = float(found._ci) if resamples > 1 else None  # sacrebleu tells it in no other way but as text
     return Score(name, float(found.score), str(metric.get_signature()), confidence)
+
+
+def _plain_numbers(metric: Any) -> None:
+    """Make a metric's scores Python numbers."""
+    compute = metric._compute_score_from_stats
+
+    def plain(stats: Any) -> Any:
+        found = compute(stats)
+        found.score = float(found.score)
+        return found
+
+    metric._compute_score_from_stats = plain
 
 
 Judge = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]

@@ -125,3 +125,22 @@ def test_comet_that_is_not_installed_says_so_before_any_translation(translator: 
         evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(comet="Unbabel/wmt22-comet-da"))
     assert "nmt[comet]" in caught.value.hint
     assert not list(tmp_path.iterdir())
+
+
+def test_intervals_stand_where_some_draws_score_nothing() -> None:
+    references = [["the red thing is flat and round here"] * 20 + ["another line of words"] * 2]
+    hypotheses = [""] * 20 + ["another line of words"] * 2
+    for name in ("bleu", "chrf", "ter"):
+        score = METRICS[name](hypotheses, references, resamples=1000)
+        assert score.confidence is not None
+        assert score.value == METRICS[name](hypotheses, references).value
+
+
+def test_an_interval_that_would_not_fit_into_memory_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nmt.metrics.MOST_DRAWN", 100)
+    score = METRICS["bleu"](["a b c d"] * 2, [["a b c d"] * 2], resamples=51)
+    assert score.confidence is None
+    assert "bs:" not in score.signature
+    assert "no confidence interval for 2 lines" in capsys.readouterr().err

@@ -32,14 +32,14 @@ def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
     config = tmp_path / "tiny.yaml"
     config.write_text(f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n")
     folders = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
-    table = script(
-        "smoothing_and_warmup.sh", CONFIG=str(config), STEPS="4", SMOOTHINGS="0.0 0.1", WARMUPS="2", **folders
-    )
-    assert table[0] == ["label smoothing", "warm-up", "validation loss", "BLEU"]
-    assert [row[:2] for row in table[2:]] == [["0.0", "2"], ["0.1", "2"]]
-    assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[2:])
+    changes = ("--set", "train.steps=4", "--set", "train.valid_every=4")
+    table = script("label_smoothing.sh", *changes, CONFIG=str(config), SEEDS="1", LIMIT="5m", **folders)
+    assert [row[0].split(":")[0] for row in table[:3]] == [
+        f"label_smoothing={value}_seed=1" for value in ("0", "0.1", "0.2")
+    ]
+    assert [row[0].split()[0] for row in table[-3:]] == [f"label_smoothing={value}" for value in ("0", "0.1", "0.2")]
 
-    (run, *_) = sorted((tmp_path / "runs" / "ablation").rglob("config.yaml"))
+    (run, *_) = sorted((tmp_path / "runs" / "experiments").rglob("config.yaml"))
     table = script("beam_size.sh", str(run.parent), SIZES="1 2", PENALTIES="0.0 1.0", **folders)
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]
     assert [row[0] for row in table[2:]] == ["1", "2"]

@@ -9,22 +9,14 @@ nmt() { .venv/bin/nmt "$@"; }
 
 # Print the first score of `nmt evaluate` with these arguments, to one decimal.
 score() {
-  nmt evaluate "$@" --json | .venv/bin/python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["value"])'
+  nmt evaluate "$@" --resamples 0 --json |
+    .venv/bin/python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["scores"][0]["value"])'
 }
 
-# Print the value that the last line of a run's metrics.jsonl having it gives to a key.
-metric() {
-  .venv/bin/python - "$1" "$2" <<'PY'
-import json, pathlib, sys
-
-lines = map(json.loads, pathlib.Path(sys.argv[1], "metrics.jsonl").read_text().splitlines())
-print(f"{[line[sys.argv[2]] for line in lines if sys.argv[2] in line][-1]:.3f}")
-PY
-}
-
-# Train a run unless it is finished; an interrupted one goes on. The first argument is its folder.
-train() {
-  local run="$1"
+# Sweep over a grid, in a folder named after the experiment; what is trained already is not trained again.
+sweep() {
+  local name="$1"
   shift
-  if [ -f "$run/config.yaml" ]; then nmt train --run "$run" --resume; else nmt train --run "$run" "$@"; fi >/dev/null
+  nmt sweep --config "${CONFIG:-multi30k}" --seeds "${SEEDS:-3}" --time-limit "${LIMIT:-10m}" \
+    --run "${NMT_RUNS:-runs}/experiments/$name" "$@"
 }

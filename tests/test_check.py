@@ -177,6 +177,13 @@ def test_mending_drops_what_is_hopeless_and_puts_right_what_is_not() -> None:
     assert (planted[spoilt][0], CLEAN[spoilt][1] + " Grüße, schöne!") in kept
 
 
+def test_a_pair_of_which_mending_leaves_nothing_goes() -> None:
+    text = Text("text", lambda: iter([*CLEAN[:9], ("&nbsp;", "&nbsp;")]), 10)
+    report = check([text], [], ("en", "de"))
+    assert finding(report, "escaped-entities").count == 1
+    assert list(mend([text], report)) == CLEAN[:9]
+
+
 @pytest.mark.parametrize("code", ["en", "de", "fr", "zh"])
 def test_common_languages_are_known(code: str) -> None:
     assert knows(code)

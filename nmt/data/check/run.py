@@ -14,6 +14,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,7 @@ from nmt.data.check.features import RECORD, Records, Setup, TestIndex, examine, 
 from nmt.data.check.kinds import BITS, KINDS
 from nmt.data.check.repeats import repeats
 from nmt.data.check.report import Example, Finding, Report, Text
+from nmt.data.clean import is_blank
 from nmt.data.pairs import Pair, UnequalLengthsError
 from nmt.errors import DataError, NMTError
 
@@ -94,7 +98,7 @@ class _Reading:
 
 def _examined(pairs: Iterable[Pair], setup: Setup) -> Iterator[Records]:
     """Yield records in order, examined by as many processes as there are processors."""
-    chunks = itertools.batched(pairs, CHUNK) if hasattr(itertools, "batched") else _batched(pairs)
+    chunks = _batched(pairs)
     first = list(itertools.islice(chunks, 2))
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if len(first) < 2 or workers == 1:
@@ -136,6 +140,10 @@ def _work(pairs: Sequence[Pair]) -> Records:
     return examine(pairs, _setup)
 
 
+Note = Callable[[int], str]
+"""What an example says besides its text, given the pair's number."""
+
+
 def _judge(
     records: Records, texts: Sequence[Text], sizes: Sequence[int], unequal: Sequence[str],
     tests: Sequence[tuple[str, Sequence[Pair]]], setup: Setup, skipped: set[str], examples: int,
@@ -143,60 +151,93 @@ def _judge(
     """Find what shows in company only, and gather everything."""
     faults_N = np.array(records["faults"])
     starts = [0, *itertools.accumulate(sizes)]
-    notes: dict[str, Callable[[int], str]] = dict.fromkeys(BITS, lambda _: "")
-    findings: dict[str, Finding] = {}
-    shifted_N = np.zeros(len(records), bool)
-    for text, first, end, message in zip(texts, starts[:-1], starts[1:], unequal, strict=True):
-        own = records[first:end]
-        _mark_ratios(own, faults_N[first:end])
-        found = stretches(own) if kinds.SHIFTED.name not in skipped else []
-        for stretch in found:
-            shifted_N[first + stretch.first : first + stretch.end] = True
-            late = (
-                f"{abs(stretch.shift)} line{'s' * (abs(stretch.shift) > 1)} {'late' if stretch.shift > 0 else 'early'}"
-            )
-            note = f"from line {stretch.first + 1:,} to {stretch.end:,} the target is {late}"
-            entry = findings.setdefault(kinds.SHIFTED.name, Finding(kinds.SHIFTED, 0))
-            entry.count += stretch.end - stretch.first
-            entry.examples.append(Example(text.name, stretch.first + 1, "", "", note))
-        if message and kinds.UNEQUAL.name not in skipped:
-            entry = findings.setdefault(kinds.UNEQUAL.name, Finding(kinds.UNEQUAL, 0))
-            entry.count += 1
-            entry.examples.append(Example(text.name, end - first + 1, "", "", message))
-    names = [text.name for text in texts]
-
-    def place(number: int) -> str:
-        which = bisect.bisect_right(starts, number) - 1
-        return f"line {number - starts[which] + 1:,}" + (f" of {names[which]}" if len(names) > 1 else "")
-
-    repeated = repeats(records, faults_N & BITS[kinds.BLANK.name] == 0)
-    for kind, earlier_N in ((kinds.DUPLICATE, repeated.same_N), (kinds.NEAR_DUPLICATE, repeated.near_N),
-                            (kinds.MANY_TARGETS, repeated.source_N)):  # fmt: skip
-        faults_N[earlier_N >= 0] |= BITS[kind.name]
-        notes[kind.name] = lambda number, earlier_N=earlier_N: f"as {place(int(earlier_N[number]))}"  # type: ignore[misc]
+    places = _Places([text.name for text in texts], starts)
+    for first, end in pairwise(starts):
+        _mark_ratios(records[first:end], faults_N[first:end])
+    notes = _mark_repeats(records, faults_N, places)
     for kind in (kinds.OVERLAP, kinds.NEAR_OVERLAP):
         notes[kind.name] = lambda number: setup.tests.place(int(records["test"][number]))
     for name in skipped & BITS.keys():
         faults_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
+    shifted_N, findings = np.zeros(len(records), bool), []
+    if kinds.UNEQUAL.name not in skipped:
+        findings += _unequal(texts, sizes, unequal)
+    if kinds.SHIFTED.name not in skipped:
+        findings += _shifted(records, texts, starts, shifted_N)
+    findings += _found(faults_N, texts, starts, notes, examples)
+    names = list(zip(places.names, sizes, strict=True))
+    return Report(names, [(name, len(pairs)) for name, pairs in tests], setup.languages, findings, faults_N, shifted_N)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where pairs stand that are numbered through all texts."""
+
+    names: Sequence[str]
+    starts: Sequence[int]
+
+    def __call__(self, number: int) -> str:
+        which = bisect.bisect_right(self.starts, number) - 1
+        line = f"line {number - self.starts[which] + 1:,}"
+        return f"{line} of {self.names[which]}" if len(self.names) > 1 else line
+
+
+def _unequal(texts: Sequence[Text], sizes: Sequence[int], unequal: Sequence[str]) -> list[Finding]:
+    parts = zip(texts, sizes, unequal, strict=True)
+    found = [Example(text.name, size + 1, "", "", message) for text, size, message in parts if message]
+    return [Finding(kinds.UNEQUAL, len(found), found)] if found else []
+
+
+def _shifted(
+    records: Records, texts: Sequence[Text], starts: Sequence[int], shifted_N: NDArray[np.bool_]
+) -> list[Finding]:
+    """Find where the sides of each text run apart; those pairs are marked in `shifted_N`."""
+    examples = []
+    for text, (first, end) in zip(texts, pairwise(starts), strict=True):
+        for stretch in stretches(records[first:end]):
+            shifted_N[first + stretch.first : first + stretch.end] = True
+            lines = "1 line" if abs(stretch.shift) == 1 else f"{abs(stretch.shift)} lines"
+            late = f"{lines} {'late' if stretch.shift > 0 else 'early'}"
+            note = f"from line {stretch.first + 1:,} to {stretch.end:,} the target is {late}"
+            examples.append(Example(text.name, stretch.first + 1, "", "", note))
+    return [Finding(kinds.SHIFTED, int(shifted_N.sum()), examples)] if examples else []
+
+
+def _mark_repeats(records: Records, faults_N: NDArray[np.uint32], places: _Places) -> dict[str, Note]:
+    """Mark what repeats an earlier pair; return what examples of each kind say."""
+    notes: dict[str, Note] = dict.fromkeys(BITS, lambda _: "")
+    found = repeats(records, faults_N & BITS[kinds.BLANK.name] == 0)
+    for kind, earlier_N in (
+        (kinds.DUPLICATE, found.same_N), (kinds.NEAR_DUPLICATE, found.near_N), (kinds.MANY_TARGETS, found.source_N),
+    ):  # fmt: skip
+        faults_N[earlier_N >= 0] |= BITS[kind.name]
+        notes[kind.name] = partial(_as_earlier, earlier_N, places)
+    return notes
+
+
+def _as_earlier(earlier_N: NDArray[np.int64], places: _Places, number: int) -> str:
+    return f"as {places(int(earlier_N[number]))}"
+
+
+def _found(
+    faults_N: NDArray[np.uint32], texts: Sequence[Text], starts: Sequence[int], notes: dict[str, Note], examples: int
+) -> list[Finding]:
+    """Count the faults of single pairs, and read the texts once more for the first of each kind."""
+    findings = []
     wanted: dict[int, list[Finding]] = {}
     for kind in KINDS:
-        if kind.whole:
-            continue
-        numbers = np.flatnonzero(faults_N & BITS[kind.name])
+        numbers = np.flatnonzero(faults_N & BITS[kind.name]) if not kind.whole else ()
         if len(numbers):
-            findings[kind.name] = Finding(kind, len(numbers))
-            for number in numbers[:examples].tolist():
-                wanted.setdefault(number, []).append(findings[kind.name])
-    for text, first, end in zip(texts, starts[:-1], starts[1:], strict=True):
+            findings.append(Finding(kind, len(numbers)))
+            for number in numbers[:examples]:
+                wanted.setdefault(int(number), []).append(findings[-1])
+    for text, (first, end) in zip(texts, pairwise(starts), strict=True):
         for number, (source, target) in _pick(text, first, [n for n in wanted if first <= n < end]):
             for finding in wanted[number]:
                 note = notes[finding.kind.name](number)
                 shown = Example(text.name, number - first + 1, source[:SHOWN], target[:SHOWN], note)
                 finding.examples.append(shown)
-    return Report(
-        list(zip(names, sizes, strict=True)), [(name, len(pairs)) for name, pairs in tests], setup.languages,
-        [findings[kind.name] for kind in KINDS if kind.name in findings], faults_N, shifted_N,
-    )  # fmt: skip
+    return findings
 
 
 def _mark_ratios(records: Records, faults_N: NDArray[np.uint32]) -> None:
@@ -229,4 +270,6 @@ def mend(texts: Sequence[Text], report: Report) -> Iterator[Pair]:
     ):
         if faults & drops or shifted:
             continue
-        yield (mended(source), mended(target)) if faults & rewrites else (source, target)
+        pair = (mended(source), mended(target)) if faults & rewrites else (source, target)
+        if not any(map(is_blank, pair)):  # of some there is nothing left
+            yield pair

@@ -93,10 +93,10 @@ class Comparison:
     """Where the second is most better, then where it is most worse."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON has it; `better` is 0 for the first system, 1 for the second, -1 where neither is."""
         found = asdict(self)
         for entry, metric in zip(found["metrics"], self.metrics, strict=True):
-            entry["better"] = (self.first, self.second, None)[metric.better]
+            entry["better"] = metric.better
         return found
 
     def page(self) -> str:

@@ -384,7 +384,8 @@ def test_durations_are_written_as_people_read_them(seconds: float, text: str) ->
 def test_a_run_holds_what_it_promises_readable_for_others(trained: CommandLine) -> None:
     run = trained.folder / "runs/tiny"
     names = {path.name for path in run.iterdir()} - {"eval", ".lock"}
-    assert names == {"config.yaml", "data.json", "metrics.jsonl", "spm.model", "step-000010", "step-000020"}
+    files = {"README.md", "config.yaml", "data.json", "metrics.jsonl", "sessions.jsonl", "spm.model"}
+    assert names == files | {"step-000010", "step-000020"}
     probe = trained.folder / "probe"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)

@@ -50,7 +50,7 @@ def test_a_better_system_is_told_from_an_equal_one() -> None:
     base = spoilt(ONE.references[0], 0.3, 4)
     better = compared(base, spoilt(ONE.references[0], 0.2, 5), metrics=("bleu", "ter"))
     assert [metric.better for metric in better.metrics] == [1, 1]
-    assert better.as_dict()["metrics"][0]["better"] == "b"
+    assert better.as_dict()["metrics"][0]["better"] == 1
     worse = compared(spoilt(ONE.references[0], 0.2, 5), base, metrics=("bleu", "ter"))
     assert [metric.better for metric in worse.metrics] == [0, 0]
     like = compared(base, spoilt(ONE.references[0], 0.3, 6), metrics=("bleu",))
@@ -111,7 +111,7 @@ def test_as_many_lines_as_the_test_set_are_needed() -> None:
 def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
     folder = trained.folder
     write(folder / "probe", *sentences(40))
-    write(folder / "other", [line + " <b>" for line in sentences(40)[1]], [])
+    write(folder / "other", [line + " <i>" for line in sentences(40)[1]], [])
     runs = sorted((folder / "runs/tiny").glob("step-*"))
     files = ("--src", "probe.en", "--ref", "probe.de")
     page = tmp_path / "sub/page.html"
@@ -121,8 +121,8 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
     assert "\n0 times" not in done.out  # every word was in the training text
     assert "by how often the training text has the rarest source word" in done.out
     html = page.read_text()
-    assert "&lt;b&gt;" in html
-    assert "<b>" not in html
+    assert "&lt;i&gt;" in html
+    assert "<i>" not in html
     done = trained("compare", "runs/tiny", runs[-1], "--json", "--chrf", "--resamples", "100")
     (found,) = json.loads(done.out)
     assert [metric["name"] for metric in found["metrics"]] == ["chrF2"]

@@ -25,8 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-BIG = {"onnx", "huggingface"}
+BIG = {"onnx", "huggingface", "comet"}
 """Extras that the tests' environment does without: tests that need them are skipped there."""
+NAMED = {"comet": "unbabel-comet"}
+"""Packages of theirs that have another name than what is imported."""
 
 
 def project() -> dict[str, Any]:
@@ -236,7 +238,7 @@ def test_what_is_imported_is_declared() -> None:
     declared = runtime_requirements().keys()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         for module in set(imported_modules(path)) - sys.stdlib_module_names - {"nmt"}:
-            names = {canonicalize_name(name) for name in known.get(module, [module])}
+            names = {canonicalize_name(name) for name in known.get(module, [NAMED.get(module, module)])}
             assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 
 import yaml
 from commandline import CommandLine, write
 
-from nmt.record import CARD, MARK, environment, gather, told
+from nmt.record import CARD, MARK, environment, gather, told, write_card
 
 
 def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
@@ -29,8 +30,8 @@ def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
     assert found["training"]["tokens"] > 0
     assert found["training"]["hours"] > 0
     assert [point["step"] for point in found["curve"]] == [10, 20]
-    (test,) = found["tests"]
-    assert (test["test"], test["lines"]) == ("probe.en", 1)
+    (test,) = [test for test in found["tests"] if test["test"] == "probe.en"]
+    assert test["lines"] == 1
     assert "version:" in test["scores"][0]["signature"]
     weights = sum(size for size in (path.stat().st_size for path in run.glob("step-*/model.safetensors")))
     assert found["bytes"] > weights
@@ -52,7 +53,9 @@ def test_info_shows_it_on_one_screen(trained: CommandLine) -> None:
 
 
 def test_the_card_has_the_hubs_metadata_and_follows_the_run(nmt: CommandLine) -> None:
-    card = nmt.folder / "runs/tiny" / CARD
+    shutil.rmtree(nmt.folder / "runs/tiny/eval", ignore_errors=True)
+    card = write_card(nmt.folder / "runs/tiny")
+    assert card == nmt.folder / "runs/tiny" / CARD
     head, body = card.read_text().split("---\n", 2)[1:]
     metadata = yaml.safe_load(head)
     assert metadata["language"] == ["en", "de"]

@@ -386,7 +386,7 @@ def test_quality_is_what_the_best_is_chosen_by(
     (line,) = [line for line in metrics(folder / "run") if "quality" in line]
     references = (folder / "valid.de").read_text().splitlines()
     for metric in (bleu, chrf):
-        value = metric([f"{reference} ba" for reference in references], references).value
+        value = metric([f"{reference} ba" for reference in references], [references]).value
         assert line[f"valid_{metric.__name__}"] == pytest.approx(value)
     assert line["valid_bleu"] != line["valid_chrf"]
     assert line["quality"] == (-line["valid_loss"] if best == "loss" else line[f"valid_{best}"])

@@ -92,6 +92,7 @@ def test_more_sentences_than_a_line_of_the_training_text_has_are_translated_one_
     alone = texts(translator, ones)
     assert texts(translator, ["  ".join(ones)]) == ["  ".join(alone)]
     monkeypatch.setattr(translator, "max_sentences", 3)
+    monkeypatch.setattr(translator, "max_source", 100)
     seen: list[int] = []
     search = translator.engine.search
     monkeypatch.setattr(

@@ -28,6 +28,9 @@ BAND = 8
 nine tenths agree, and three quarters of those of which eight tenths do."""
 ALIKE = 0.8
 """Share of words and word pairs (Jaccard) from which on two texts are near duplicates."""
+TEST_ALIKE = 0.7
+"""The same for a side that is in a test set: one letter changed in a caption of ten words is more than ALIKE allows.
+Bands of four hash values find 99 % of such sides; test sentences are few enough to compare all that they bring."""
 WORDS_BITS = 256
 """Buckets into which words are hashed to see whether two lines belong together."""
 STRANGE = 0.8
@@ -100,7 +103,7 @@ class TestIndex:
             index.keys[side].update((_key(words_W), number) for number, words_W in enumerate(words) if words_W)
             digest_NP = _digests(words, side).astype(np.uint8)
             digests.append(digest_NP)
-            for column_N in digest_NP.view(np.uint64).T:
+            for column_N in digest_NP.view(np.uint32).T:
                 band: dict[int, list[int]] = {}
                 for number, key in enumerate(column_N.tolist()):
                     if len(words[number]) >= NEAR_WORDS:
@@ -122,13 +125,13 @@ class TestIndex:
         """Return the sentence that is most like a digest on this side, or -1 if none is near."""
         found = {
             number
-            for band, key in zip(self.bands[side], digest_P.view(np.uint64).tolist(), strict=True)
+            for band, key in zip(self.bands[side], digest_P.view(np.uint32).tolist(), strict=True)
             for number in band.get(key, ())
         }
         best, number = max(
             ((float((self.digests[side][number] == digest_P).mean()), number) for number in found), default=(0.0, -1)
         )
-        return number if best >= ALIKE else -1
+        return number if best >= TEST_ALIKE else -1
 
 
 @dataclass(frozen=True)
@@ -171,9 +174,9 @@ def examine(pairs: Sequence[Pair], setup: Setup) -> Records:
 def _mark_overlap(
     records: Records, sides: Sequence[Sequence[Sequence[str]]], digests: Sequence[NDArray[np.uint8]], tests: TestIndex
 ) -> None:
-    bands = [[np.array(list(band), np.uint64) for band in tests.bands[side]] for side in (0, 1)]
+    bands = [[np.array(list(band), np.uint32) for band in tests.bands[side]] for side in (0, 1)]
     near = [
-        np.any([np.isin(column, keys) for column, keys in zip(digest.view(np.uint64).T, keys_of, strict=True)], axis=0)
+        np.any([np.isin(column, keys) for column, keys in zip(digest.view(np.uint32).T, keys_of, strict=True)], axis=0)
         for digest, keys_of in zip(digests, bands, strict=True)
     ]
     for number in range(len(records)):

@@ -72,7 +72,7 @@ def gather(run: Path) -> dict[str, Any]:
     data = _json(run / "data.json")
     recipe = data.get("recipe", {})
     last = checkpoint.read_progress(checkpoint.checkpoints(run)[-1])
-    config, _, max_source, _ = checkpoint.load_settings(run)
+    config, tokenizer, max_source, _ = checkpoint.load_settings(run)
     return {
         "name": run.resolve().name,
         "source": config.data.src,
@@ -83,7 +83,7 @@ def gather(run: Path) -> dict[str, Any]:
             "decoder_layers": config.model.decoder_layers, "dim": config.model.dim, "heads": config.model.heads,
             "ff": config.model.ff, "norm": config.model.norm, "positions": config.model.positions,
         },
-        "tokenizer": {"kind": config.tokenizer.kind, "pieces": data.get("pieces"), "sha256": data.get("tokenizer")},
+        "tokenizer": {"kind": config.tokenizer.kind, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
             "train": [{"name": name, "sha256": sum_} for name, sum_ in recipe.get("train", [])],
             "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
@@ -104,7 +104,7 @@ def gather(run: Path) -> dict[str, Any]:
             for line in _lines(run / "metrics.jsonl") if "valid_loss" in line
         ],
         "tests": [_json(path) for path in sorted((run / "eval").rglob("*.json"))],
-        "sessions": _lines(run / SESSIONS),
+        "sessions": [line for line in _lines(run / SESSIONS) if {"began", "step", "environment"} <= line.keys()],
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(path.stat().st_size for path in run.rglob("*") if path.is_file()),
     }  # fmt: skip

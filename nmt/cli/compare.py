@@ -71,8 +71,9 @@ def compare(
     from nmt.compare import compare as run
     from nmt.data.pairs import read_lines
     from nmt.evaluate import hypotheses
+    from nmt.translate import Translator
 
-    translators = [None if path.is_file() else _load(path, device, precision) for path in (first, second)]
+    translators = [None if path.is_file() else Translator.load(path, device, precision) for path in (first, second)]
     directions = {(each.config.data.src, each.config.data.tgt) for each in translators if each}
     if len(directions) > 1:
         raise UsageError("the two systems translate between different languages", f"{first} and {second}")
@@ -100,12 +101,6 @@ def compare(
         for comparison in found:
             name = re.sub(r"[^\w.-]+", "-", comparison.test)
             write_file(html if len(found) == 1 else html.with_stem(f"{html.stem}-{name}"), comparison.page())
-
-
-def _load(path: Path, device: str, precision: str) -> Translator:
-    from nmt.translate import Translator
-
-    return Translator.load(path, device, precision)
 
 
 def _test_sets(

@@ -175,7 +175,7 @@ class _Scorer:
         """Return each sign's mean over its variance: the slope of the likelihood ratio of two normal distributions."""
         step = max(1, self.lines // 20)
         starts = range(0, max(1, self.lines - LEAST + 1), step)
-        far_P, near_PS, square_P, count = np.zeros(2), np.zeros((2, len(SHIFTS))), np.zeros(2), 0
+        near_PS, square_P, count = np.zeros((2, len(SHIFTS))), np.zeros(2), 0
         for first in starts:
             lines_N = np.arange(first, min(first + 2000, first + step, self.lines))
             parts_2SN = self._parts(lines_N, (*SHIFTS, *FAR))
@@ -183,7 +183,6 @@ class _Scorer:
             near_PS += (parts_2SN[:, : len(SHIFTS)] - strange_2N[:, None]).sum(2)
             spread_2N = parts_2SN[:, len(SHIFTS)] - parts_2SN[:, -1]
             square_P += (spread_2N**2).sum(1)
-            far_P += strange_2N.sum(1)
             count += len(lines_N)
         variance_P = square_P / count + 1e-9
         mean_P = near_PS[:, int((near_PS / np.sqrt(variance_P)[:, None]).sum(0).argmax())] / count

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from nmt.console import log, progress
 from nmt.errors import NMTError, UsageError
 from nmt.metrics import METRICS, Score, comet
 from nmt.paths import write_text
-from nmt.testset import TestSet
+from nmt.testset import TestSet, file_stem
 from nmt.translate import Translator, in_windows
 
 RESAMPLES = 1000
@@ -86,7 +85,7 @@ def evaluate(translator: Translator, test: TestSet, spec: str, output: Path, wis
         "nmt": __version__,
         "scores": [asdict(score) for score in scores],
     }
-    stem = re.sub(r"[^\w.-]+", "-", test.name).strip("-.")
+    stem = file_stem(test.name)
     try:
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in texts))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,11 @@ class TestSet:
     """As many lists as there are references, each as long as `sources`."""
 
     __test__ = False  # not a pytest class
+
+
+def file_stem(name: str) -> str:
+    """Return what files that belong to the test set `name` are called."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")
 
 
 def own_test_set(data: DataConfig) -> TestSet:

@@ -288,7 +288,7 @@ def test_a_resumed_run_does_not_learn_from_changed_text(nmt: CommandLine) -> Non
     path = nmt.folder / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
     done = nmt("train", "--run", "runs/new", "--resume", "--set", "train.steps=30")
-    done.refuses(1, "the text that runs/new was trained on has changed since", "hint: ")
+    done.refuses(1, "the text or the tokenizer that runs/new was trained with has changed since", "hint: ")
 
 
 # ---- closed streams

@@ -95,3 +95,11 @@ def test_what_is_damaged_or_missing_is_left_out(nmt: CommandLine) -> None:
     assert "sessions" not in lines
     assert "curve" not in lines
     assert nmt("info", "runs/tiny").code == 0
+
+
+def test_a_training_whose_card_cannot_be_written_is_saved_all_the_same(nmt: CommandLine) -> None:
+    (nmt.folder / "runs/new" / CARD).mkdir(parents=True)
+    done = nmt.train("runs/new", "files(train='text')")
+    assert done.code == 0, done.err
+    assert "no model card: cannot write runs/new/README.md" in done.err
+    assert done.out.startswith("runs/new/step-0000")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,6 +70,7 @@ def compare(
     from nmt.compare import compare as run
     from nmt.data.pairs import read_lines
     from nmt.evaluate import hypotheses
+    from nmt.testset import file_stem
     from nmt.translate import Translator
 
     translators = [None if path.is_file() else Translator.load(path, device, precision) for path in (first, second)]
@@ -84,7 +84,7 @@ def compare(
         raise UsageError("a file holds the translations of one test set", "give one --test")
     test_sets = _test_sets(known, src, ref, test, errors)
     counts = _counts(train, known)
-    names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted] or ["bleu", "chrf"]
+    names = [name for name, wanted in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if wanted] or ["bleu", "chrf"]
     found = []
     for test_set in test_sets:
         systems = [
@@ -99,8 +99,8 @@ def compare(
         typer.echo(json.dumps([comparison.as_dict() for comparison in found], ensure_ascii=False, indent=2))
     if html:
         for comparison in found:
-            name = re.sub(r"[^\w.-]+", "-", comparison.test)
-            write_file(html if len(found) == 1 else html.with_stem(f"{html.stem}-{name}"), comparison.page())
+            own = html.with_stem(f"{html.stem}-{file_stem(comparison.test)}")
+            write_file(html if len(found) == 1 else own, comparison.page())
 
 
 def _test_sets(

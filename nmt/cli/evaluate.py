@@ -82,7 +82,7 @@ def evaluate(
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = open_test_sets(translator.config.data, src, ref, test, errors)
-    names = [name for name, wanted in (("bleu", bleu), ("chrf", chrf), ("ter", ter)) if wanted]
+    names = [name for name, wanted in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if wanted]
     wish = Wish(names or ([] if comet else ["bleu"]), resamples, comet)
     folder = output or _folder(translator, model)
     found = []

@@ -27,7 +27,7 @@ from nmt.data import noise
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.distributed import Group, joined
-from nmt.errors import TrainingError, UsageError
+from nmt.errors import NMTError, TrainingError, UsageError
 from nmt.optim import schedule
 from nmt.paths import write_bytes, write_text
 from nmt.search import search
@@ -130,7 +130,10 @@ def train(
     if chosen is None:
         raise TrainingError("training ended before its first checkpoint", "give it more time")
     if group.leads:
-        record.write_card(run)
+        try:
+            record.write_card(run)
+        except NMTError as error:  # the training itself is saved
+            log(f"no model card: {error.message}")
     if not finished:
         again = f"nmt train --run {shlex.quote(str(run))} --resume"
         if time_limit:

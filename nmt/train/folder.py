@@ -55,7 +55,10 @@ def check_text(run: Path, meta: dict[str, Any]) -> None:
         return
     now = json.loads(json.dumps(meta["recipe"]))  # with lists for tuples
     if any(before.get(name) != now[name] for name in ("train", "valid", "tokenizer")):
-        raise TrainingError(f"the text that {run} was trained on has changed since", "put it back, or train a new run")
+        raise TrainingError(
+            f"the text or the tokenizer that {run} was trained with has changed since",
+            f"put it back, or begin a run on what there is with these weights: nmt train --init {run} --run NEW",
+        )
 
 
 def precision_before(run: Path) -> str:

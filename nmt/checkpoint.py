@@ -35,7 +35,7 @@ from nmt.config import Config
 from nmt.console import log
 from nmt.errors import CheckpointError, ConfigError, NewerCheckpointError
 from nmt.model import build
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 from nmt.paths import new_directory, runs_dir, sha256, write_text
 from nmt.tokenizer import Tokenizer
 
@@ -265,7 +265,7 @@ class Loaded:
     run: Path
     config: Config
     tokenizer: Tokenizer
-    model: Transformer
+    model: Seq2Seq
     max_source: int
     """Source tokens, the end token not counted, up to which the model was trained."""
     max_sentences: int

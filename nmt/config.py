@@ -49,7 +49,8 @@ class ModelConfig:
     """The network. Sizes as in Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
-    """Architecture."""
+    """Architecture: transformer, or rnn (Bahdanau et al. 2015), for which only dim, the numbers of layers, dropout and
+    tied count."""
     dim: int = 256
     """Width of embeddings and layers (d_model)."""
     heads: int = 4
@@ -62,8 +63,21 @@ class ModelConfig:
     """Layers of the decoder."""
     norm: str = "pre"
     """Where layer normalisation stands: post (the paper) or pre (learns at higher rates)."""
+    normalization: str = "layer"
+    """Which one it is: layer (the paper), or rms, which takes off no mean."""
+    activation: str = "relu"
+    """Activation of the feed-forward layer: relu (the paper), gelu or swiglu, which has a third matrix."""
     positions: str = "sinusoidal"
-    """Positional encoding."""
+    """Positional encoding: sinusoidal (the paper), sinusoidal_concatenated, learned, floater, rotary, shaw, xlnet, t5,
+    deberta, alibi or none, with their options."""
+    attention: str = "dot"
+    """Scoring function: dot (the paper) or additive."""
+    window: int = 0
+    """Neighbours on each side that a token's self-attention sees; 0: all."""
+    kv_heads: int = 0
+    """Heads of keys and values (grouped-query attention); must divide heads; 0: as many as heads."""
+    layer_sharing: int = 1
+    """Layers in a row that have the same weights; 1: none share."""
     dropout: float = 0.1
     """Dropout on embeddings and on every sub-layer's output."""
     attention_dropout: float = 0.0

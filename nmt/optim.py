@@ -9,7 +9,7 @@ import torch
 
 from nmt.config import TrainConfig
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 from nmt.registry import resolve
 
 Schedule = Callable[..., float]
@@ -78,7 +78,7 @@ def schedule(spec: str) -> Schedule:
     return function
 
 
-def adam(model: Transformer, config: TrainConfig) -> torch.optim.AdamW:
+def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
     """Make the optimiser (Kingma and Ba 2015; decoupled decay: Loshchilov and Hutter 2019), one fused kernel."""
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(

@@ -80,7 +80,8 @@ def resolve(family: str, table: Mapping[str, F], spec: str) -> F:
 
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Map each keyword-only option of `function` to its annotated type."""
-    hints = typing.get_type_hints(function)
+    made = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    hints = typing.get_type_hints(made)
     return {name: hints.get(name, Any) for name in _keyword_only(function)}
 
 

@@ -72,7 +72,7 @@ def search_precision(name: str, where: torch.device) -> torch.dtype:
 def _has_bf16(where: torch.device) -> bool:
     if where.type == "cuda":
         return torch.cuda.get_device_capability(where) >= (8, 0)
-    if not _cpu_flag("avx512_bf16", "amx_bf16", "bf16") or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if not _cpu_flag("avx512_bf16", "amx_bf16", "bf16") or not torch.backends.mkldnn.is_available():
         return False
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 

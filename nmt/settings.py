@@ -230,6 +230,7 @@ def check(config: Config) -> None:
         "model.ff": model.ff,
         "model.encoder_layers": model.encoder_layers,
         "model.decoder_layers": model.decoder_layers,
+        "model.layer_sharing": model.layer_sharing,
         "train.steps": train.steps,
         "train.batch_tokens": train.batch_tokens,
         "train.accumulate": train.accumulate,
@@ -253,6 +254,8 @@ def check(config: Config) -> None:
             raise ConfigError(f"{path} must be at most {most}, got {value}")
     not_negative: dict[str, float] = {
         "seed": config.seed,
+        "model.window": model.window,
+        "model.kv_heads": model.kv_heads,
         "train.patience": train.patience,
         "train.average": train.average,
         "train.samples": train.samples,

@@ -24,7 +24,7 @@ from nmt.engine import Engine, Query, Scored
 from nmt.engine.ctranslate2 import MODEL, CTranslate2Engine
 from nmt.engine.native import NativeEngine
 from nmt.errors import CheckpointError, UsageError, suggest
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Constrained, Hypothesis, Search, search
 from nmt.text import normalize
 from nmt.tokenizer import SPACE, Tokenizer
@@ -140,7 +140,7 @@ class Translator:
 
     @classmethod
     def of(
-        cls, models: Sequence[Transformer], tokenizer: Tokenizer, config: Config, device: torch.device,
+        cls, models: Sequence[Seq2Seq], tokenizer: Tokenizer, config: Config, device: torch.device,
         max_source: int, max_sentences: int, precision: str = "auto",
     ) -> Translator:  # fmt: skip
         """Make a translator of models that are at hand, on `device`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +16,10 @@ from nmt.data.batching import collate
 from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
-from nmt.model.inference import Int8Linear, PackedTransformer, for_inference
+from nmt.model.inference import Int8Linear, PackedModel, for_inference
 from nmt.model.layers import Dropout
-from nmt.model.positions import Sinusoidal, sinusoids
-from nmt.model.transformer import Transformer
+from nmt.model.positions import POSITIONS
+from nmt.model.seq2seq import Seq2Seq
 from nmt.search import SearchModel
 
 VOCABULARY = 23
@@ -27,13 +27,37 @@ TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
 PAIRS = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20], [21])]
 
 
-@pytest.fixture(params=["pre", "post"])
-def model(request: pytest.FixtureRequest) -> Transformer:
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "post": {"norm": "post"},
+    **{name: {"positions": name} for name in POSITIONS if name != "sinusoidal"},
+    "shaw, near": {"positions": "shaw(clip=2)"},
+    "additive": {"attention": "additive"},
+    "window": {"window": 2},
+    "grouped": {"kv_heads": 2},
+    "rms, gelu": {"normalization": "rms", "activation": "gelu"},
+    "swiglu": {"activation": "swiglu"},
+    "shared": {"layer_sharing": 2, "decoder_layers": 3},
+    "together": {
+        "positions": "shaw(clip=3)", "window": 3, "kv_heads": 1, "attention": "additive", "norm": "post",
+        "normalization": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
+    },
+    "rnn": {"arch": "rnn"},
+}  # fmt: skip
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
     torch.manual_seed(0)
-    return build(dataclasses.replace(TINY, norm=request.param), VOCABULARY).eval()
+    model = build(dataclasses.replace(TINY, **request.param), VOCABULARY).eval()
+    with torch.no_grad():  # what begins at zero must not hide mistakes
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter += 0.05 * torch.randn_like(parameter)
+    return model
 
 
-def logits(model: Transformer, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
+def logits(model: Seq2Seq, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
     """The logits of every pair's target positions, from one padded batch."""
     batch = collate(pairs)
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
@@ -60,7 +84,7 @@ def test_tied_embeddings_are_one_matrix() -> None:
     assert tied.output_weight_VD is tied.embeddings["shared"]
 
 
-def test_cached_logits_equal_uncached_ones(model: Transformer) -> None:
+def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     memory_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
     whole_BTV = model.project(model.step(batch.tgt_in_BT, model.start(memory_BSD, batch.src_mask_BS, keep=False)))
@@ -69,7 +93,7 @@ def test_cached_logits_equal_uncached_ones(model: Transformer) -> None:
     torch.testing.assert_close(torch.cat(steps, 1), whole_BTV, atol=1e-5, rtol=1e-5)
 
 
-def test_the_cache_survives_growth_and_steps_of_any_size(model: Transformer) -> None:
+def test_the_cache_survives_growth_and_steps_of_any_size(model: Seq2Seq) -> None:
     tgt_BT = torch.randint(4, VOCABULARY, (2, 45))
     src_BS, mask_BS = torch.randint(4, VOCABULARY, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
     memory_BSD = model.encode(src_BS, mask_BS)
@@ -80,7 +104,7 @@ def test_the_cache_survives_growth_and_steps_of_any_size(model: Transformer) -> 
 
 
 @torch.no_grad()
-def test_selecting_rows_and_sentences_carries_their_memory(model: Transformer) -> None:
+def test_selecting_rows_and_sentences_carries_their_memory(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
     rows = torch.arange(3).repeat_interleave(2)  # two rows of each sentence
@@ -96,19 +120,19 @@ def test_selecting_rows_and_sentences_carries_their_memory(model: Transformer) -
     torch.testing.assert_close(cached_R1D[:, 0], whole_RTD[:, 1], atol=1e-5, rtol=1e-5)
 
 
-def test_padding_and_company_change_nothing(model: Transformer) -> None:
+def test_padding_and_company_change_nothing(model: Seq2Seq) -> None:
     together = logits(model, PAIRS)
     for pair, logits_TV in zip(PAIRS, together, strict=True):
         torch.testing.assert_close(logits(model, [pair])[0], logits_TV, atol=1e-5, rtol=1e-5)
 
 
-def test_the_decoder_does_not_look_ahead(model: Transformer) -> None:
+def test_the_decoder_does_not_look_ahead(model: Seq2Seq) -> None:
     (one,), (other,) = logits(model, [([5, 6], [7, 8, 9])]), logits(model, [([5, 6], [7, 8, 20])])
     torch.testing.assert_close(one[:3], other[:3])
     assert not torch.allclose(one[3], other[3])
 
 
-def test_every_source_token_matters(model: Transformer) -> None:
+def test_every_source_token_matters(model: Seq2Seq) -> None:
     (one,), (other,) = logits(model, [([5, 6, 7], [8])]), logits(model, [([5, 6, 9], [8])])
     assert not torch.allclose(one[0], other[0], atol=1e-4)
 
@@ -127,7 +151,7 @@ def test_masked_places_weigh_exactly_nothing() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_source_of_nothing_but_padding_gives_no_nan(model: Transformer, dtype: torch.dtype) -> None:
+def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: torch.dtype) -> None:
     model.compute_dtype = dtype
     batch = collate(PAIRS)
     mask_BS = batch.src_mask_BS.clone()
@@ -156,29 +180,31 @@ def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int])
 @torch.no_grad()
 @pytest.mark.parametrize("beams", [1, 2, 7])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
-def test_a_model_made_ready_for_search_is_the_same_model(model: Transformer, dtype: torch.dtype, beams: int) -> None:
+def test_a_model_made_ready_for_search_is_the_same_model(model: Seq2Seq, dtype: torch.dtype, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     ready = for_inference(model, dtype)
-    assert isinstance(ready, PackedTransformer)
+    assert isinstance(ready, PackedModel)
     assert isinstance(ready.output, Int8Linear) == (dtype == torch.int8)
     tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS) * beams, 40))  # more than the cache grows by
     for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2]) for m in (model, ready)), strict=True):
-        tolerance = 1e-5 if dtype == torch.float32 else 0.05 * wanted.abs().max().item()
+        share = {torch.float32: 1e-5, torch.bfloat16: 0.05, torch.int8: 0.15}[dtype]  # seen: 0.03 and 0.12
+        tolerance = share * max(1.0, wanted.abs().max().item())
         torch.testing.assert_close(found.float(), wanted, atol=tolerance, rtol=1e-4)
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
 def test_a_model_is_ready_for_search_without_onednns_layout_too(
-    model: Transformer, monkeypatch: pytest.MonkeyPatch
+    model: Seq2Seq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inference, "_can_pack", lambda: False)
     ready = for_inference(model, torch.bfloat16)
-    assert isinstance(ready, Transformer)
+    assert isinstance(ready, Seq2Seq)
     assert not any(parameter.requires_grad for parameter in ready.parameters())
-    assert logits(ready, PAIRS)[0].dtype == torch.bfloat16
+    recurrent = model.config.arch == "rnn"  # whose steps hand their rounding on
+    assert logits(ready, PAIRS)[0].dtype == (torch.float32 if recurrent else torch.bfloat16)
 
 
-def test_bf16_activations_leave_float32_gradients(model: Transformer) -> None:
+def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
     reference = torch.cat(logits(model, PAIRS))
     model.compute_dtype = torch.bfloat16
     rounded = torch.cat(logits(model, PAIRS))
@@ -186,18 +212,6 @@ def test_bf16_activations_leave_float32_gradients(model: Transformer) -> None:
     assert (rounded.float() - reference).abs().max() < 0.1
     rounded.sum().backward()
     assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
-
-
-def test_sinusoids_are_the_papers_formula_and_extend() -> None:
-    table_TD = sinusoids(50, 8)
-    for position in (0, 3, 49):
-        for i in range(4):
-            angle = position / 10_000 ** (2 * i / 8)
-            assert table_TD[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert table_TD[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
-    positions = Sinusoidal(8)
-    far_BTD = positions.embed(torch.zeros(1, 3, 8), start=5000)
-    torch.testing.assert_close(far_BTD[0], sinusoids(5003, 8)[5000:])
 
 
 def test_dropout_keeps_the_mean_and_the_rate() -> None:

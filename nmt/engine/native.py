@@ -14,7 +14,7 @@ from nmt.engine import Query, Scored
 from nmt.errors import NMTError
 from nmt.model.ensemble import Ensemble, mean_log_prob
 from nmt.model.inference import for_inference
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Hypothesis, Search, SearchModel, Task
 from nmt.tokenizer import BOS, EOS, PAD, UNK
 
@@ -32,7 +32,7 @@ class NativeEngine:
     """Searches and scores with one model, or with the mean of several that share a vocabulary."""
 
     def __init__(
-        self, models: Sequence[Transformer], text: Callable[[Sequence[int]], str], device: torch.device, precision: str
+        self, models: Sequence[Seq2Seq], text: Callable[[Sequence[int]], str], device: torch.device, precision: str
     ) -> None:
         """Make copies of `models` ready for search; they themselves, in float32, score.
 
@@ -99,6 +99,8 @@ class NativeEngine:
     def _search(self, queries: list[Query], find: Search) -> list[list[Hypothesis]]:
         src_BS, src_mask_BS = collate_source([list(query.ids) for query in queries])
         most_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
+        limits = [model.most_positions - 1 for model in self.models if model.most_positions]  # one is for the start
+        most_B = most_B.clamp(max=min(limits, default=2**31))
         prefixes = [query.prefix for query in queries] if any(query.prefix for query in queries) else ()
         phrases = [query.phrases for query in queries]
 

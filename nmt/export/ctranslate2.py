@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,10 +14,10 @@ from torch import Tensor
 from nmt.checkpoint import Loaded
 from nmt.engine import Query
 from nmt.engine.ctranslate2 import CTranslate2Engine
-from nmt.export.engine import Engine, copy_run_files, missing, positions
+from nmt.export.engine import Engine, copy_run_files, missing, positions, transformer
 from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
-from nmt.model.positions import sinusoids
+from nmt.model.positions.absolute import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.search import search
 from nmt.tokenizer import BOS, EOS, UNK, Tokenizer
@@ -30,11 +30,11 @@ def export(loaded: Loaded, folder: Path) -> None:
     by `nmt.text.normalize` before.
 
     Raises:
-        UsageError: CTranslate2 is not installed.
+        UsageError: CTranslate2 is not installed, or has no such model.
     """
     specs = _ctranslate2().specs
+    config, model = loaded.config.model, transformer(loaded, "CTranslate2")
     copy_run_files(loaded, folder)
-    config, model = loaded.config.model, loaded.model
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.heads,
@@ -50,9 +50,9 @@ def export(loaded: Loaded, folder: Path) -> None:
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.output_weight_VD)
-    for layer, own in zip(spec.encoder.layer, cast(Iterable[EncoderLayer], model.encoder), strict=True):
+    for layer, own in zip(spec.encoder.layer, model.encoder_layers, strict=True):
         _encoder_layer(layer, own)
-    for layer, decoder in zip(spec.decoder.layer, cast(Iterable[DecoderLayer], model.decoder), strict=True):
+    for layer, decoder in zip(spec.decoder.layer, model.decoder_layers, strict=True):
         _decoder_layer(layer, decoder)
     pieces = loaded.tokenizer.pieces(range(len(loaded.tokenizer)))
     spec.register_source_vocabulary(pieces)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from nmt.checkpoint import Loaded
+from nmt.config import ModelConfig
 from nmt.data.batching import collate_source
 from nmt.errors import UsageError
+from nmt.model.transformer import Transformer
 from nmt.search import SearchModel, Task, search
 from nmt.tokenizer import BOS, EOS, Tokenizer
 
@@ -22,6 +25,27 @@ BATCH = 64
 """Sentences that an engine translates together."""
 RUN_FILES = ("config.yaml", "spm.model", "data.json")
 """What a run holds besides its weights, and an engine may need."""
+
+
+def transformer(loaded: Loaded, engine: str, but: Sequence[str] = ()) -> Transformer:
+    """Return the model, if it is a Transformer as the paper has it; another engine may know no other.
+
+    Args:
+        loaded: the model.
+        engine: what it is for, for the message.
+        but: options of `ModelConfig` that may have any value.
+
+    Raises:
+        UsageError: it is another one.
+    """
+    config = loaded.config.model
+    for name in ("arch", "normalization", "activation", "positions", "attention", "window", "kv_heads"):
+        value = getattr(config, name)
+        if name not in but and value != getattr(ModelConfig, name) and (name, value) != ("kv_heads", config.heads):
+            raise UsageError(
+                f"{engine} has no model with {name} {value}", "--to safetensors writes any, for nmt translate"
+            )
+    return cast(Transformer, loaded.model)
 
 
 def copy_run_files(loaded: Loaded, folder: Path) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nmt.checkpoint import Loaded
-from nmt.export.engine import Engine, in_batches, missing, most_tokens, positions
+from nmt.export.engine import Engine, in_batches, missing, most_tokens, positions, transformer
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.tokenizer import BOS, EOS, PAD, UNK
@@ -33,9 +33,10 @@ def export(loaded: Loaded, folder: Path) -> None:
     `generate` searches greedily unless it is told otherwise. Text is normalised by `nmt.text.normalize` before.
 
     Raises:
-        UsageError: Transformers is not installed.
+        UsageError: Transformers is not installed, or has no such model.
     """
     transformers = _transformers()
+    own_model = transformer(loaded, "Marian or Pegasus")
     post = loaded.config.model.norm == "post"
     kind, network = (
         (transformers.MarianConfig, transformers.MarianMTModel)
@@ -45,7 +46,7 @@ def export(loaded: Loaded, folder: Path) -> None:
     with _quiet(transformers):
         model = network(kind(**_config(loaded)))
         own = {name: t for name, t in model.state_dict().items() if "embed_positions" in name or "logits_bias" in name}
-        model.load_state_dict(own | _named(loaded.model, model.state_dict().keys()))
+        model.load_state_dict(own | _named(own_model, model.state_dict().keys()))
         model.generation_config = transformers.GenerationConfig(**_generation(loaded))
         model.save_pretrained(folder)
         _save_tokenizer(loaded, folder, transformers)
@@ -151,8 +152,12 @@ def _named(model: Transformer, wanted: Iterable[str]) -> Weights:
     }
     if "model.shared.weight" in set(wanted):
         named["model.shared.weight"] = named["model.encoder.embed_tokens.weight"]
-    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
-        for number, layer in enumerate(cast(Iterable[EncoderLayer | DecoderLayer], layers)):
+    stacks: dict[str, Sequence[EncoderLayer | DecoderLayer]] = {
+        "encoder": model.encoder_layers,
+        "decoder": model.decoder_layers,
+    }
+    for side, layers in stacks.items():
+        for number, layer in enumerate(layers):
             found = _layer(layer, order_D)
             named |= {f"model.{side}.layers.{number}.{name}": tensor for name, tensor in found.items()}
     if model.config.norm == "pre":

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
-from nmt.export.engine import Engine, copy_run_files, missing, positions, searching
+from nmt.export.engine import Engine, copy_run_files, missing, positions, searching, transformer
 from nmt.model.cache import TargetCache
-from nmt.model.positions import Sinusoidal, sinusoids
+from nmt.model.positions.base import Rows
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.tokenizer import Tokenizer
 
@@ -48,13 +47,14 @@ def export(loaded: Loaded, folder: Path) -> None:
     except ImportError:
         raise missing("onnxscript", "onnx") from None
     _onnxruntime()  # without it there is no proof
-    copy_run_files(loaded, folder)
     encoder, decoder = graphs(loaded)
+    copy_run_files(loaded, folder)
     # Lengths that differ from each other and from every size, so that the exporter sees which is which.
     source_BS, mask_BS = torch.zeros(3, 7, dtype=torch.long), torch.ones(3, 7, dtype=torch.bool)
     config = loaded.config.model
-    past = torch.zeros(config.decoder_layers, 2, 3, config.heads, 5, config.dim // config.heads)
-    memory = torch.zeros(config.decoder_layers, 2, 3, config.heads, 7, config.dim // config.heads)
+    heads, width = config.kv_heads or config.heads, config.dim // config.heads
+    past = torch.zeros(config.decoder_layers, 2, 3, heads, 5, width)
+    memory = torch.zeros(config.decoder_layers, 2, 3, heads, 7, width)
     with _quiet():
         torch.onnx.export(
             encoder, (source_BS, mask_BS), folder / ENCODER,
@@ -80,9 +80,17 @@ def engine(folder: Path) -> Engine:
 
 
 def graphs(loaded: Loaded) -> tuple[nn.Module, nn.Module]:
-    """Return what is written, encoder and decoder, as modules of tensors alone."""
-    model = copy.deepcopy(loaded.model).requires_grad_(False)
-    model.positions = _Positions(model.config.dim, positions(loaded))
+    """Return what is written, encoder and decoder, as modules of tensors alone.
+
+    Raises:
+        UsageError: the model is not one that graphs are written of.
+    """
+    but = ("normalization", "activation", "positions", "attention", "kv_heads")
+    model = copy.deepcopy(transformer(loaded, "ONNX", but)).requires_grad_(False)
+    for module in model.modules():
+        rows = getattr(module, "rows", None)
+        if isinstance(rows, Rows):
+            vars(module)["rows"] = _FixedRows(rows.make, positions(loaded))
     return _Encoder(model).eval(), _Decoder(model).eval()
 
 
@@ -169,17 +177,12 @@ def _run(session: Any, **inputs: Tensor) -> list[Tensor]:
     return [torch.from_numpy(array) for array in session.run(None, arrays)]
 
 
-class _Positions(Sinusoidal):
+class _FixedRows(Rows):
     """A table of fixed length that is looked up: one that grows on demand is nothing for a graph."""
 
-    def __init__(self, dim: int, length: int) -> None:
-        super().__init__(dim)
-        self.fixed_TD: Tensor
-        self.register_buffer("fixed_TD", sinusoids(length, dim))
-
-    def embed(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Add the encodings of positions start .. start+T-1."""
-        return x_BTD + F.embedding(torch.arange(start, start + x_BTD.shape[1]), self.fixed_TD)
+    def take(self, start: int, end: int, like: Tensor) -> Tensor:
+        """Return rows start .. end-1."""
+        return self.table[torch.arange(start, end)]
 
 
 class _Past(TargetCache):

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import torch
+
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError, suggest
-from nmt.model.positions import POSITIONS
+from nmt.model.attention import SCORINGS
+from nmt.model.layers import ACTIVATIONS, NORMS
+from nmt.model.positions import POSITIONS, Stack
+from nmt.model.recurrent import Recurrent
+from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
+from nmt.registry import resolve
 
-MODELS = {"transformer": Transformer}
+MODELS: dict[str, type[Seq2Seq]] = {"transformer": Transformer, "rnn": Recurrent}
 
 
-def build(config: ModelConfig, vocabulary: int) -> Transformer:
+def build(config: ModelConfig, vocabulary: int) -> Seq2Seq:
     """Make the network that `config` describes, with fresh weights, for V = `vocabulary` pieces."""
     check(config)
     return MODELS[config.arch](config, vocabulary)
 
 
 def check(config: ModelConfig) -> None:
-    """Raise a ConfigError for an unknown architecture or positional encoding."""
-    for path, name, table in (("arch", config.arch, MODELS), ("positions", config.positions, POSITIONS)):
+    """Raise a ConfigError for parts that there are not, or that do not fit each other."""
+    for path, name, table in (
+        ("arch", config.arch, MODELS),
+        ("normalization", config.normalization, NORMS),
+        ("activation", config.activation, ACTIVATIONS),
+        ("attention", config.attention, SCORINGS),
+    ):
         if name not in table:
             raise ConfigError(f"model.{path}: unknown value '{name}'", suggest(name, table))
+    if config.kv_heads and config.heads % config.kv_heads:
+        raise ConfigError(f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})")
+    try:
+        with torch.device("meta"):  # an encoding checks its options as it is made
+            resolve("positions", POSITIONS, config.positions)(Stack(config.dim, config.heads, 1))
+    except ConfigError as error:
+        raise ConfigError(f"model.positions: {error.message}", error.hint) from None
 
 
-def count_parameters(model: Transformer) -> int:
+def count_parameters(model: Seq2Seq) -> int:
     """Count trained numbers, a shared matrix once."""
     return sum(p.numel() for p in model.parameters())

@@ -13,14 +13,16 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.model.layers import Linear, Residual
+from nmt.model.positions import Place
+from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
 ROWS = 32
@@ -91,39 +93,58 @@ class PackedLayer:
 
     A position attends to the target so far element by element: thousands of products too small for a matrix routine go
     over the memory as it lies. To the source it attends by PyTorch's fused kernel and in float32, in which that is
-    several times faster.
+    several times faster. That is for scaled dot products of all there is; any other attention runs as in training.
     """
 
     def __init__(self, layer: DecoderLayer) -> None:
         self.layer, self.heads = layer, layer.attention.heads
+        self.plain = layer.attention.scaled and not layer.attention.window
         joining = (layer.attention.out, layer.cross.out, layer.feed_forward.up, layer.feed_forward.down)
         self.target_out, self.source_out, self.up, self.down = (cast(Packed, linear) for linear in joining)
+        activation = layer.feed_forward.activation
+        self.rise = self.up.relu if activation is F.relu else lambda x_RD: activation(self.up(x_RD))
 
-    def __call__(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
-        """Return the layer's output; `number` counts the layers from 0."""
+    def __call__(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
+        """Return the output of the layer at `place`."""
         layer = self.layer
-        seen_RD = self._gather_target(layer.around_attention.before(x_RD), state, number)
+        gather = self._gather_target if self.plain else self._gather_any_target
+        seen_RD = gather(layer.around_attention.before(x_RD), state, place)
         x_RD = _after(layer.around_attention, self.target_out.plus(seen_RD, x_RD))
-        seen_RD = self._gather_source(layer.around_cross.before(x_RD), state, number)
+        seen_RD = self._gather_source(layer.around_cross.before(x_RD), state, place.layer)
         x_RD = _after(layer.around_cross, self.source_out.plus(seen_RD, x_RD))
-        hidden_RF = self.up.relu(layer.around_ff.before(x_RD))
+        hidden_RF = self.rise(layer.around_ff.before(x_RD))
         return _after(layer.around_ff, self.down.plus(hidden_RF, x_RD))
 
-    def _gather_target(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
-        qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
+    def _gather_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
+        q_RH1K, kv_R12GK = self.layer.attention.project(x_RD[:, None], place)
         assert state.target is not None
-        k_TRHK, v_TRHK = state.target.append(number, qkv_R3HK[:, None, 1:]).unbind(1)
-        q_RHK = qkv_R3HK[:, 0] / math.sqrt(k_TRHK.shape[-1])
+        k_TRGK, v_TRGK = state.target.append(place.layer, kv_R12GK).unbind(1)
+        q_RH1K = q_RH1K / math.sqrt(place.positions.terms * k_TRGK.shape[-1])
+        q_RGnK = q_RH1K.view(len(x_RD), k_TRGK.shape[2], -1, k_TRGK.shape[3])  # n heads of queries to one of keys
+        scores_RHT = (q_RGnK * k_TRGK[:, :, :, None]).sum(-1).flatten(2).permute(1, 2, 0)
+        bias = place.score(q_RH1K, self.layer.attention.spread(k_TRGK.permute(1, 2, 0, 3)))
         # Over the last axis: over the first, how softmax rounds depends on the number of rows.
-        weights_TRH = (q_RHK * k_TRHK).sum(-1).permute(1, 2, 0).softmax(-1).permute(2, 0, 1)
-        seen_RHK: Tensor = (weights_TRH[..., None] * v_TRHK).sum(0)
-        return seen_RHK.view(x_RD.shape)
+        weights_RHT = (scores_RHT if bias is None else scores_RHT + bias[:, :, 0]).softmax(-1)
+        weights_TRGn1 = weights_RHT.permute(2, 0, 1)[..., None].reshape(len(k_TRGK), *q_RGnK.shape[:3], 1)
+        seen_RHK: Tensor = (weights_TRGn1 * v_TRGK[:, :, :, None]).sum(0).flatten(1, 2)
+        extra = place.value(weights_RHT[:, :, None])
+        return (seen_RHK if extra is None else seen_RHK + extra[:, :, 0]).reshape(x_RD.shape)
+
+    def _gather_any_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
+        q_RH1K, kv_R12GK = self.layer.attention.project(x_RD[:, None], place)
+        k, v = state.remember(place.layer, kv_R12GK)
+        return self.layer.attention.gather(q_RH1K, k, v, None, place).reshape(x_RD.shape)
 
     def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
+        cross = self.layer.cross
         k, v = state.sources[number]
-        q = self.layer.cross.q(x_RD).float().view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
-        state.observe(number, q, len(x_RD))
-        seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S)
+        q = cross.q(x_RD).float().view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
+        state.observe(number, cross, q, len(x_RD))
+        if cross.scaled:
+            grouped = cross.kv_heads != cross.heads
+            seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S, enable_gqa=grouped)
+        else:
+            seen = cross.gather(q, k, v, state.mask_B11S)
         return seen.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
@@ -133,10 +154,10 @@ def _after(around: Residual, total: Tensor) -> Tensor:
     return normed
 
 
-class PackedTransformer:
-    """A Transformer on a CPU, as a search sees it."""
+class PackedModel:
+    """A model on a CPU, as a search sees it."""
 
-    def __init__(self, model: Transformer, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
+    def __init__(self, model: Seq2Seq, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
         """Pack the matrices of `model`, which is not to be used by itself from then on."""
         self.model = model
         for module in list(model.modules()):
@@ -144,11 +165,31 @@ class PackedTransformer:
                 if isinstance(child, Linear):
                     setattr(module, name, pack(child.weight, child.bias))
         self.output = pack(model.output_weight_VD, None)
-        self.layers = [PackedLayer(layer) for layer in cast(Iterable[DecoderLayer], model.decoder)]
+
+    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
+        """Read the source and return the state in which a search begins."""
+        return self.model.begin(src_BS, src_mask_BS)
+
+    def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
+        """Read one more token per row and return the float32 logits of the next, [R, V]."""
+        logits_RV: Tensor = self.output(self.model.step(tokens_R[:, None], state)[:, -1])
+        return logits_RV.float()
+
+
+class PackedTransformer(PackedModel):
+    """A Transformer on a CPU, whose decoder's step is written for one token."""
+
+    model: Transformer
+
+    def __init__(self, model: Transformer, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
+        """Pack the matrices of `model`, which is not to be used by itself from then on."""
+        super().__init__(model, pack)
+        own = {id(layer): PackedLayer(layer) for layer in model.decoder_layers}
+        self.layers = [own[id(layer)] for layer in model.decoder_layers]
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
-        state = self.model.begin(src_BS, src_mask_BS)
+        state: DecoderState = self.model.begin(src_BS, src_mask_BS)
         state.sources = [(k.float().contiguous(), v.float().contiguous()) for k, v in state.sources]
         if src_mask_BS.all():
             state.mask_B11S = None
@@ -158,27 +199,32 @@ class PackedTransformer:
         """Read one more token per row and return the float32 logits of the next, [R, V]."""
         x_RD = self.model.embed("target", tokens_R[:, None], state.length)[:, 0]
         for number, layer in enumerate(self.layers):
-            x_RD = layer(x_RD, state, number)
+            place = Place(self.model.target_positions, number, state.length)
+            x_RD = place.embed(x_RD[:, None])[:, 0] if number else x_RD
+            x_RD = layer(x_RD, state, place)
         state.advance(1)
         logits_RV: Tensor = self.output(self.model.decoder_norm(x_RD))
         return logits_RV.float()
 
 
-def for_inference(model: Transformer, dtype: torch.dtype) -> PackedTransformer | Transformer:
+def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:
     """Return a copy of `model` that computes in `dtype`, for search only; the model itself stays as it is.
 
-    In int8, the matrices are of that type and all else of float32.
+    In int8, the matrices are of that type and all else of float32. A recurrent model computes in float32.
     """
     whole = dtype == torch.int8
+    if not isinstance(model, Transformer) and not whole:
+        dtype = torch.float32
     ready = copy.deepcopy(model).to(torch.float32 if whole else dtype).eval().requires_grad_(False)
     ready.compute_dtype = None
-    if whole:
-        return PackedTransformer(ready, Int8Linear)
+    pack: Callable[[Tensor, Tensor | None], Packed] = Int8Linear if whole else PackedLinear
     device = ready.output_weight_VD.device
     packs = device.type == "cpu" and dtype in (torch.float32, torch.bfloat16) and _can_pack()
-    return PackedTransformer(ready, PackedLinear) if packs else ready
+    if not whole and not packs:
+        return ready
+    return PackedTransformer(ready, pack) if isinstance(ready, Transformer) else PackedModel(ready, pack)
 
 
 def _can_pack() -> bool:
     operators = ("_reorder_linear_weight", "_linear_pointwise")
-    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in operators)  # type: ignore[no-untyped-call]
+    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in operators)

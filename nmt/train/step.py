@@ -16,7 +16,7 @@ from nmt.data.batching import Batch
 from nmt.distributed import Group
 from nmt.errors import TrainingError
 from nmt.loss import cross_entropy
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StepStats:
 
 
 def train_step(
-    model: Transformer,
+    model: Seq2Seq,
     micro: Sequence[Batch],
     optimizer: torch.optim.Optimizer,
     config: TrainConfig,
@@ -85,11 +85,11 @@ def train_step(
     return StepStats(loss, tokens, grad_norm, skipped=overflow)
 
 
-def _backward(model: Transformer, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
+def _backward(model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
     """Add a batch's gradient and return its share of the loss per token."""
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
     loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=smoothing) / tokens
-    scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+    scaler.scale(loss).backward()
     return loss.detach()
 
 

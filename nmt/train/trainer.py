@@ -19,9 +19,9 @@ from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetched
 from nmt.data.prepare import Prepared
 from nmt.distributed import Group
-from nmt.errors import CheckpointError, TrainingError
+from nmt.errors import CheckpointError, ConfigError, TrainingError
 from nmt.loss import cross_entropy
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 from nmt.optim import Schedule, adam, schedule
 from nmt.train.folder import rewind
 from nmt.train.step import StepStats, train_step
@@ -45,6 +45,12 @@ class Trainer:
         self.tokenizer = prepared.tokenizer()
         runtime.seed_everything(config.seed)
         self.model = models.build(config.model, len(self.tokenizer)).to(device)
+        most = self.model.most_positions
+        if most and config.train.max_length > most:
+            raise ConfigError(
+                f"train.max_length is {config.train.max_length}, and the model has {most} positions",
+                f"set train.max_length={most}, or model.positions=learned(n={config.train.max_length})",
+            )
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         self.optimizer = adam(self.model, config.train)
@@ -211,7 +217,7 @@ class Trainer:
 
     # ---- validation
 
-    def validate(self, model: Transformer | None = None) -> dict[str, float]:
+    def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
         """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, `valid_chrf`, and the `quality`,
         that of them which is to be maximised.
 
@@ -232,7 +238,7 @@ class Trainer:
         return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "quality": quality}
 
     @torch.inference_mode()
-    def _validation_loss(self, model: Transformer) -> float:
+    def _validation_loss(self, model: Seq2Seq) -> float:
         store = self.prepared.store("valid")
         total, tokens = 0.0, 0
         for numbers in plan(store.lengths_N2, self.config.train.batch_tokens, seed=0, epoch=0):

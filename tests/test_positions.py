@@ -1,0 +1,269 @@
+"""Positional encodings: their formulas, and what makes each of them one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from test_model import PAIRS, TINY, VOCABULARY, logits
+from torch import Tensor
+
+from nmt.errors import ConfigError, UsageError
+from nmt.model import build, check
+from nmt.model.positions import POSITIONS, Place, Positions, Stack
+from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
+from nmt.model.positions.base import distances
+from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet, slopes
+
+WIDE = Stack(dim=16, heads=4, layers=2)
+RELATIVE = [name for name in POSITIONS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
+
+
+def made(name: str, stack: Stack = WIDE) -> Positions:
+    """An encoding with weights that are not what they begin with."""
+    torch.manual_seed(0)
+    positions = POSITIONS[name](stack)
+    with torch.no_grad():
+        for parameter in positions.parameters():
+            parameter.normal_(std=0.5)
+    return positions.eval()
+
+
+def scores(positions: Positions, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
+    """Scores of queries that stand at start, start+1, ... with keys at 0, 1, ..., by the rules of attention."""
+    place = Place(positions, 1, start)
+    q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(positions.terms * q_BHQK.shape[-1])
+    k = positions.rotate(k_BHSK.transpose(1, 2), 0).transpose(1, 2)
+    bias = place.score(q, k)
+    return q @ k.transpose(-1, -2) + (0.0 if bias is None else bias)
+
+
+def test_sinusoids_are_the_papers_formula_and_extend() -> None:
+    table_TD = sinusoids(50, 8)
+    for position in (0, 3, 49):
+        for i in range(4):
+            angle = position / 10_000 ** (2 * i / 8)
+            assert table_TD[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table_TD[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+    positions = Sinusoidal(Stack(8, 2, 1))
+    far_BTD = positions.embed(torch.zeros(1, 3, 8), 0, start=5000)
+    torch.testing.assert_close(far_BTD[0], sinusoids(5003, 8)[5000:])
+    assert positions.embed(far_BTD, 1, start=0) is far_BTD
+
+
+def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
+    table_TD = ConcatenatedSinusoidal(Stack(8, 2, 1)).embed(torch.zeros(1, 50, 8), 0, 0)[0]
+    torch.testing.assert_close(table_TD[:, :4], sinusoids(50, 8)[:, ::2])
+    torch.testing.assert_close(table_TD[:, 4:], sinusoids(50, 8)[:, 1::2])
+
+
+def test_learned_positions_end_with_a_clear_error() -> None:
+    positions = Learned(WIDE, n=6)
+    x_BTD = torch.randn(1, 4, 16)
+    torch.testing.assert_close(positions.embed(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6])
+    with pytest.raises(UsageError, match="7 tokens, and the model has learned 6 positions"):
+        positions.embed(x_BTD, 0, 3)
+
+
+def test_floater_begins_as_sinusoids() -> None:
+    positions = Floater(WIDE).eval()
+    path_TLD = positions.path(200)
+    torch.testing.assert_close(path_TLD[:, 0], sinusoids(200, 16), atol=1e-4, rtol=0)
+    assert not path_TLD[:, 1].any()
+    x_BTD = torch.randn(1, 5, 16)
+    torch.testing.assert_close(positions.embed(x_BTD, 0, 7) - x_BTD, path_TLD[None, 7:12, 0])
+
+
+def test_floaters_path_is_the_integral_of_its_field() -> None:
+    """Solved in the turning frame with large steps, and by small steps along the whole field."""
+    positions = made("floater")
+    assert isinstance(positions, Floater)
+    with torch.no_grad():
+        for parameter in positions.parameters():
+            parameter.mul_(0.2)
+    rate_D = 10_000 ** (-torch.arange(0, 16, 2) / 16).repeat_interleave(2)
+    p_LD, small = positions.start_LD.detach(), 1 / 500
+    for step in range(6 * 500):
+        turning_LD = rate_D * torch.stack((p_LD[:, 1::2], -p_LD[:, ::2]), -1).flatten(1)
+        inner = positions.inner(torch.cat((p_LD, torch.full((2, 1), step * small / 1000)), 1))
+        p_LD = p_LD + small * (turning_LD + positions.outer(inner.tanh())).detach()
+    assert (p_LD - positions.start_LD).abs().max() > 1
+    torch.testing.assert_close(positions.path(7)[6], p_LD, atol=0.02, rtol=0.02)
+
+
+def test_floater_learns_its_field_and_forgets_what_it_solved() -> None:
+    positions = Floater(WIDE)
+    x_BTD = torch.zeros(1, 5, 16)
+    optimizer = torch.optim.SGD(positions.parameters(), lr=0.1)
+    for _ in range(2):  # the network's inner layer learns once the outer one is no longer zero
+        optimizer.zero_grad()
+        (positions.embed(x_BTD, 0, 0) + positions.embed(x_BTD, 1, 0)).square().sum().backward()
+        optimizer.step()
+    assert all(p.grad is not None and p.grad.any() for p in positions.parameters())
+    before = positions.eval().embed(x_BTD, 0, 0)
+    with torch.no_grad():
+        positions.start_LD.add_(1)
+    assert not torch.allclose(positions.eval().embed(x_BTD, 0, 0), before)
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+def test_relative_scores_depend_on_the_distance_only(name: str) -> None:
+    """The same vectors everywhere: what scores differ by is the positions alone."""
+    torch.manual_seed(1)
+    q_BHQK, k_BHSK = (torch.randn(2, 4, 1, 4).expand(-1, -1, 9, -1) for _ in range(2))
+    found_BHQS = scores(made(name), q_BHQK, k_BHSK)
+    for apart in range(-8, 9):
+        diagonal = found_BHQS.diagonal(-apart, 2, 3)
+        torch.testing.assert_close(diagonal, diagonal[..., :1].expand_as(diagonal), atol=1e-5, rtol=1e-5)
+    near, far = found_BHQS[..., 4, 4], found_BHQS[..., 4, 0]
+    assert not torch.allclose(near, far)
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+@pytest.mark.parametrize("causal", [False, True])
+def test_later_queries_score_as_in_the_whole(name: str, causal: bool) -> None:
+    positions = made(name, dataclasses.replace(WIDE, causal=causal))
+    q_BHQK, k_BHSK = torch.randn(2, 4, 9, 4), torch.randn(2, 4, 9, 4)
+    whole = scores(positions, q_BHQK, k_BHSK)
+    for start in (1, 5, 8):
+        torch.testing.assert_close(scores(positions, q_BHQK[:, :, start:], k_BHSK, start), whole[:, :, start:])
+
+
+def test_rotary_turns_pairs_by_position_times_rate() -> None:
+    x_BTHK = torch.randn(1, 7, 4, 4)
+    turned_BTHK = Rotary(WIDE, base=100.0).rotate(x_BTHK, start=3)
+    for t in range(7):
+        for i, rate in enumerate((1.0, 0.1)):
+            pair = torch.view_as_complex(x_BTHK[0, t, :, 2 * i : 2 * i + 2].contiguous())
+            wanted = pair * complex(math.cos((t + 3) * rate), math.sin((t + 3) * rate))
+            torch.testing.assert_close(turned_BTHK[0, t, :, 2 * i : 2 * i + 2], torch.view_as_real(wanted))
+
+
+def test_shaw_is_equations_3_and_4() -> None:
+    positions = made("shaw")
+    assert isinstance(positions, Shaw)
+    positions.clip = 2
+    positions.keys_LMK, positions.values_LMK = (
+        torch.nn.Parameter(each[:, :5]) for each in (positions.keys_LMK, positions.values_LMK)
+    )
+    q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
+    weights_BHQS = torch.randn(1, 4, 6, 6).softmax(-1)
+    bias, value = positions.score(q_BHQK, k_BHSK, 1, 0), positions.value(weights_BHQS, 1, 0)
+    assert bias is not None
+    assert value is not None
+    for i in range(6):
+        gathered = torch.zeros(4, 4)
+        for j in range(6):
+            place = min(max(j - i, -2), 2) + 2
+            torch.testing.assert_close(bias[0, :, i, j], q_BHQK[0, :, i] @ positions.keys_LMK[1, place])
+            gathered += weights_BHQS[0, :, i, j, None] * positions.values_LMK[1, place]
+        torch.testing.assert_close(value[0, :, i], gathered)
+
+
+def test_xlnet_is_its_four_terms() -> None:
+    positions = made("xlnet")
+    assert isinstance(positions, XLNet)
+    q_BHQK, k_BHSK = torch.randn(1, 4, 5, 4), torch.randn(1, 4, 5, 4)
+    found = scores(positions, q_BHQK, k_BHSK)
+    for i in range(5):
+        for j in range(5):
+            angle = (i - j) * torch.tensor([10_000 ** (-2 * c / 16) for c in range(8)])
+            r_HK = positions.project[1](torch.stack((angle.sin(), angle.cos()), 1).flatten()).view(4, 4)
+            q, k, u, v = q_BHQK[0, :, i], k_BHSK[0, :, j], positions.u_LHK[1], positions.v_LHK[1]
+            wanted = (q * k + q * r_HK + u * k + v * r_HK).sum(1) / 2
+            torch.testing.assert_close(found[0, :, i, j], wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_deberta_is_its_three_terms() -> None:
+    positions = made("deberta")
+    assert isinstance(positions, DeBERTa)
+    positions.clip = 2
+    positions.table_MD = torch.nn.Parameter(positions.table_MD[:4])
+    q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
+    found = scores(positions, q_BHQK, k_BHSK)
+    for i in range(6):
+        for j in range(6):
+            forth, back = (min(max(apart, -2), 1) + 2 for apart in (i - j, j - i))
+            k_r = positions.keys[1](positions.table_MD[forth]).view(4, 4)
+            q_r = positions.queries[1](positions.table_MD[back]).view(4, 4)
+            q, k = q_BHQK[0, :, i], k_BHSK[0, :, j]
+            torch.testing.assert_close(found[0, :, i, j], (q * k + q * k_r + k * q_r).sum(1) / math.sqrt(3 * 4))
+
+
+def test_t5_has_single_buckets_for_near_and_shared_ones_for_far() -> None:
+    causal, both = (T5(dataclasses.replace(WIDE, causal=causal)) for causal in (True, False))
+    near = causal.bucket(torch.arange(16)).tolist()
+    assert near == list(range(16))
+    far = causal.bucket(torch.arange(16, 400)).tolist()
+    assert far == sorted(far)
+    assert (far[0], far[128 - 16], far[-1]) == (16, 31, 31)
+    assert causal.bucket(torch.tensor([-1, -50])).tolist() == [0, 0]
+    assert both.bucket(torch.tensor([0, 7, 8, 127, 128, 500])).tolist() == [0, 7, 8, 15, 15, 15]
+    assert both.bucket(torch.tensor([-1, -7, -500])).tolist() == [17, 23, 31]
+    biased = made("t5")
+    assert isinstance(biased, T5)
+    found = biased.score(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
+    assert found is not None
+    torch.testing.assert_close(found[0, :, 0, 2], biased.bias_MH[18])
+
+
+def test_alibi_penalises_distance_by_head() -> None:
+    assert slopes(8) == [2.0**-h for h in range(1, 9)]
+    assert slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
+    found = ALiBi(WIDE).score(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
+    assert found is not None
+    torch.testing.assert_close(found[0, 1, 0], -(2.0**-4) * torch.tensor([5.0, 4, 3, 2, 1, 0]))
+
+
+def test_distances_are_of_queries_from_keys() -> None:
+    assert distances(2, 4, 2, torch.device("cpu")).tolist() == [[2, 1, 0, -1], [3, 2, 1, 0]]
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, positions=name), VOCABULARY).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.any():
+                parameter.normal_(std=0.1)
+    src_BS, mask_BS = torch.tensor([[5, 6, 7, 8, 9, 10]]), torch.ones(1, 6, dtype=torch.bool)
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    same = torch.allclose(model.encode(src_BS[:, order], mask_BS), model.encode(src_BS, mask_BS)[:, order], atol=1e-5)
+    assert same == (name == "none")
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_every_encoding_learns(name: str) -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, positions=name), VOCABULARY)
+    torch.cat(logits(model, PAIRS)).log_softmax(-1)[:, 5].sum().backward()
+    missing = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("learned(n=0)", "model.positions: positions 'learned': n must be at least 1, got 0"),
+        ("shaw(clip=-1)", "clip must be at least 0"),
+        ("t5(buckets=2)", "buckets must be at least 4"),
+        ("t5(buckets=32, most_distant=8)", "most_distant must be at least 32"),
+        ("rotary(base=0.5)", "base must be at least 1"),
+        ("floater(step=0)", "step must be at least 0.001"),
+        ("rotary(bass=2.0)", "has no option 'bass'"),
+        ("rotary(base='x')", "base must be float"),
+        ("rotry", "unknown positions 'rotry'"),
+    ],
+)
+def test_options_out_of_range_are_refused(spec: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(dataclasses.replace(TINY, positions=spec))
+    assert message in caught.value.message
+
+
+def test_rotary_needs_pairs() -> None:
+    with pytest.raises(ConfigError, match="a head has 5"):
+        check(dataclasses.replace(TINY, dim=20, positions="rotary"))

@@ -1,0 +1,182 @@
+"""The parts a model can be made of besides the paper's: that each computes what its source says."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import cast
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from test_model import PAIRS, TINY, VOCABULARY, logits
+from torch import Tensor
+
+from nmt.errors import ConfigError
+from nmt.model import build, check, count_parameters
+from nmt.model.attention import SelfAttention, recording
+from nmt.model.layers import FeedForward, RMSNorm
+from nmt.model.positions import Place, Stack
+from nmt.model.positions.relative import Shaw
+from nmt.model.recurrent import Recurrent, gated
+from nmt.model.transformer import Transformer
+
+
+def attention(**changes: object) -> SelfAttention:
+    torch.manual_seed(0)
+    return SelfAttention(dataclasses.replace(TINY, **changes)).eval()  # type: ignore[arg-type]
+
+
+def gathered(attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, place: Place | None = None) -> Tensor:
+    q, kv_BT2GK = attention.project(x_BTD, place)
+    k, v = kv_BT2GK.transpose(1, 3).unbind(2)
+    return attention.gather(q, k, v, mask, place)
+
+
+def test_additive_attention_is_bahdanaus_formula() -> None:
+    own = attention(attention="additive")
+    x_BTD = torch.randn(2, 3, 16)
+    q, kv_BT2GK = own.project(x_BTD)
+    found = gathered(own, x_BTD, None)
+    for h in range(4):
+        k_BTK, v_BTK = kv_BT2GK[:, :, 0, h], kv_BT2GK[:, :, 1, h]
+        weight_K = cast(Tensor, own.scoring.weight_HK)[h]
+        scores = torch.stack([torch.tanh(q[:, h, i, None] + k_BTK) @ weight_K for i in range(3)], 1)
+        torch.testing.assert_close(found[:, h], scores.softmax(-1) @ v_BTK)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("tokens", [1, 4, 5, 6, 7, 8, 12, 13])
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_window_is_attention_under_a_band(causal: bool, tokens: int, relative: bool) -> None:
+    own, x_BTD = attention(window=4, kv_heads=2), torch.randn(3, tokens, 16)
+    place = Place(Shaw(Stack(16, 4, 1, causal), clip=3), 0, 0) if relative else None
+    apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
+    band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
+    real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
+    mask = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
+    found = gathered(own, x_BTD, mask, place)
+    wide = attention(window=0, kv_heads=2)
+    wanted = gathered(wide, x_BTD, mask & band, place)
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
+    own.record = []
+    torch.testing.assert_close(gathered(own, x_BTD, mask, place), wanted, atol=1e-6, rtol=1e-5)
+    assert own.record[0].shape == (3, 4, tokens, tokens)
+    assert (own.record[0][..., ~band] == 0).all()
+
+
+def test_a_window_costs_what_its_width_is_not_the_length() -> None:
+    """No product of a block is wider than three windows."""
+    own, widest = attention(window=4), 0
+
+    def note(module: torch.nn.Module, inputs: tuple[Tensor, Tensor], scores: Tensor) -> None:
+        nonlocal widest
+        widest = max(widest, scores.shape[-1])
+        assert scores.numel() <= 4 * 4 * 12 * (-(-203 // 4))
+
+    own.scoring.register_forward_hook(note)
+    gathered(own, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
+    assert widest == 12
+
+
+def test_heads_that_share_keys_are_heads_with_equal_keys() -> None:
+    grouped, full = attention(kv_heads=2), attention()
+    with torch.no_grad():
+        q, k, v = grouped.qkv.weight.split([16, 8, 8])
+        twice = [each.view(2, 4, 16).repeat_interleave(2, 0).reshape(16, 16) for each in (k, v)]
+        full.qkv.weight.copy_(torch.cat((q, *twice)))
+    x_BTD = torch.randn(2, 5, 16)
+    torch.testing.assert_close(gathered(grouped, x_BTD, None), gathered(full, x_BTD, None))
+    assert grouped.project(x_BTD)[1].shape == (2, 5, 2, 2, 4)
+
+
+def test_rms_normalisation_and_swiglu_are_their_formulas() -> None:
+    x_BTD = 3 * torch.randn(2, 3, 16)
+    norm = RMSNorm(16)
+    torch.nn.init.normal_(norm.weight)
+    torch.testing.assert_close(norm(x_BTD), x_BTD / x_BTD.square().mean(-1, keepdim=True).sqrt() * norm.weight)
+    assert norm(x_BTD.bfloat16()).dtype == torch.bfloat16
+    ff = FeedForward(16, 24, 0.0, "swiglu")
+    gate, up = F.linear(x_BTD, ff.up.weight, ff.up.bias).split(24, -1)
+    torch.testing.assert_close(ff(x_BTD), ff.down(gate * torch.sigmoid(gate) * up))
+
+
+def test_layers_that_share_weights_count_once() -> None:
+    shared = build(dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY)
+    own = build(dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2), VOCABULARY)
+    assert isinstance(shared, Transformer)
+    assert count_parameters(shared) == count_parameters(own)
+    assert [id(layer) for layer in shared.decoder_layers].count(id(shared.decoder[0])) == 3
+    assert len(shared.encoder_layers) == 6
+
+
+def test_recording_sees_every_attention_and_leaves_no_trace() -> None:
+    model = build(TINY, VOCABULARY).eval()
+    before = logits(model, PAIRS)
+    with recording(model) as seen:
+        after = logits(model, PAIRS)
+    torch.testing.assert_close(before, after)
+    assert sorted(seen) == sorted(
+        f"{side}.{i}.{kind}" for side, i, kind in
+        [*(("encoder", i, "attention") for i in (0, 1)),
+         *(("decoder", i, kind) for i in (0, 1) for kind in ("attention", "cross"))]
+    )  # fmt: skip
+    for weights in seen.values():
+        assert len(weights) == 1
+        sums = weights[0].sum(-1)
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+    logits(model, PAIRS)
+    assert all(len(weights) == 1 for weights in seen.values())
+
+
+def test_the_gated_unit_is_pytorchs() -> None:
+    cell = torch.nn.GRUCell(6, 4)
+    x, h = torch.randn(3, 6), torch.randn(3, 4)
+    given, own = F.linear(x, cell.weight_ih, cell.bias_ih), F.linear(h, cell.weight_hh, cell.bias_hh)
+    torch.testing.assert_close(gated(given, own, h), cell(x, h))
+
+
+def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw() -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, arch="rnn", decoder_layers=1), VOCABULARY).eval()
+    assert isinstance(model, Recurrent)
+    src_BS, mask_BS = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([[True] * 3 + [False], [True] * 4])
+    memory_BSE = model.encode(src_BS, mask_BS)
+    state = model.start(memory_BSE, mask_BS)
+    state.watch()
+    last_BD = torch.tanh(model.first(memory_BSE[:, 0, 16:]))
+    torch.testing.assert_close(state.hidden_LRD[0], last_BD)
+    token_BD = model.look_up("target", torch.tensor([[3], [4]]))[:, 0]
+    found = model.step(torch.tensor([[3], [4]]), state)[:, 0]
+    scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
+    weights_BS = scores_BS.masked_fill(~mask_BS, -torch.inf).softmax(1)
+    assert state.seen_RTS is not None
+    torch.testing.assert_close(state.seen_RTS[:, 0], weights_BS)
+    context_BE = (weights_BS[..., None] * memory_BSE).sum(1)
+    new_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](last_BD), last_BD)
+    torch.testing.assert_close(found, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1))))
+
+
+def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, arch="rnn", encoder_layers=1), VOCABULARY).eval()
+    assert isinstance(model, Recurrent)
+    short = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
+    padded = model.encode(torch.tensor([[5, 6, 7, 0, 0]]), torch.tensor([[True] * 3 + [False] * 2]))
+    torch.testing.assert_close(padded[:, :3], short)
+    other = model.encode(torch.tensor([[5, 6, 8]]), torch.ones(1, 3, dtype=torch.bool))
+    assert torch.equal(other[:, 0, :16], short[:, 0, :16])
+    assert not torch.allclose(other[:, 0, 16:], short[:, 0, 16:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"activation": "rellu"}, "model.activation: unknown value 'rellu'"),
+        ({"normalization": "lay"}, "model.normalization: unknown value 'lay'"),
+        ({"attention": "dott"}, "model.attention: unknown value 'dott'"),
+        ({"kv_heads": 3}, r"model.heads \(4\) must be a multiple of model.kv_heads \(3\)"),
+    ],
+)
+def test_parts_that_there_are_not_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(dataclasses.replace(TINY, **change))  # type: ignore[arg-type]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+T = TypeVar("T")
 
 SILENT = os.environ.get("RANK", "0") != "0"
 """Of the processes that torchrun starts, the first speaks for all."""
@@ -20,6 +23,13 @@ def log(message: str) -> None:
         tqdm.write(f"nmt: {message}", file=sys.stderr)
     else:
         print(f"nmt: {message}", file=sys.stderr, flush=True)
+
+
+def counted(items: Iterable[T], tick: Callable[[], object]) -> Iterator[T]:
+    """Yield items, and call `tick` behind each."""
+    for item in items:
+        yield item
+        tick()
 
 
 def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[Any]:

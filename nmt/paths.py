@@ -8,8 +8,10 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from nmt.errors import UsageError
 
 
 def data_dir() -> Path:
@@ -98,7 +100,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: beside it first, then renamed into place."""
+    """Write a file whole or not at all: beside it first, then renamed into place; a device is written to as it is."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     work = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         work.write_bytes(content)
@@ -106,6 +111,18 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.replace(work, path)
     finally:
         work.unlink(missing_ok=True)
+
+
+def refuse_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Refuse to write to what is read; links to one file are the same file.
+
+    Raises:
+        UsageError: an output is an input.
+    """
+    stand = [path for path in inputs if path.exists()]
+    for output in outputs:
+        if output.is_file() and any(output.samefile(path) for path in stand):
+            raise UsageError(f"{output} would be overwritten, and it is read", "name another file")
 
 
 def sha256(path: Path) -> str:

@@ -50,14 +50,21 @@ def length_ratio(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
 
 def mojibake(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
     """Return the pair with its target in UTF-8 that was read as Windows-1252."""
-    return pairs[i][0], pairs[i][1].encode().decode("windows-1252", "replace")
+    return pairs[i][0], pairs[i][1].encode().decode("windows-1252", "ignore")
 
 
 def control(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
     """Return the pair with a control character in a side."""
     source, target = pairs[i]
     at = rng.randrange(len(source) + 1)
-    return source[:at] + rng.choice("\x00\x07\x1b\x85\x96\ufffd".replace("\x85", "\x90")) + source[at:], target
+    return source[:at] + rng.choice("\x00\x07\x1b\x90\x96") + source[at:], target
+
+
+def lost(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
+    """Return the pair with a character of a side replaced by U+FFFD."""
+    source, target = pairs[i]
+    at = rng.randrange(len(target))
+    return source, f"{target[:at]}\ufffd{target[at + 1 :]}"
 
 
 def entities(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
@@ -118,7 +125,7 @@ def _typo(rng: random.Random, text: str) -> str:
 
 IN_TEXT: dict[str, Plant] = {
     "blank": blank, "copied": copied, "wrong-language": wrong_language, "length-ratio": length_ratio,
-    "mojibake": mojibake, "control-characters": control, "escaped-entities": entities, "duplicate": duplicate,
+    "mojibake": mojibake, "lost-characters": lost, "control-characters": control, "escaped-entities": entities, "duplicate": duplicate,
     "near-duplicate": near_duplicate, "many-targets": many_targets,
 }  # fmt: skip
 FROM_TESTS: dict[str, Plant] = {"test-overlap": overlap, "near-test-overlap": near_overlap}

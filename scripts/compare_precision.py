@@ -82,7 +82,7 @@ def _train_plainly(trainer: Trainer, updates: int) -> float:
         logits_NV: Tensor = hidden_ND @ model.output_weight_VD.t()
         loss = F.cross_entropy(logits_NV, batch.target_N, label_smoothing=config.train.label_smoothing)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)
         optimizer.step()
     return _loss(trainer)

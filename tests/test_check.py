@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +49,7 @@ PLANTS: dict[str, Callable[[Pair], Pair]] = {
     "wrong-language": lambda pair: (pair[1], pair[1] + " Und so weiter und so fort, wie es heißt."),
     "length-ratio": lambda pair: (pair[0], 5 * pair[1]),
     "mojibake": lambda pair: (pair[0], f"{pair[1]} Grüße, schöne!".encode().decode("windows-1252")),
+    "lost-characters": lambda pair: (pair[0], f"{pair[1]} Gr\ufffd\ufffde"),
     "control-characters": lambda pair: (pair[0] + "\x07", pair[1]),
     "escaped-entities": lambda pair: (pair[0], f"&quot;{pair[1]}&quot;"),
     "duplicate": lambda _: CLEAN[7],
@@ -286,7 +291,7 @@ def test_mended_text_and_page_are_written(here: CommandLine) -> None:
         (["good.en", "good.de", "--set", "a=1"], 2, "--set changes a config"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
-        (["good.en", "good.de", "--fix", "good"], 2, "would overwrite good.en"),
+        (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten, and it is read"),
         (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),
         (["good.en", "good.de", "--html", "good.en/page.html"], 1, "cannot write good.en/page.html"),
         (["empty.en", "empty.de"], 1, "there is no pair to check"),
@@ -315,3 +320,234 @@ def test_a_worker_that_is_gone_is_an_error_and_no_wait(monkeypatch: pytest.Monke
     monkeypatch.setattr("nmt.data.check.run.CHUNK", 300)
     with pytest.raises(NMTError, match="ended unexpectedly"):
         checked(CLEAN)
+
+
+def test_lines_are_counted_in_each_text_alone() -> None:
+    parts = [CLEAN[:300], [CLEAN[300], CLEAN[7], *CLEAN[301:400], CLEAN[300]]]
+    texts = [Text(name, partial(iter, part), len(part)) for name, part in zip(("one", "two"), parts, strict=True)]
+    found = finding(check(texts, [], ("en", "de")), "duplicate")
+    places = [(each.text, each.line, each.note) for each in found.examples]
+    assert places == [("two", 2, "as line 8 of one"), ("two", 102, "as line 1 of two")]
+
+
+def test_lengths_are_judged_by_the_text_they_stand_in() -> None:
+    long = [(source, f"{target} {other} {CLEAN[-i - 1][1]}") for i, ((source, target), (_, other)) in
+            enumerate(zip(CLEAN[1000:1100], CLEAN[2000:2100], strict=True))]  # fmt: skip
+    texts = [Text(name, partial(iter, part), len(part)) for name, part in (("one", CLEAN[:900]), ("two", long))]
+    assert "length-ratio" not in [found.kind.name for found in check(texts, [], ("en", "de")).findings]
+
+
+def test_mending_drops_a_stretch_that_is_out_of_step() -> None:
+    sources, targets = map(list, zip(*CLEAN[:2000], strict=True))
+    del targets[1000]
+    pairs = list(zip(sources, targets, strict=False))
+    report = checked(pairs)
+    kept = list(mend([Text("text", lambda: iter(pairs), len(pairs))], report))
+    assert 990 < len(kept) < 1003
+    assert set(kept[:990]) <= set(CLEAN)
+    ignored = checked(pairs, ignore=["shifted"])
+    assert not ignored.shifted_N.any()
+    assert "shifted" not in [found.kind.name for found in ignored.findings]
+
+
+def test_a_length_must_be_off_by_the_factor_however_even_the_text() -> None:
+    draw = random.Random(1)
+
+    def line(length: int) -> str:
+        return "".join(draw.choices("abcdefgh ", k=length - 1)) + "x"
+
+    even = [(line(60), line(60)) for _ in range(300)]
+    for length, names in ((90, []), (200, ["length-ratio"])):
+        text = [*even, (line(60), line(length))]
+        report = check([Text("text", partial(iter, text))], [], ("", ""))
+        assert [found.kind.name for found in report.findings] == names
+
+
+def test_one_side_of_four_words_in_a_test_set_is_an_overlap_and_of_three_is_none() -> None:
+    held = [("We saw the house.", "Wir sahen das Haus."), ("We saw him.", "Wir sahen ihn.")]
+    report = checked(
+        [*CLEAN[:100], ("We saw the house.", "Das ist anders gesagt."), ("We saw him.", "Anders gesagt.")], held
+    )
+    assert [example.line for example in finding(report, "test-overlap").examples] == [101]
+
+
+def test_half_a_test_sentence_is_not_near_it() -> None:
+    def half(text: str, new: str) -> str:
+        words = text.split()
+        return " ".join(
+            [*words[: -(-3 * len(words) // 5)], *(f"{new}{i}{new}" for i in "abcdefgh"[: 2 * len(words) // 5])]
+        )
+
+    pairs = [(half(source, f"x{i}"), half(target, f"y{i}")) for i, (source, target) in enumerate(TESTS)]
+    assert "near-test-overlap" not in [
+        found.kind.name for found in check([Text("t", lambda: iter(pairs))], [("h", TESTS)], ("", "")).findings
+    ]
+
+
+@pytest.mark.parametrize(("same", "near"), [(8, -1), (51, -1), (52, 0), (63, 0)])
+def test_four_fifths_of_a_digest_must_agree(same: int, near: int) -> None:
+    records = np.zeros(2, RECORD)
+    records["pair"] = records["source"] = [1, 2]
+    records["digest"][1] = np.arange(64) < 64 - same
+    records["digest"][1] = records["digest"][1][::-1]
+    assert repeats(records, np.ones(2, bool)).near_N.tolist() == [-1, near]
+
+
+def test_the_bar_counts_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+
+    class Bar:
+        def update(self, count: int = 1) -> None:
+            done.append(count)
+
+    @contextlib.contextmanager
+    def progress(*_: object, **__: object) -> Iterator[Bar]:
+        yield Bar()
+
+    monkeypatch.setattr("nmt.data.check.run.progress", progress)
+    checked(CLEAN[:10])
+    assert sum(done) == 10
+
+
+def test_the_line_that_has_no_other_side_is_named(tmp_path) -> None:
+    write(tmp_path / "long", [pair[0] for pair in CLEAN[:30]], [pair[1] for pair in CLEAN[:20]])
+    text = Text("long", partial(read_pairs, tmp_path / "long.en", tmp_path / "long.de"))
+    assert finding(check([text], [], ("en", "de")), "unequal-lengths").examples[0].line == 21
+    assert check([text], [], ("en", "de"), ignore=["unequal-lengths"]).findings == []
+
+
+def test_a_sentence_of_the_second_test_set_is_named_by_its_line_there() -> None:
+    text = Text("text", lambda: iter([*CLEAN[:100], TESTS[13]]))
+    report = check([text], [("one", TESTS[:10]), ("two", TESTS[10:])], ("en", "de"))
+    assert finding(report, "test-overlap").examples[0].note == "line 4 of two"
+
+
+def test_a_line_of_any_length_is_examined() -> None:
+    report = checked([*CLEAN[:50], ("yes " * 20_000, "ja " * 30_000)])
+    assert len(report.faults_N) == 51
+
+
+def test_as_many_examples_as_asked_for() -> None:
+    planted = [(source, "") for source, _ in CLEAN[:9]]
+    for examples in (0, 2, 7):
+        assert len(finding(checked([*CLEAN[9:50], *planted], examples=examples), "blank").examples) == examples
+    assert finding(checked([*CLEAN[9:50], *planted], examples=2), "blank").count == 9
+
+
+def test_a_copy_of_four_words_is_a_fault_and_of_three_is_none() -> None:
+    report = checked([*CLEAN[:50], ("Ann Lee, New York",) * 2, ("Ann Lee, Boston",) * 2])
+    assert [example.line for example in finding(report, "copied").examples] == [51]
+
+
+def test_a_test_set_that_is_named_takes_the_place_of_the_configs(here: CommandLine) -> None:
+    corpus = "data.train=[\"files(train='good', test='test')\"]"
+    done = here("data", "check", "--config", "quickstart", "--set", corpus, "--test", "test.en:test.de", "--json")
+    assert [test["name"] for test in json.loads(done.out)["tests"]] == ["test.en"]
+
+
+def test_neither_side_is_overwritten(here: CommandLine) -> None:
+    here("data", "check", "good.en", "bad.de", "--fix", "bad").refuses(2, "bad.de would be overwritten, and it is read")
+
+
+def test_what_an_encoding_hides_is_found_as_it_is_once_mended() -> None:
+    held = [("The small house over there is green.", "Das kleine Haus dort drüben ist grün.")]
+    hidden = (
+        "The small h&ouml;use over there is green.".replace("&ouml;", "&#111;"),
+        "Das kleine Haus dort drüben ist grün.",
+    )
+    broken = (hidden[0], hidden[1].encode().decode("windows-1252"))
+    report = checked([*CLEAN[:50], broken], held)
+    assert {found.kind.name for found in report.findings} >= {"test-overlap", "escaped-entities", "mojibake"}
+    assert list(mend([Text("text", lambda: iter([*CLEAN[:50], broken]))], report)) == CLEAN[:50]
+
+
+def test_sides_of_different_test_pairs_are_no_overlap() -> None:
+    held = [("Right.", "Richtig."), ("Yes.", "Ja.")]
+    assert checked([*CLEAN[:50], ("Right.", "Ja.")], held).findings == []
+    assert (
+        finding(checked([*CLEAN[:50], ("Right.", "Richtig.")], held), "test-overlap")
+        .examples[0]
+        .note.startswith("line 1")
+    )
+
+
+def test_an_entity_that_is_none_is_no_fault() -> None:
+    assert checked([*CLEAN[:50], ("AT&foo; has an office here.", "AT&foo; hat hier ein Büro.")]).findings == []
+
+
+def test_blank_pairs_that_do_not_count_stay(here: CommandLine) -> None:
+    done = here("data", "check", "bad.en", "bad.de", "--ignore", "blank", "--fix", "kept")
+    assert "wrote 600 of 600 pairs" in done.err
+    assert "for blank" not in done.err
+
+
+def test_what_mending_does_is_counted_by_pairs(here: CommandLine) -> None:
+    text = [
+        *CLEAN[:50],
+        ("\x07 &amp; so it is all the time.", ""),
+        ("Ring the bell\x07 for me now.", "Läute für mich die Glocke."),
+    ]
+    report = checked(text)
+    assert report.mending() == {"blank": 1, "control-characters": 1}
+
+
+def test_own_text_is_never_overwritten(here: CommandLine) -> None:
+    corpus = ("--config", "quickstart", "--set", "data.train=files(train='good', test='test', hold_out=False)")
+    before = {path: path.read_bytes() for path in here.folder.glob("*.*")}
+    (here.folder / "link.en").hardlink_to(here.folder / "good.en")
+    for arguments in (
+        (*corpus, "--fix", "good"), ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
+        ("good.en", "good.de", "--html", "good.en"), ("good.en", "good.de", "--fix", "link"),
+    ):  # fmt: skip
+        here("data", "check", *arguments).refuses(2, "would be overwritten, and it is read")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_two_files_of_one_suffix_are_mended_into_two(here: CommandLine) -> None:
+    for code, name in (("en", "one.txt"), ("de", "other.txt")):
+        (here.folder / f"good.{code}").rename(here.folder / name)
+    languages = ("--src-lang", "de", "--tgt-lang", "de", "--ignore", "wrong-language")
+    done = here("data", "check", "one.txt", "other.txt", *languages, "--fix", "out")
+    assert "out.src and out.tgt" in done.err
+    assert (here.folder / "out.tgt").read_text() == (here.folder / "other.txt").read_text()
+
+
+@pytest.mark.parametrize("prefix", ["", ".", "..", "/"])
+def test_a_prefix_without_a_name_is_refused(here: CommandLine, prefix: str) -> None:
+    here("data", "check", "good.en", "good.de", "--fix", prefix).refuses(2, "names no files")
+
+
+def test_a_reader_that_goes_away_takes_neither_files_nor_exit_code(here: CommandLine) -> None:
+    command = [sys.executable, "-m", "nmt", "data", "check", "bad.en", "bad.de", "--fix", "out"]
+    process = subprocess.Popen(command, cwd=here.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait() == 3
+    assert (here.folder / "out.en").read_text().count("\n") == 599
+
+
+def test_a_test_set_that_a_config_names_must_be_there(here: CommandLine) -> None:
+    options = ("--set", "data.train=files(train='good')", "--set", "data.test=files(test='none')")
+    here("data", "check", "--config", "quickstart", *options).refuses(1, "no such text: none.en")
+    here("data", "check", "good.en", "good.de", "--test", "none.en:none.de").refuses(1, "no such file: none.en")
+
+
+def test_a_pipe_is_no_text(here: CommandLine) -> None:
+    os.mkfifo(here.folder / "pipe.de")
+    here("data", "check", "good.en", "pipe.de").refuses(1, "pipe.de is a pipe", "write the text to a file first")
+
+
+def test_a_device_stays_one(here: CommandLine) -> None:
+    done = here("data", "check", "good.en", "good.de", "--html", "/dev/stderr")
+    assert done.code == 0
+    assert "<!doctype html>" in done.err
+
+
+def test_neighbouring_shifts_are_parted_where_one_turns_to_the_other() -> None:
+    sources, targets = map(list, zip(*CLEAN[:3000], strict=True))
+    del targets[1000], targets[1999]
+    found = finding(checked(list(zip(sources, targets, strict=False))), "shifted")
+    first, second = (example.note for example in found.examples)
+    turns = [int(word.replace(",", "")) for note in (first, second) for word in note.split() if word[0].isdigit()]
+    assert turns[1] + 1 == turns[3]
+    assert abs(turns[3] - 2001) <= 2

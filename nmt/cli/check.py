@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ErrorsOption, SetOption, check_errors
-from nmt.cli.output import write_file
-from nmt.console import log
+from nmt.cli.output import show, write_file
+from nmt.console import counted, log, progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def check(
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
     """
     check_errors(errors)
-    from nmt.data.check import KINDS, mend
+    from nmt.data.check import KINDS
     from nmt.data.check import check as run
-    from nmt.data.pairs import write_pairs
+    from nmt.paths import refuse_overwriting
 
     known = [kind.name for kind in KINDS]
     for name in ignore or []:
@@ -83,27 +83,48 @@ def check(
     else:
         languages, texts, tests = _of_config(str(config), set_ or [], with_tests=test is None)
     tests += [_test_set(name, languages, errors) for name in test or []]
-    endings = [code or side for code, side in zip(languages, ("src", "tgt"), strict=True)]
-    outputs = [fix.with_name(f"{fix.name}.{ending}") for ending in endings] if fix else []
-    _refuse_own_input(outputs, src, tgt)
+    outputs = _outputs(fix, languages) if fix is not None else []
+    inputs = [*(path for text in texts for path in text.files), *(path for name in test or [] for path in _parts(name))]
+    refuse_overwriting([*outputs, *([html] if html else [])], inputs)
     for code in languages:
         _check_language(code)
     report = run(texts, tests, languages, ignore=ignore or [], examples=examples)
-    typer.echo(_json(report) if json_ else _table(report))
     if html:
         write_file(html, report.page())
     if outputs:
-        try:
-            outputs[0].parent.mkdir(parents=True, exist_ok=True)
-            kept = write_pairs(outputs[0], outputs[1], mend(texts, report))
-        except OSError as error:
-            raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
-        log(f"wrote {kept:,} of {len(report.faults_N):,} pairs to {outputs[0]} and {outputs[1]}")
-        for finding in report.findings:
-            if finding.kind.mend != "keep":
-                done = "dropped" if finding.kind.mend == "drop" else "mended"
-                log(f"{done} {finding.count:,} for {finding.kind.name}")
+        _write_mended(texts, report, outputs)
+    show(_json(report) if json_ else _table(report))
     raise typer.Exit(EXIT[report.severity.name.lower()] if report.severity is not None else 0)
+
+
+def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
+    """Return the two files that mended text is written to."""
+    if prefix.name in ("", ".."):
+        raise UsageError(f"--fix {prefix} names no files", "--fix clean writes clean.en and clean.de")
+    endings = [code or side for code, side in zip(languages, ("src", "tgt"), strict=True)]
+    if endings[0] == endings[1]:
+        endings = ["src", "tgt"]
+    return [prefix.with_name(f"{prefix.name}.{ending}") for ending in endings]
+
+
+def _write_mended(texts: list[Text], report: Report, outputs: list[Path]) -> None:
+    from nmt.data.check import KINDS, mend
+    from nmt.data.pairs import write_pairs
+
+    pairs = len(report.faults_N)
+    try:
+        outputs[0].parent.mkdir(parents=True, exist_ok=True)
+        with progress(pairs, "mending", " pairs", unit_scale=True) as bar:
+            kept = write_pairs(outputs[0], outputs[1], counted(mend(texts, report), bar.update))
+    except OSError as error:
+        raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
+    log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")
+    ways = {kind.name: "dropped" if kind.mend == "drop" else "mended" for kind in KINDS}
+    for name, count in report.mending().items():
+        log(f"{ways[name]} {count:,} for {name}")
+    for finding in report.findings:
+        if finding.kind.name == "unequal-lengths":
+            log("left out the lines that have no other side")
 
 
 def _files(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> tuple[tuple[str, str], list[Text]]:
@@ -112,7 +133,8 @@ def _files(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> t
     from nmt.data.sources.files import language_of
 
     languages = (src_lang or language_of(src), tgt_lang or language_of(tgt))
-    return languages, [Text(str(src), partial(read_pairs, src, tgt, errors=errors), count_lines(src))]
+    pairs = partial(read_pairs, src, tgt, errors=errors)
+    return languages, [Text(str(src), pairs, count_lines(src), (src, tgt))]
 
 
 def _of_config(
@@ -130,12 +152,17 @@ def _of_config(
             held = open_split(spec or data.train[0], split, data.src, data.tgt)
             tests.append((held.name, list(held.pairs())))
         except DataError as error:
+            if spec:  # named, and so wanted
+                raise
             log(f"no {split} text to compare with: {error.message}")
-    return (
-        (data.src, data.tgt),
-        [Text(split.name, split.pairs, split.count() if split.count else None) for split in splits],
-        tests,
-    )
+    texts = [Text(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits]
+    return (data.src, data.tgt), texts, tests
+
+
+def _parts(name: str) -> tuple[()] | tuple[Path, Path]:
+    """Return the two files of SRC:TGT, or nothing for other names of a test set."""
+    one, colon, other = name.partition(":")
+    return (Path(one), Path(other)) if colon and "(" not in name else ()
 
 
 def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, list[Pair]]:
@@ -143,9 +170,8 @@ def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, 
     from nmt.data.sources import SOURCES, open_split
     from nmt.registry import parse
 
-    one, colon, other = name.partition(":")
-    if colon and Path(one).exists():
-        return one, list(read_pairs(Path(one), Path(other), errors=errors))
+    if files := _parts(name):
+        return str(files[0]), list(read_pairs(*files, errors=errors))
     try:
         is_corpus = parse(name)[0] in SOURCES
     except NMTError:  # sacrebleu's names hold slashes and dashes
@@ -156,7 +182,7 @@ def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, 
     from nmt.testset import named_test_set
 
     found = named_test_set(name, *languages)
-    return name, list(zip(found.sources, found.references[0], strict=True))
+    return name, [pair for stream in found.references for pair in zip(found.sources, stream, strict=True)]
 
 
 def _check_language(code: str) -> None:
@@ -166,12 +192,6 @@ def _check_language(code: str) -> None:
         log("a side's language is not known and not checked: --src-lang and --tgt-lang name them")
     elif not knows(code):
         log(f"language '{code}' is not known and not checked")
-
-
-def _refuse_own_input(outputs: list[Path], src: Path | None, tgt: Path | None) -> None:
-    for output in outputs:
-        if any(path and output.resolve() == path.resolve() for path in (src, tgt)):
-            raise UsageError(f"--fix would overwrite {output} while it is read", "name another prefix")
 
 
 def _json(report: Report) -> str:

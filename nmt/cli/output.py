@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -140,6 +142,15 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[Write]:
             path.unlink(missing_ok=True)
 
 
+def show(text: str) -> None:
+    """Print results; a reader that has gone (`| head -1`) is no reason to lose the command's exit code."""
+    try:
+        typer.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a report whole or not at all, its folder with it.
 
@@ -148,6 +159,8 @@ def write_file(path: Path, text: str) -> None:
     """
     from nmt.paths import write_text
 
+    if not path.name:
+        raise UsageError("a report needs a file name", "report.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)

@@ -12,6 +12,8 @@ import gzip
 import io
 import itertools
 import lzma
+import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -41,6 +43,8 @@ def open_text(path: Path) -> BinaryIO:
         DataError: no such file, a folder, no permission, or the content is not what the suffix says.
     """
     try:
+        if path.exists() and stat.S_ISFIFO(path.stat().st_mode):  # texts are read more than once
+            raise DataError(f"{path} is a pipe", "write the text to a file first")
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
@@ -178,7 +182,8 @@ def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:
 def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
     """Write pairs as two aligned files, gzipped where the name ends in .gz, and return how many.
 
-    A line break inside a sentence becomes a space, so the files always stay aligned.
+    A line break inside a sentence becomes a space, so the files always stay aligned. They get their names when they are
+    whole; what stood there is read until then.
     """
     count = 0
     with _create(src) as sources, _create(tgt) as targets:
@@ -197,9 +202,14 @@ def _one_line(text: str) -> bytes:
 
 @contextlib.contextmanager
 def _create(path: Path) -> Iterator[BinaryIO]:
-    with path.open("wb") as file:
-        if path.suffix != ".gz":
-            yield file
-            return
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:  # same text, same bytes
-            yield cast(BinaryIO, packed)
+    work = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with work.open("wb") as file:
+            if path.suffix != ".gz":
+                yield file
+            else:
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:  # same text, same bytes
+                    yield cast(BinaryIO, packed)
+        os.replace(work, path)
+    finally:
+        work.unlink(missing_ok=True)

@@ -104,10 +104,10 @@ def encode_side(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
     ):
         while chunk := list(islice(lines, CHUNK)):
             ids = tokenizer.encode_all([line.decode() for line in chunk])
-            np.fromiter((i for row in ids for i in row), np.uint16).tofile(ids_file)
+            ids_file.write(np.fromiter((i for row in ids for i in row), np.uint16).tobytes())
             counts = np.array([(len(row), len(line)) for row, line in zip(ids, chunk, strict=True)])
             ends = np.cumsum(counts, axis=0, dtype=np.int64) + (id_end, byte_end)
-            ends.tofile(ends_file)
+            ends_file.write(ends.tobytes())
             id_end, byte_end = ends[-1].tolist()
             yield len(chunk)
     os.replace(work[0], ids_path)

@@ -8,7 +8,7 @@ own, the text has shifted (a cumulative sum, Page 1954). Letters: N pairs, K shi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,16 +58,16 @@ def stretches(records: Records) -> list[Stretch]:
     # Scores are log-likelihood ratios, so a fitting line stands above a strange one by `gap` on the average.
     gap = max(float((sums_SB[: len(SHIFTS)].mean(1) - sums_SB[len(SHIFTS) :].mean()).max()), 0.0)
     gain_SB -= gap / 2
-    found = []
-    for _ in range(MOST):
+    found: list[Stretch] = []
+    while gap and len(found) < MOST:
         gain, shift, first, end = max(
             _best_run(gain_B, shift) for gain_B, shift in zip(gain_SB, SHIFTS[1:], strict=True)
         )
-        if gain < SURE or not gap:
+        if gain < SURE:
             break
         found.append(_refined(scorer, Stretch(BLOCK * first, min(BLOCK * end, len(records)), shift)))
         gain_SB[:, first:end] = -np.inf
-    return list(_merged(sorted(found, key=lambda stretch: stretch.first)))
+    return list(_merged(scorer, sorted(found, key=lambda stretch: stretch.first)))
 
 
 def _best_run(gain_B: Floats, shift: int) -> tuple[float, int, int, int]:
@@ -102,13 +102,17 @@ def _turn(scorer: _Scorer, near: int, before: int, after: int) -> int:
     return low + int(np.argmin(np.r_[0.0, np.cumsum(scores_2N[1] - scores_2N[0])]))
 
 
-def _merged(found: list[Stretch]) -> Iterator[Stretch]:
-    """Join stretches of one shift that follow each other closely."""
+def _merged(scorer: _Scorer, found: list[Stretch]) -> Iterator[Stretch]:
+    """Join stretches of one shift that follow each other closely; part those of two where one turns to the other."""
     held: Stretch | None = None
     for stretch in found:
         if held and held.shift == stretch.shift and stretch.first - held.end <= 3 * BLOCK:
             held = Stretch(held.first, stretch.end, held.shift)
             continue
+        if held and stretch.first - held.end <= 3 * BLOCK:
+            middle = (held.end + stretch.first) // 2
+            turn = min(max(_turn(scorer, middle, held.shift, stretch.shift), held.first + 1), stretch.end - 1)
+            held, stretch = replace(held, end=turn), replace(stretch, first=turn)
         if held:
             yield held
         held = stretch
@@ -121,9 +125,8 @@ class _Scorer:
 
     def __init__(self, records: Records) -> None:
         self.records, self.lines = records, len(records)
-        self.ratio = length_ratio(records[:: max(1, self.lines // SAMPLE)])
+        self.ratio = length_ratio(records["chars"][:: max(1, self.lines // SAMPLE)])
         self.lexicons = [self._lexicon(fold) for fold in (0, 1)]
-        self.weights = np.ones(2, np.float32)
         self.weights = self._weights()
 
     def scores(self, first: int, end: int, shifts_S: tuple[int, ...]) -> Floats:
@@ -202,8 +205,8 @@ def log_ratio(source_N: NDArray[np.uint16], target_N: NDArray[np.uint16]) -> NDA
     return ratio_N
 
 
-def length_ratio(records: Records) -> tuple[float, float]:
-    """Return median and spread of the sides' length ratio, as a logarithm."""
-    ratio_N = log_ratio(records["chars"][:, 0], records["chars"][:, 1])
+def length_ratio(chars_N2: NDArray[np.uint16]) -> tuple[float, float]:
+    """Return median and spread of the ratio of the sides' lengths, as a logarithm."""
+    ratio_N = log_ratio(chars_N2[:, 0], chars_N2[:, 1])
     median = float(np.median(ratio_N))
     return median, 1.4826 * float(np.median(np.abs(ratio_N - median))) + 0.02

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import html
 import re
 import zlib
 from collections.abc import Sequence
@@ -17,7 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.kinds import BITS, BLANK, CONTROL, COPIED, ENTITIES, LANGUAGE, MOJIBAKE, NEAR_OVERLAP, OVERLAP
+from nmt.data.check.kinds import (
+    BITS,
+    BLANK,
+    CONTROL,
+    COPIED,
+    ENTITIES,
+    LANGUAGE,
+    LOST,
+    MOJIBAKE,
+    NEAR_OVERLAP,
+    OVERLAP,
+    bits,
+)
 from nmt.data.clean import is_blank
 from nmt.data.pairs import Pair
 
@@ -70,7 +83,7 @@ Records = NDArray[Any]
 
 _DIGITS = re.compile(r"\d+")
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd\ufeff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 
 
 @dataclass
@@ -84,6 +97,8 @@ class TestIndex:
     """Which test set each sentence is of."""
     keys: tuple[dict[int, int], dict[int, int]] = field(default_factory=lambda: ({}, {}))
     """Hash of a side to number of the sentence."""
+    pairs: set[int] = field(default_factory=set)
+    """Hashes of whole pairs."""
     digests: tuple[NDArray[np.uint8], NDArray[np.uint8]] = field(default_factory=lambda: (_no_digests(), _no_digests()))
     bands: tuple[list[dict[int, list[int]]], list[dict[int, list[int]]]] = field(default_factory=lambda: ([], []))
     """Of each side and band: its key to the sentences that have it."""
@@ -100,7 +115,9 @@ class TestIndex:
         digests = []
         for side in (0, 1):
             words = [_words(pair[side]) for pair in pairs]
-            index.keys[side].update((_key(words_W), number) for number, words_W in enumerate(words) if words_W)
+            for number, words_W in enumerate(words):
+                if words_W:
+                    index.keys[side].setdefault(_key(words_W), number)
             digest_NP = _digests(words, side).astype(np.uint8)
             digests.append(digest_NP)
             for column_N in digest_NP.view(np.uint32).T:
@@ -109,6 +126,7 @@ class TestIndex:
                     if len(words[number]) >= NEAR_WORDS:
                         band.setdefault(key, []).append(number)
                 index.bands[side].append(band)
+        index.pairs = {_pair_key(_words(source), _words(target)) for source, target in pairs}
         index.digests = (digests[0], digests[1])
         return index
 
@@ -144,8 +162,14 @@ class Setup:
 
 
 def examine(pairs: Sequence[Pair], setup: Setup) -> Records:
-    """Return a record of every pair."""
+    """Return a record of every pair, which is judged as it is when its encoding has been mended."""
     records = np.zeros(len(pairs), RECORD)
+    records["faults"] = [_encoding(source) | _encoding(target) for source, target in pairs]
+    rewrites = bits("rewrite")
+    pairs = [
+        (mended(source), mended(target)) if faults & rewrites else (source, target)
+        for (source, target), faults in zip(pairs, records["faults"].tolist(), strict=True)
+    ]
     sides = [[_words(pair[side]) for pair in pairs] for side in (0, 1)]
     digests = [_digests(words, side) for side, words in enumerate(sides)]
     records["digest"] = np.minimum(*digests).astype(np.uint8)
@@ -165,7 +189,7 @@ def examine(pairs: Sequence[Pair], setup: Setup) -> Records:
             found |= BITS[COPIED.name]
         elif any(_is_strange(text, code) for text, code in zip((source, target), setup.languages, strict=True)):
             found |= BITS[LANGUAGE.name]
-        faults[number] = found | _encoding(source) | _encoding(target)
+        faults[number] |= found
     if setup.tests.names:
         _mark_overlap(records, sides, [digest.astype(np.uint8) for digest in digests], setup.tests)
     return records
@@ -182,9 +206,11 @@ def _mark_overlap(
     for number in range(len(records)):
         exact = [tests.exact(side, sides[side][number]) for side in (0, 1)]
         long = [found for side, found in enumerate(exact) if found >= 0 and len(sides[side][number]) >= EXACT_WORDS]
-        if long or min(exact) >= 0:
+        if not long and min(exact) >= 0 and _pair_key(sides[0][number], sides[1][number]) in tests.pairs:
+            long = exact
+        if long:
             records["faults"][number] |= BITS[OVERLAP.name]
-            records["test"][number] = (long or exact)[0]
+            records["test"][number] = long[0]
             continue
         for side in (0, 1):
             if near[side][number] and len(sides[side][number]) >= NEAR_WORDS:
@@ -212,7 +238,9 @@ def knows(code: str) -> bool:
 
 def _encoding(text: str) -> int:
     found = BITS[CONTROL.name] if _CONTROL.search(text) else 0
-    if "&" in text and _ENTITY.search(text):
+    if "\ufffd" in text:
+        found |= BITS[LOST.name]
+    if "&" in text and any(html.unescape(entity) != entity for entity in _ENTITY.findall(text)):
         found |= BITS[ENTITIES.name]
     if not text.isascii() and _is_mojibake(text):
         found |= BITS[MOJIBAKE.name]
@@ -222,7 +250,7 @@ def _encoding(text: str) -> int:
 def _is_mojibake(text: str) -> bool:
     from ftfy.badness import is_bad
 
-    return is_bad(text)
+    return is_bad(text.replace("\ufffd", " "))  # which is a kind of its own
 
 
 def _is_strange(text: str, code: str) -> bool:
@@ -252,6 +280,10 @@ def _bare(word: str) -> str:
 
 def _key(words: Sequence[str]) -> int:
     return _hash(" ".join(words))
+
+
+def _pair_key(source: Sequence[str], target: Sequence[str]) -> int:
+    return _hash(f"{' '.join(source)}\t{' '.join(target)}")
 
 
 def _hash(text: str) -> int:

@@ -35,7 +35,8 @@ COPIED = Kind("copied", Severity.WARNING, "the target is the source, untranslate
 LANGUAGE = Kind("wrong-language", Severity.WARNING, "a side in another language", "drop")
 RATIO = Kind("length-ratio", Severity.WARNING, "one side far longer than its like elsewhere in the text", "drop")
 MOJIBAKE = Kind("mojibake", Severity.WARNING, "text that was decoded with the wrong encoding", "rewrite")
-CONTROL = Kind("control-characters", Severity.WARNING, "control characters or U+FFFD in the text", "rewrite")
+LOST = Kind("lost-characters", Severity.WARNING, "U+FFFD, which stands for what could not be decoded", "drop")
+CONTROL = Kind("control-characters", Severity.WARNING, "control characters in the text", "rewrite")
 ENTITIES = Kind("escaped-entities", Severity.WARNING, "HTML entities such as &quot; left in the text", "rewrite")
 DUPLICATE = Kind("duplicate", Severity.NOTE, "the same pair as an earlier one", "drop")
 NEAR_DUPLICATE = Kind("near-duplicate", Severity.NOTE, "almost the same pair as an earlier one", "keep")
@@ -46,8 +47,13 @@ UNEQUAL = Kind("unequal-lengths", Severity.ERROR, "sides with different numbers 
 SHIFTED = Kind("shifted", Severity.ERROR, "a stretch whose sides are some lines apart", "drop", whole=True)
 
 KINDS = (
-    UNEQUAL, SHIFTED, OVERLAP, NEAR_OVERLAP, BLANK, COPIED, LANGUAGE, RATIO, MOJIBAKE, CONTROL, ENTITIES, DUPLICATE,
-    NEAR_DUPLICATE, MANY_TARGETS,
+    UNEQUAL, SHIFTED, OVERLAP, NEAR_OVERLAP, BLANK, COPIED, LANGUAGE, RATIO, LOST, MOJIBAKE, CONTROL, ENTITIES,
+    DUPLICATE, NEAR_DUPLICATE, MANY_TARGETS,
 )  # fmt: skip
 BITS = {kind.name: 1 << place for place, kind in enumerate(kind for kind in KINDS if not kind.whole)}
 """Each kind's bit in a pair's `faults`."""
+
+
+def bits(mend: str) -> int:
+    """Return the bits of all kinds that are mended in one way."""
+    return sum(BITS[kind.name] for kind in KINDS if not kind.whole and kind.mend == mend)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.kinds import KINDS, Kind, Severity
+from nmt.data.check.kinds import BITS, KINDS, Kind, Severity, bits
 from nmt.data.pairs import Pair
 
 
@@ -20,6 +21,8 @@ class Text:
     name: str
     pairs: Callable[[], Iterator[Pair]]
     count: int | None = None
+    files: tuple[Path, ...] = ()
+    """The user's own files that are read."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,26 @@ class Report:
     def severity(self) -> Severity | None:
         """The gravest fault found; None: there is none."""
         return max((finding.kind.severity for finding in self.findings), default=None)
+
+    @property
+    def dropped_N(self) -> NDArray[np.bool_]:
+        """Which pairs mending drops."""
+        found: NDArray[np.bool_] = (self.faults_N & np.uint32(bits("drop")) > 0) | self.shifted_N
+        return found
+
+    def mending(self) -> dict[str, int]:
+        """Return how many pairs are dropped or rewritten for each kind of fault; one may go for several."""
+        found = {}
+        for finding in self.findings:
+            kind = finding.kind
+            if kind.whole:
+                count = int(self.shifted_N.sum()) if kind.mend == "drop" else 0
+            else:
+                has_N = self.faults_N & np.uint32(BITS[kind.name]) > 0
+                count = int((has_N & ~self.dropped_N if kind.mend == "rewrite" else has_N).sum())
+            if count and kind.mend != "keep":
+                found[kind.name] = count
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON has it; every kind is in it, found or not."""

@@ -1,7 +1,8 @@
-"""Faults of parallel text that cost a training, found before it: one pass, in memory that hardly grows with the text.
+"""Faults of parallel text that cost a training, found before it: the text is examined once, and little of it is kept.
 
 Each pair leaves a record of fixed size in a temporary file (`features.RECORD`); what needs a pair's company
-(repetitions, lengths unlike the rest, sides that run apart) is found in those. Letters: N pairs.
+(repetitions, lengths unlike the rest, sides that run apart) is found in those. Examples are read again. Letters: N
+pairs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from nmt.console import progress
 from nmt.data.check import kinds
 from nmt.data.check.alignment import length_ratio, log_ratio, stretches
 from nmt.data.check.features import RECORD, Records, Setup, TestIndex, examine, mended
-from nmt.data.check.kinds import BITS, KINDS
+from nmt.data.check.kinds import BITS, KINDS, bits
 from nmt.data.check.repeats import repeats
 from nmt.data.check.report import Example, Finding, Report, Text
-from nmt.data.clean import is_blank
 from nmt.data.pairs import Pair, UnequalLengthsError
 from nmt.errors import DataError, NMTError
 
@@ -78,7 +78,7 @@ def check(
         if not sum(sizes):
             raise DataError("there is no pair to check", "is a file empty?")
         store.flush()
-        records = np.memmap(store, RECORD, mode="r+")
+        records = np.memmap(store, RECORD, mode="r")
         return _judge(records, texts, sizes, unequal, tests, setup, skipped, examples)
 
 
@@ -244,8 +244,9 @@ def _mark_ratios(records: Records, faults_N: NDArray[np.uint32]) -> None:
     if not len(records):
         return
     seen = faults_N & BITS[kinds.BLANK.name] == 0
-    median, deviation = length_ratio(records[seen] if seen.any() else records)
-    off_N = np.abs(log_ratio(records["chars"][:, 0], records["chars"][:, 1]) - median)
+    chars_N2 = records["chars"]
+    median, deviation = length_ratio(chars_N2[seen] if seen.any() else chars_N2)
+    off_N = np.abs(log_ratio(chars_N2[:, 0], chars_N2[:, 1]) - median)
     faults_N[seen & (off_N > max(np.log(FACTOR), DEVIATIONS * deviation))] |= BITS[kinds.RATIO.name]
 
 
@@ -262,14 +263,10 @@ def _pick(text: Text, first: int, numbers: Sequence[int]) -> Iterator[tuple[int,
 
 def mend(texts: Sequence[Text], report: Report) -> Iterator[Pair]:
     """Yield the pairs that are left when faults are mended: some dropped, some rewritten; see `Kind.mend`."""
-    drops = sum(BITS[kind.name] for kind in KINDS if not kind.whole and kind.mend == "drop")
-    rewrites = sum(BITS[kind.name] for kind in KINDS if not kind.whole and kind.mend == "rewrite")
+    rewrites = bits("rewrite")
     pairs = itertools.chain.from_iterable(map(_Reading, texts))
-    for (source, target), faults, shifted in zip(
-        pairs, report.faults_N.tolist(), report.shifted_N.tolist(), strict=True
+    for (source, target), faults, dropped in zip(
+        pairs, report.faults_N.tolist(), report.dropped_N.tolist(), strict=True
     ):
-        if faults & drops or shifted:
-            continue
-        pair = (mended(source), mended(target)) if faults & rewrites else (source, target)
-        if not any(map(is_blank, pair)):  # of some there is nothing left
-            yield pair
+        if not dropped:
+            yield (mended(source), mended(target)) if faults & rewrites else (source, target)

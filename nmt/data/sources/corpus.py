@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from nmt.data.pairs import Pair
@@ -39,6 +40,8 @@ class Split:
     text: Text
     count: Callable[[], int] | None = None
     """Tells about how many pairs there are, where that costs less than reading them."""
+    files: tuple[Path, ...] = ()
+    """The user's own files that are read."""
 
     def pairs(self) -> Iterator[Pair]:
         """Yield (source, target) from the start, each time it is called."""

@@ -73,7 +73,7 @@ class Files:
         if self.hold_out and missing and (split == "train" or split in missing):
             text = holdout.hold_out(text, missing)[split]
             checksum = digest(holdout.VERSION, split, *missing, checksum)
-        return Split(name, checksum, text, partial(count_lines, paths[0]))
+        return Split(name, checksum, text, partial(count_lines, paths[0]), paths)
 
     def _text(self, paths: tuple[Path, ...], src: str, tgt: str) -> Text:
         """Read one TSV or two files, in the order that suffixes or `columns` give, as (source, target)."""

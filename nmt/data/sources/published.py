@@ -12,16 +12,15 @@ import datetime
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from nmt import __version__
-from nmt.console import log, progress
+from nmt.console import counted, log, progress
 from nmt.data import download
-from nmt.data.pairs import COMPRESSED, Pair, count_lines, read_pairs, write_pairs
+from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import SPLITS, About, Split, Text, Texts, digest, swapped
 from nmt.errors import DataError, NMTError
@@ -175,7 +174,7 @@ class Published:
     def _write(self, work: Path, split: str, text: Text) -> int:
         first, second = (work / f"{split}.{language}" for language in self.languages)
         with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True) as bar:
-            count = write_pairs(first, second, _counted(text(), bar))
+            count = write_pairs(first, second, counted(text(), bar.update))
         if not count:
             raise DataError(f"the {split} split of corpus '{self.name}' is empty")
         return count
@@ -219,9 +218,3 @@ def _of_split(sides: Mapping[Path, object], split: str, published: str) -> Path 
         names = ", ".join(prefix.name for prefix in close)
         raise DataError(f"several texts could be the {split} split: {names}", f"name the right one {_STEMS[split][0]}")
     return close[0] if close else None
-
-
-def _counted(pairs: Iterator[Pair], bar: Any) -> Iterator[Pair]:
-    for pair in pairs:
-        yield pair
-        bar.update()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nmt.errors import DataError
+from nmt.console import progress
+from nmt.errors import DataError, UsageError
+from nmt.metrics import MOST_DRAWN
 from nmt.testset import TestSet
 
 LENGTHS = (10, 20, 30, 50)
@@ -129,11 +131,18 @@ def compare(
 
     Raises:
         DataError: a system has not as many lines as the test set.
+        UsageError: too many draws for the memory they take.
     """
     for system in (first, second):
         if len(system.hypotheses) != len(test.sources):
             lines = f"{system.name} has {len(system.hypotheses):,} lines and {test.name} {len(test.sources):,}"
             raise DataError(lines, "line n must be the translation of line n")
+    most = MOST_DRAWN // 2 // len(test.sources)  # 95 bytes for each line drawn
+    if resamples > most:
+        raise UsageError(
+            f"{resamples:,} draws of {len(test.sources):,} lines take too much memory",
+            f"--resamples {most}" if most >= 100 else "compare them on a smaller test set",
+        )
     scores = [_sentence_scores(system.hypotheses, test.references) for system in (first, second)]
 
     def bucket(name: str, numbers: Sequence[int]) -> Bucket:
@@ -145,7 +154,7 @@ def compare(
     words = [source.split() for source in test.sources]
     lengths = _buckets(map(len, words), LENGTHS, "words")
     rarities = _buckets((min((counts[word] for word in line), default=0) for line in words), COUNTS, "times") \
-        if counts else {}  # fmt: skip
+        if counts is not None else {}  # fmt: skip
     order = sorted(range(len(words)), key=lambda i: scores[0][i] - scores[1][i])
     extremes = [i for i in order[:shown] if scores[1][i] > scores[0][i]]
     extremes += [i for i in reversed(order[-shown:]) if scores[1][i] < scores[0][i]] if shown else []
@@ -164,11 +173,11 @@ def compare(
     )  # fmt: skip
 
 
-def word_counts(lines: Iterable[str]) -> Counter[str]:
-    """Count the words of a training text, split at white space as the test set's are."""
+def word_counts(lines: Iterable[str], wanted: Collection[str]) -> Counter[str]:
+    """Count some words in a training text, split at white space as the test set's are."""
     counts: Counter[str] = Counter()
     for line in lines:
-        counts.update(line.split())
+        counts.update(word for word in line.split() if word in wanted)
     return counts
 
 
@@ -206,22 +215,30 @@ def _significance(
     from sacrebleu.significance import PairedTest
 
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)
+    same = list(first.hypotheses) == list(second.hypotheses)
     makers: dict[str, Callable[[], Any]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
 
-    def tested(kind: str, samples: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        metrics = {name: makers[name]() for name in names}
-        signatures, found = PairedTest(systems, metrics, references, test_type=kind, n_samples=samples)()
-        return signatures, found
+    def tested(name: str, kind: str, samples: int) -> tuple[str, Any, list[Any]]:
+        test = PairedTest(systems, {name: makers[name]()}, references, test_type=kind, n_samples=samples)
+        signatures, found = test()
+        ((called, signature),) = signatures.items()
+        return called, signature, found[called]
 
-    signatures, bootstrap = tested("bs", resamples)
-    _, randomisation = tested("ar", 10 * resamples)
-    return [
-        MetricResult(
-            name, float(one.score), float(other.score), float(one.ci), float(other.ci),
-            float(other.p_value), float(randomisation[name][1].p_value), str(signatures[name]),
-        )
-        for name, (one, other) in bootstrap.items()
-        if name != "System"
-    ]  # fmt: skip
+    found = []
+    with progress(2 * len(names), "testing significance", " tests") as bar:
+        for name in names:
+            called, signature, (one, other) = tested(name, "bs", resamples)
+            bar.update()
+            *_, (_, swapped) = tested(name, "ar", 10 * resamples)
+            bar.update()
+            # Of equal systems sacrebleu finds every draw as extreme as theirs, and says the opposite.
+            p_values = (1.0, 1.0) if same else (float(other.p_value), float(swapped.p_value))
+            found.append(
+                MetricResult(
+                    called, float(one.score), float(other.score), float(one.ci), float(other.ci),
+                    *p_values, str(signature),
+                )
+            )  # fmt: skip
+    return found

@@ -14,16 +14,20 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
 from nmt.errors import CheckpointError, NMTError
 from nmt.paths import write_text
+
+if TYPE_CHECKING:  # it loads torch
+    from nmt import checkpoint
 
 SESSIONS = "sessions.jsonl"
 CARD = "README.md"
@@ -49,10 +53,15 @@ def environment() -> dict[str, Any]:
     }
 
 
-def note_session(run: Path, step: int, device: str, processes: int, precision: str) -> None:
+def note_session(
+    run: Path, step: int, device: str, processes: int, precision: str, time_limit: float | None = None
+) -> None:
     """Note that a training session begins after update `step`."""
     began = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    session = {"began": began, "step": step, "device": device, "processes": processes, "precision": precision}
+    session: dict[str, Any] = {
+        "began": began, "step": step, "device": device, "processes": processes, "precision": precision,
+        "time_limit": time_limit,
+    }  # fmt: skip
     with open(run / SESSIONS, "a", encoding="utf-8") as file:
         file.write(json.dumps(session | {"environment": environment()}) + "\n")
 
@@ -71,7 +80,7 @@ def gather(run: Path) -> dict[str, Any]:
         raise CheckpointError(f"{run} is no run with a checkpoint", "name a folder under runs/")
     data = _json(run / "data.json")
     recipe = data.get("recipe", {})
-    last = checkpoint.read_progress(checkpoint.checkpoints(run)[-1])
+    last = _last_progress(run, chosen)
     config, tokenizer, max_source, _ = checkpoint.load_settings(run)
     return {
         "name": run.resolve().name,
@@ -101,12 +110,12 @@ def gather(run: Path) -> dict[str, Any]:
         "best": {"checkpoint": chosen.name, "validation": checkpoint.read_progress(chosen).scores},
         "curve": [
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
-            for line in _lines(run / "metrics.jsonl") if "valid_loss" in line
+            for line in _lines(run / "metrics.jsonl") if _are_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
-        "tests": [_json(path) for path in sorted((run / "eval").rglob("*.json"))],
-        "sessions": [line for line in _lines(run / SESSIONS) if {"began", "step", "environment"} <= line.keys()],
+        "tests": list(filter(_is_report, map(_json, sorted((run / "eval").rglob("*.json"))))),
+        "sessions": list(filter(_is_session, _lines(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
-        "bytes": sum(path.stat().st_size for path in run.rglob("*") if path.is_file()),
+        "bytes": sum(map(_size, run.rglob("*"))),
     }  # fmt: skip
 
 
@@ -140,7 +149,7 @@ def card(found: dict[str, Any]) -> str:
                 for score in test["scores"]
             ],
         }
-        for test in found["tests"]
+        for test in found["tests"] if Path(test["model"]).name == found["best"]["checkpoint"]
     ]  # fmt: skip
     metadata = {
         "language": [found["source"], found["target"]],
@@ -195,7 +204,7 @@ def told(found: dict[str, Any]) -> dict[str, list[str]]:
         if found["curve"] else [],
         "best": [f"{best['checkpoint']}: " + ", ".join(f"{name} {value:.3f}" for name, value in scores.items())],
         "test": [
-            f"{test['test']}, {test['search']}: {score['name']} {score['value']:.1f}"
+            f"{Path(test['model']).name}: {test['test']}, {test['search']}: {score['name']} {score['value']:.1f}"
             + (f" ± {score['confidence']:.1f}" if score.get("confidence") is not None else "")
             + f"  {score['signature']}"
             for test in found["tests"] for score in test["scores"]
@@ -232,18 +241,54 @@ def _licences(specs: Sequence[str]) -> list[str]:
     return found
 
 
-def _parameters(folder: Path) -> int:
-    from safetensors import safe_open
+def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
+    """Return how far training has come by the newest checkpoint that says so."""
+    from nmt import checkpoint
 
-    with safe_open(folder / "model.safetensors", "pt") as file:
-        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    total = 0
-    for shape in shapes:
-        size = 1
-        for length in shape:
-            size *= length
-        total += size
-    return total
+    for path in reversed(checkpoint.checkpoints(run)):
+        with suppress(CheckpointError):
+            return checkpoint.read_progress(path)
+    return checkpoint.read_progress(best)
+
+
+def _parameters(folder: Path) -> int:
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / "model.safetensors"
+    try:
+        with safe_open(path, "pt") as file:
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    except (OSError, SafetensorError):
+        raise CheckpointError(f"{path} is damaged", "evaluate another checkpoint, or train again") from None
+
+
+def _is_report(found: dict[str, Any]) -> bool:
+    """Say whether this is what `nmt evaluate` writes; others may put theirs beside it."""
+    scores = found.get("scores")
+    return (
+        {"model", "test", "search"} <= found.keys()
+        and isinstance(scores, list)
+        and all(isinstance(score, dict) and {"name", "value", "signature"} <= score.keys() for score in scores)
+    )
+
+
+def _is_session(found: dict[str, Any]) -> bool:
+    environment = found.get("environment")
+    return (
+        {"began", "step", "device", "processes", "precision"} <= found.keys()
+        and isinstance(environment, dict)
+        and {"nmt", "torch", "processor", "cores"} <= environment.keys()
+    )
+
+
+def _are_numbers(found: dict[str, Any], *names: str) -> bool:
+    return all(isinstance(found.get(name), int | float) for name in names)
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):  # a checkpoint that a training is just deleting
+        return path.stat().st_size if path.is_file() else 0
+    return 0
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import checkpoint, record, runtime, settings
+from nmt.config import Config
 from nmt.console import log
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
@@ -36,6 +37,7 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
     """Train the run's configuration again into the folder `into`, on the same text.
 
     A run that a time limit stopped is given as long again; its schedule followed the clock, so it comes out alike only.
+    A reproduction that was stopped itself goes on.
 
     Args:
         run: the folder of a run.
@@ -45,21 +47,25 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
 
     Raises:
         CheckpointError: it is no run.
-        UsageError: `into` holds a run.
-        TrainingError: text or tokenizer have changed, and `changed` does not allow it.
+        UsageError: `into` holds another run, or the run was stopped before its end.
+        TrainingError: text or tokenizer have changed, and `changed` does not allow it; or the training was stopped.
     """
     found = record.gather(run)
-    if (into / "config.yaml").exists():
-        raise UsageError(f"{into} already holds a run", "name another folder with --run")
     config = settings.load(run / "config.yaml")
+    begun = _begun(into, config)
     _check_text(run, prepare(config).meta, changed)
     training = found["training"]
     limit = None
     if training["updates"] < training["of"] and not config.train.patience:
-        limit = 3600 * training["hours"]
+        limit = _limit(run, found)
         log(f"{run} was stopped after {training['updates']:,} of {training['of']:,} updates: it gets as long again")
-    train(config, into, device=device, precision=_precision(training["precision"]), time_limit=limit)
+        if begun:
+            limit = max(1.0, limit - 3600 * record.gather(into)["training"]["hours"])
+    wanted = training["precision"]
+    train(config, into, resume=begun, device=device, precision=_precision(wanted), time_limit=limit)
     again = record.gather(into)
+    if limit is None and not config.train.patience and again["training"]["updates"] < training["updates"]:
+        raise TrainingError("the reproduction was stopped", "the same command goes on with it")
     pairs = [each["best"]["validation"] for each in (found, again)]
     last = [checkpoint.checkpoints(each)[-1] for each in (run, into)]
     sums = [checkpoint.read_meta(each)["sha256"][checkpoint.WEIGHTS] for each in last]
@@ -69,15 +75,29 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
     )  # fmt: skip
 
 
+def _begun(into: Path, config: Config) -> bool:
+    """Say whether `into` holds a reproduction of `config` to go on with."""
+    if not (into / "config.yaml").exists():
+        return False
+    if settings.load(into / "config.yaml") != config or not checkpoint.checkpoints(into):
+        raise UsageError(f"{into} already holds a run", "name another folder with --run")
+    return True
+
+
+def _limit(run: Path, found: dict[str, Any]) -> float:
+    """Return the seconds that a run was given which a time limit stopped."""
+    sessions = found["sessions"]
+    if sessions and not any(session.get("time_limit", True) for session in sessions):
+        raise UsageError(f"{run} was stopped before its end", f"finish it first: nmt train --run {run} --resume")
+    return float(3600 * found["training"]["hours"])
+
+
 def _check_text(run: Path, now: dict[str, Any], changed: bool) -> None:
     try:
-        before = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        old = dict([*before["recipe"]["train"], before["recipe"]["valid"]])
-        old["the tokenizer"] = before["tokenizer"]
+        old = _sums(json.loads((run / "data.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         raise CheckpointError(f"{run / 'data.json'} is damaged", "put the run's own file back") from None
-    new = dict([*now["recipe"]["train"], now["recipe"]["valid"]]) | {"the tokenizer": now["tokenizer"]}
-    others = [name for name in old if new.get(name) != old[name]]
+    others = sorted({name for name, _ in old ^ _sums(now)})
     if others and not changed:
         raise TrainingError(
             f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} not what {run} was trained on",
@@ -87,6 +107,13 @@ def _check_text(run: Path, now: dict[str, Any], changed: bool) -> None:
         log(f"{name} is not what {run} was trained on")
 
 
+def _sums(meta: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return what a run learned from, name and checksum of each."""
+    recipe = meta["recipe"]
+    texts = [*recipe["train"], recipe["valid"]]
+    return {*((str(name), str(sum_)) for name, sum_ in texts), ("the tokenizer", str(meta["tokenizer"]))}
+
+
 def _precision(name: str) -> str:
     return next((known for known, dtype in runtime.PRECISIONS.items() if str(dtype) == f"torch.{name}"), "auto")
 
@@ -94,12 +121,14 @@ def _precision(name: str) -> str:
 def _differences(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:
     if not before or not now:
         return ["where and with which versions the run was trained is not recorded"]
-    found = [f"in {len(before)} sessions instead of {len(now)}"] if len(before) != len(now) else []
+    found = []
+    if len(before) != len(now):
+        found = [f"trained in {len(before)} session{'s' * (len(before) > 1)} instead of {len(now)}"]
     old, new = before[-1], now[-1]
     for name, one, other in (
         *((name, old.get(name), new.get(name)) for name in WHERE),
         *((name, old["environment"].get(name), new["environment"].get(name)) for name in VERSIONS),
     ):
         if one != other:
-            found.append(f"{name} {one} instead of {other}")
+            found.append(f"trained with {name} {one} instead of {other}")
     return found

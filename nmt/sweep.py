@@ -6,24 +6,28 @@ under the sweep's. `results.jsonl` there gets a line for each run that is done; 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
+import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from nmt import settings
 from nmt.console import log
-from nmt.errors import NMTError, UsageError
-from nmt.paths import write_text
+from nmt.errors import UsageError
+from nmt.paths import locked, write_text
 
-RESULTS, PLAN = "results.jsonl", "sweep.json"
+RESULTS, PLAN, LOCK = "results.jsonl", "sweep.json", ".lock"
 Options = Mapping[str, str]
-_VALUE = re.compile(r"""(?:[^,(\['"]|\([^)]*\)|\[[^\]]*\]|'[^']*'|"[^"]*")+""")
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Row:
-    """The runs of one combination of options: each score's mean and standard deviation over the seeds."""
+    """The runs of one combination of options: each score's mean and standard deviation over the seeds.
+
+    Of one seed there is no deviation.
+    """
 
     options: dict[str, str]
     runs: int
     failed: int
-    scores: dict[str, tuple[float, float]]
+    scores: dict[str, tuple[float, float | None]]
     hours: float
 
 
@@ -76,22 +83,41 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     """Read `KEY=V1,V2,...`; commas within brackets and quotes belong to a value.
 
     Raises:
-        UsageError: no key, no value, or a key twice.
+        UsageError: no key, no value, a bracket that is not closed, or a key or a value twice.
     """
     grid: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
-        found = [
-            value.strip() for value in re.findall(r"""((?:[^,(\['"]|\([^)]*\)|\[[^\]]*\]|'[^']*'|"[^"]*")+)""", values)
-        ]
-        if not key or not equals or not all(found) or not found:
+        found = _split(values)
+        if not key or not equals or not values.strip() or found is None:
             raise UsageError(f"cannot read --grid {text}", "write --grid train.label_smoothing=0,0.1,0.2")
         if key in grid:
             raise UsageError(f"--grid names {key} twice", "give all its values in one")
+        if len(set(found)) < len(found):
+            raise UsageError(f"--grid names a value of {key} twice", "each is run with every seed: --seeds 3")
         if key == "seed":
             raise UsageError("seeds are not part of the grid", "--seeds 3")
         grid[key] = found
     return grid
+
+
+def _split(values: str) -> list[str] | None:
+    """Split at commas outside brackets and quotes; None: one of those is not closed."""
+    found, depth, quote = [""], 0, ""
+    for letter in values:
+        if letter == "," and not depth and not quote:
+            found.append("")
+            continue
+        found[-1] += letter
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+            if depth < 0:
+                return None
+    return None if depth or quote else [value.strip() for value in found]
 
 
 def sweep(plan: Sweep, folder: Path) -> Iterator[Result]:
@@ -99,32 +125,41 @@ def sweep(plan: Sweep, folder: Path) -> Iterator[Result]:
 
     Raises:
         ConfigError: a combination is no valid configuration; nothing is trained then.
-        UsageError: the folder holds another sweep.
-        NMTError: the sweep was interrupted.
+        UsageError: the folder holds another sweep, or another process is at it.
+        KeyboardInterrupt: the sweep was interrupted; the run that it was at has been saved.
     """
     for options, seed in plan.runs():
         settings.load(settings.find(plan.config), _changes(plan, options, seed))
-    _claim(plan, folder)
-    done = {result.name: result for result in read_results(folder)}
-    todo = sum(_name(options, seed) not in done for options, seed in plan.runs())
-    log(f"{todo} of {len(list(plan.runs()))} runs to do, in {folder}")
-    for options, seed in plan.runs():
-        name = _name(options, seed)
-        if name not in done:
-            done[name] = _run(plan, folder / name, options, seed)
-            with open(folder / RESULTS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(done[name])) + "\n")
-        yield done[name]
+    _make(folder)
+    with locked(folder / LOCK, lambda: _refuse(folder)):
+        _claim(plan, folder)
+        done = {result.name: result for result in read_results(folder) if not result.failed}
+        write_text(folder / RESULTS, "".join(_line(result) for result in done.values()))  # failures are tried again
+        todo = sum(_name(options, seed) not in done for options, seed in plan.runs())
+        log(f"{todo} of {len(list(plan.runs()))} runs to do, in {folder}")
+        for options, seed in plan.runs():
+            name = _name(options, seed)
+            if name not in done:
+                done[name] = _run(plan, folder / name, options, seed)
+                with open(folder / RESULTS, "a", encoding="utf-8") as file:
+                    file.write(_line(done[name]))
+            yield done[name]
+
+
+def _line(result: Result) -> str:
+    return json.dumps(asdict(result)) + "\n"
+
+
+def _refuse(folder: Path) -> NoReturn:
+    raise UsageError(f"another process is at the sweep in {folder}", "wait for it, or name another folder with --run")
 
 
 def read_results(folder: Path) -> list[Result]:
     """Return the results that a sweep has so far; a line that a kill has cut is left out."""
     path, found = folder / RESULTS, []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ():
+        with suppress(ValueError, TypeError):
             found.append(Result(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
     return found
 
 
@@ -138,7 +173,7 @@ def table(results: Sequence[Result]) -> list[Row]:
         scores = {}
         for name in names:
             values = [run.scores[name] for run in good if run.scores and name in run.scores]
-            scores[name] = (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
+            scores[name] = (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)
         hours = statistics.mean([run.hours for run in good]) if good else 0.0
         rows.append(Row(runs[0].options, len(good), len(runs) - len(good), scores, hours))
     return rows
@@ -153,25 +188,31 @@ def _changes(plan: Sweep, options: Options, seed: int) -> list[str]:
     return [*plan.common, *(f"{key}={value}" for key, value in options.items()), f"seed={seed}"]
 
 
-def _claim(plan: Sweep, folder: Path) -> None:
-    path, now = folder / PLAN, json.loads(json.dumps(asdict(plan)))
+def _make(folder: Path) -> None:
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write into {folder}: {error.strerror}", "name another folder with --run") from None
+
+
+def _claim(plan: Sweep, folder: Path) -> None:
+    """Note what is swept, or check that it is what was swept before; more values and more seeds may join."""
+    path = folder / PLAN
+    base = settings.dump(settings.load(settings.find(plan.config), plan.common))
+    now = json.loads(json.dumps(asdict(plan))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
+    if path.exists():
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_text(path, json.dumps(now, indent=2) + "\n")
-        except OSError as error:
-            raise UsageError(
-                f"cannot write into {folder}: {error.strerror}", "name another folder with --run"
-            ) from None
-        return
-    others = [name for name in ("config", "common", "time_limit") if before.get(name) != now[name]]
-    if others:
-        raise UsageError(
-            f"{folder} holds a sweep with another {others[0]}", "give the same command to go on, or another --run"
-        )
-    write_text(path, json.dumps(now, indent=2) + "\n")  # more values and more seeds may join
+            before = json.loads(path.read_text(encoding="utf-8"))
+            before["config"]
+        except (OSError, ValueError, TypeError, KeyError):
+            raise UsageError(f"{path} is damaged", "put it back, or name another folder with --run") from None
+        same = {"config": "config", "common": "--set", "sha256": "content of its config", "time_limit": "--time-limit"}
+        for name, called in same.items():
+            if before.get(name) != now[name]:
+                raise UsageError(
+                    f"{folder} holds a sweep with another {called}", "give the same command to go on, or another --run"
+                )
+    write_text(path, json.dumps(now, indent=2) + "\n")
 
 
 def _run(plan: Sweep, run: Path, options: Options, seed: int) -> Result:
@@ -212,8 +253,20 @@ def _time_left(plan: Sweep, run: Path) -> int | None:
 
 def _nmt(arguments: Sequence[str]) -> tuple[int, str]:
     """Call nmt and return its exit code and its output; what it says on stderr is seen."""
-    try:
-        done = subprocess.run([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.PIPE, text=True, check=False)
-    except KeyboardInterrupt:  # which the child got, too: a training has saved and ended
-        raise NMTError("the sweep was interrupted", "the same command goes on with it") from None
-    return done.returncode, done.stdout
+    with subprocess.Popen([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            out, _ = process.communicate()
+        except KeyboardInterrupt:
+            if not _at_terminal():
+                process.send_signal(signal.SIGINT)
+            process.wait()  # it saves what it has trained
+            log("the same command goes on with the sweep")
+            raise
+    return process.returncode, out
+
+
+def _at_terminal() -> bool:
+    """Say whether Ctrl-C reaches the processes that this one starts, too."""
+    with suppress(OSError):
+        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    return False

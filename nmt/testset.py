@@ -12,6 +12,9 @@ from nmt.data.pairs import read_pairs
 from nmt.data.sources import open_split
 from nmt.errors import DataError, UsageError, suggest
 
+MOST_LETTERS = 120
+"""Of a file's name: file systems take 255 bytes."""
+
 
 @dataclass(frozen=True)
 class TestSet:
@@ -27,7 +30,8 @@ class TestSet:
 
 def file_stem(name: str) -> str:
     """Return what files that belong to the test set `name` are called."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.")
+    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")
+    return stem[-MOST_LETTERS:].strip("-.") or "test"  # of a path, the end tells more
 
 
 def own_test_set(data: DataConfig) -> TestSet:

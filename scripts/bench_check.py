@@ -125,8 +125,8 @@ def _typo(rng: random.Random, text: str) -> str:
 
 IN_TEXT: dict[str, Plant] = {
     "blank": blank, "copied": copied, "wrong-language": wrong_language, "length-ratio": length_ratio,
-    "mojibake": mojibake, "lost-characters": lost, "control-characters": control, "escaped-entities": entities, "duplicate": duplicate,
-    "near-duplicate": near_duplicate, "many-targets": many_targets,
+    "mojibake": mojibake, "lost-characters": lost, "control-characters": control, "escaped-entities": entities,
+    "duplicate": duplicate, "near-duplicate": near_duplicate, "many-targets": many_targets,
 }  # fmt: skip
 FROM_TESTS: dict[str, Plant] = {"test-overlap": overlap, "near-test-overlap": near_overlap}
 

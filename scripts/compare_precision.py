@@ -28,7 +28,7 @@ from nmt import runtime, settings
 from nmt.config import Config
 from nmt.data.prepare import Prepared, prepare
 from nmt.model.layers import Dropout
-from nmt.model.transformer import Transformer
+from nmt.model.seq2seq import Seq2Seq
 from nmt.train import Trainer
 
 WORKLOAD = [
@@ -88,7 +88,7 @@ def _train_plainly(trainer: Trainer, updates: int) -> float:
     return _loss(trainer)
 
 
-def _use_plain_dropout(model: Transformer) -> None:
+def _use_plain_dropout(model: Seq2Seq) -> None:
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, Dropout):

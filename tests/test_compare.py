@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from commandline import CommandLine, sentences, write
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
 
-from nmt.compare import COUNTS, LENGTHS, Comparison, System, _buckets, compare, word_counts
-from nmt.errors import DataError
+from nmt.cli.compare import _row, _table
+from nmt.compare import COUNTS, LENGTHS, Bucket, Comparison, MetricResult, System, _buckets, compare, word_counts
+from nmt.errors import DataError, UsageError
 from nmt.metrics import METRICS
 from nmt.testset import TestSet
 
@@ -36,14 +40,13 @@ def compared(first: Sequence[str], second: Sequence[str], test: TestSet = ONE, *
 
 def test_scores_are_those_of_evaluate() -> None:
     systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.2)]
-    found = compared(*systems, TEST, metrics=("bleu", "chrf", "ter"))
+    found = compared(*systems, TEST, metrics=("bleu", "chrf", "ter"), resamples=100)
     for metric, name in zip(found.metrics, ("bleu", "chrf", "ter"), strict=True):
-        scores = [METRICS[name](system, TEST.references, resamples=1000) for system in systems]
+        scores = [METRICS[name](system, TEST.references, resamples=100) for system in systems]
         assert [metric.first, metric.second] == [score.value for score in scores]
         assert metric.name == scores[0].name
-        # the two tests draw other samples than a lone interval does
-        assert metric.first_confidence == pytest.approx(scores[0].confidence, rel=0.2)
-        assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:1000"}
+        assert [metric.first_confidence, metric.second_confidence] == [score.confidence for score in scores]
+        assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:100"}
 
 
 def test_a_better_system_is_told_from_an_equal_one() -> None:
@@ -79,7 +82,7 @@ def test_wins_and_the_largest_differences_are_of_single_sentences() -> None:
 
 def test_every_sentence_is_in_one_bucket() -> None:
     systems = [spoilt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
-    counts = word_counts(ONE.sources[:3])
+    counts = word_counts(ONE.sources[:3], {word for source in ONE.sources for word in source.split()})
     found = compared(*systems, counts=counts)
     for buckets in (found.by_length, found.by_rarity):
         for part in ("sentences", "first_wins", "second_wins"):
@@ -153,3 +156,68 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
 def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
     (trained.folder / "less").write_text("one\n")
     trained("compare", *arguments).refuses(code, message)
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "randomisation", "better"), [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)]
+)
+def test_both_tests_must_agree(bootstrap: float, randomisation: float, better: int) -> None:
+    assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomisation, "").better == better
+
+
+def test_each_p_is_that_of_its_own_test_with_its_own_draws() -> None:
+    systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
+    (found,) = compared(*systems, TEST, metrics=("bleu",), resamples=100).metrics
+    for kind, draws, p in (("bs", 100, found.bootstrap_p), ("ar", 1000, found.randomisation_p)):
+        named = list(zip("AB", systems, strict=True))
+        _, theirs = PairedTest(named, {"bleu": BLEU()}, TEST.references, test_type=kind, n_samples=draws)()
+        assert p == theirs["BLEU"][1].p_value
+    lone = [METRICS["bleu"](system, TEST.references, resamples=100).confidence for system in systems]
+    assert [found.first_confidence, found.second_confidence] == lone
+
+
+def test_a_bucket_has_the_score_of_its_own_sentences() -> None:
+    systems = [spoilt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
+    bucket = compared(*systems, resamples=100).by_length[-1]
+    numbers = [i for i, source in enumerate(ONE.sources) if 30 < len(source.split()) <= 50]
+    lines = [[system[i] for i in numbers] for system in (*systems, ONE.references[0])]
+    assert bucket.first == METRICS["chrf"](lines[0], [lines[2]]).value
+    assert bucket.second == METRICS["chrf"](lines[1], [lines[2]]).value
+
+
+def test_a_sentence_is_as_rare_as_its_rarest_word() -> None:
+    test = TestSet("made", ["red blue", "red red"], [["a b", "c d"]])
+    found = compare(System("a", ["a", "c"]), System("b", ["a", "d"]), test, resamples=100,
+                    counts=Counter(red=5000, blue=5))  # fmt: skip
+    assert [bucket.name for bucket in found.by_rarity] == ["1 to 10 times", "more than 1000 times"]
+
+
+def test_differences_and_wins_stand_under_their_own_heads() -> None:
+    assert _row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
+    found = compared(
+        spoilt(ONE.references[0], 0.4, 4), spoilt(ONE.references[0], 0.1, 5), metrics=("bleu",), resamples=100
+    )
+    (metric,) = found.metrics
+    (row,) = [line for line in _table(found).splitlines() if line.startswith("BLEU ")]
+    assert f"{metric.second - metric.first:+.1f}" in row.split()
+    assert metric.second > metric.first
+
+
+def test_equal_systems_differ_by_nothing_but_chance() -> None:
+    base = spoilt(ONE.references[0], 0.3, 4)
+    (metric,) = compared(base, base, metrics=("bleu",), resamples=100).metrics
+    assert (metric.bootstrap_p, metric.randomisation_p, metric.better) == (1.0, 1.0, -1)
+
+
+def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.compare.MOST_DRAWN", 2 * 200 * 500)
+    with pytest.raises(UsageError, match="1,000 draws of 200 lines") as caught:
+        compared(ONE.references[0], ONE.references[0])
+    assert caught.value.hint == "--resamples 500"
+
+
+def test_a_page_overwrites_nothing_that_is_read(trained: CommandLine, tmp_path: Path) -> None:
+    write(tmp_path / "t", ["the dog"], ["der Hund"])
+    files = (tmp_path / "t.de", tmp_path / "t.de", "--src", tmp_path / "t.en", "--ref", tmp_path / "t.de")
+    trained("compare", *files, "--html", tmp_path / "t.en").refuses(2, "would be overwritten, and it is read")
+    assert (tmp_path / "t.en").read_text() == "the dog\n"

@@ -7,10 +7,12 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from commandline import write
 
-from nmt import evaluate, settings, testset
+from nmt import evaluate, metrics, settings, testset
 from nmt.errors import DataError, UsageError
 from nmt.metrics import METRICS
 from nmt.train import train
@@ -144,3 +146,51 @@ def test_an_interval_that_would_not_fit_into_memory_is_left_out(
     assert score.confidence is None
     assert "bs:" not in score.signature
     assert "no confidence interval for 2 lines" in capsys.readouterr().err
+
+
+def test_every_reference_file_is_read(tmp_path: Path) -> None:
+    for name, lines in (("a", ["x"]), ("b", ["y"])):
+        write(tmp_path / name, ["the dog"], lines)
+    test = testset.file_test_set(tmp_path / "a.en", [tmp_path / "a.de", tmp_path / "b.de"])
+    assert test.references == [["x"], ["y"]]
+
+
+def test_all_references_of_a_named_set_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("src", "one", "two"):
+        (tmp_path / name).write_text(f"{name} 1\n{name} 2\n", encoding="utf-8")
+    monkeypatch.setattr("sacrebleu.get_source_file", lambda *_: tmp_path / "src")
+    monkeypatch.setattr("sacrebleu.get_reference_files", lambda *_: [tmp_path / "one", tmp_path / "two"])
+    test = testset.named_test_set("wmt14", "en", "de")
+    assert test.sources == ["src 1", "src 2"]
+    assert test.references == [["one 1", "one 2"], ["two 1", "two 2"]]
+
+
+def test_comet_is_asked_for_all_three_and_told_in_percent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, str]] = []
+
+    class Model:
+        def predict(self, lines: list[dict[str, str]], **_: object) -> SimpleNamespace:
+            asked.extend(lines)
+            return SimpleNamespace(system_score=0.85)
+
+    fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
+    monkeypatch.setitem(sys.modules, "comet", fake)
+    assert metrics.comet("a/b")(["s"], ["h"], ["r"]) == metrics.Score("COMET", 85.0, "model:a/b")
+    assert asked == [{"src": "s", "mt": "h", "ref": "r"}]
+
+
+def test_a_configs_own_test_set_is_the_one_it_names(tmp_path: Path) -> None:
+    for name in ("text", "held"):
+        write(tmp_path / name, [f"{name} en"], [f"{name} de"])
+    data = settings.load(None, [f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
+                                f"data.test=files(test={str(tmp_path / 'held')!r})"]).data  # fmt: skip
+    assert testset.own_test_set(data).sources == ["held en"]
+
+
+def test_names_of_files_fit_the_disk_whatever_a_test_set_is_called() -> None:
+    assert testset.file_stem("a/b c.en") == "a-b-c.en"
+    assert testset.file_stem("!!!") == "test"
+    assert testset.file_stem("x/" * 300 + "mine.en").endswith("x-mine.en")
+    assert len(testset.file_stem("x/" * 300)) <= 120

@@ -10,7 +10,7 @@ import shutil
 import yaml
 from commandline import CommandLine, write
 
-from nmt.record import CARD, MARK, environment, gather, told, write_card
+from nmt.record import CARD, MARK, _thinned, environment, gather, told, write_card
 
 
 def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
@@ -103,3 +103,74 @@ def test_a_training_whose_card_cannot_be_written_is_saved_all_the_same(nmt: Comm
     assert done.code == 0, done.err
     assert "no model card: cannot write runs/new/README.md" in done.err
     assert done.out.startswith("runs/new/step-0000")
+
+
+def test_the_last_points_of_a_curve_stay() -> None:
+    points = [{"step": i, "valid_bleu": 1.0} for i in range(1, 34)]
+    thinned = _thinned(points)
+    assert len(thinned) <= 16
+    assert thinned[-1]["step"] == 33
+    assert [p["step"] for p in thinned] == sorted(p["step"] for p in thinned)
+
+
+def test_what_is_told_is_what_was_gathered(trained: CommandLine) -> None:
+    found = gather(trained.folder / "runs/tiny")
+    found["training"]["of"] = 40
+    found["data"]["pairs"] = {"train": 1000, "valid": 7}
+    lines = told(found)
+    assert "20 of 40 updates" in lines["training"][0]
+    assert lines["data"][-2].startswith("1,000 pairs")
+    assert ", 7 pairs, " in lines["data"][-1]
+
+
+def test_the_best_validation_is_that_of_the_best_checkpoint(nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/tiny"
+    for step, quality in ((10, 9.0), (20, 3.0)):
+        path = run / f"step-{step:06d}" / "meta.json"
+        meta = json.loads(path.read_text())
+        meta["progress"] |= {"best": 9.0, "bad_validations": int(step == 20)}
+        meta["progress"]["scores"] |= {"valid_bleu": quality, "quality": quality}
+        path.write_text(json.dumps(meta))
+    best = gather(run)["best"]
+    assert (best["checkpoint"], best["validation"]["valid_bleu"]) == ("step-000010", 9.0)
+
+
+def test_what_others_put_beside_the_reports_is_left_alone(nmt: CommandLine) -> None:
+    folder = nmt.folder / "runs/tiny/eval"
+    folder.mkdir(exist_ok=True)
+    for number, text in enumerate(("[]", "{", "{}", '{"test": "x", "scores": [{}]}', '{"model": 1, "scores": 2}')):
+        (folder / f"{number}.json").write_text(text)
+    (nmt.folder / "runs/tiny/sessions.jsonl").write_text('{"began": "", "step": 1, "environment": {}}\n[]\n')
+    with open(nmt.folder / "runs/tiny/metrics.jsonl", "a", encoding="utf-8") as log:
+        log.write('{"step": 21, "valid_loss": 1.0, "valid_bleu": null}\n')
+    assert nmt("info", "runs/tiny").code == 0
+    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
+    assert nmt("evaluate", "--src", "probe.en", "--ref", "probe.de").code == 0
+
+
+def test_damaged_checkpoints_do_not_hide_the_run(nmt: CommandLine) -> None:
+    run = nmt.folder / "runs/tiny"
+    best, last = gather(run)["best"]["checkpoint"], "step-000020"
+    if best == last:
+        shutil.copytree(run / last, run / "step-000030")
+        last = "step-000030"
+    (run / last / "meta.json").write_text("{")
+    done = nmt("info", "runs/tiny")
+    assert done.code == 0, done.err
+    weights = run / best / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    nmt("info", "runs/tiny").refuses(1, "model.safetensors is damaged")
+
+
+def test_a_score_is_told_with_its_checkpoint_and_the_card_has_the_bests(nmt: CommandLine) -> None:
+    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
+    best = gather(nmt.folder / "runs/tiny")["best"]["checkpoint"]
+    (other,) = {"step-000010", "step-000020"} - {best}
+    for name in (best, other):
+        assert nmt("evaluate", "--model", f"runs/tiny/{name}", "--src", "probe.en", "--ref", "probe.de").code == 0
+    found = gather(nmt.folder / "runs/tiny")
+    lines = told(found)["test"]
+    assert [line.partition(":")[0] for line in lines if "probe.en" in line] == ["step-000010", "step-000020"]
+    card = (nmt.folder / "runs/tiny" / CARD).read_text()
+    results = yaml.safe_load(card.split("---\n", 2)[1])["model-index"][0]["results"]
+    assert [result["dataset"]["name"] for result in results] == ["probe.en"]

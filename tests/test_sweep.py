@@ -9,7 +9,8 @@ import pytest
 from commandline import TINY, CommandLine
 
 from nmt.errors import UsageError
-from nmt.sweep import Result, parse_grid, table
+from nmt.paths import locked
+from nmt.sweep import LOCK, RESULTS, Result, Sweep, _time_left, parse_grid, table
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
@@ -21,13 +22,17 @@ COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTION
         (["a.b=1,2"], {"a.b": ["1", "2"]}),
         (["a=x(p=1, q=2), y", "b=[1,2],[3]"], {"a": ["x(p=1, q=2)", "y"], "b": ["[1,2]", "[3]"]}),
         (["a='1,2'"], {"a": ["'1,2'"]}),
+        (["a=,x(p=1)"], {"a": ["", "x(p=1)"]}),
+        (["a=f(g(1),h(2)),x"], {"a": ["f(g(1),h(2))", "x"]}),
     ],
 )
 def test_a_grid_is_read_with_its_brackets_whole(texts: list[str], grid: dict[str, list[str]]) -> None:
     assert parse_grid(texts) == grid
 
 
-@pytest.mark.parametrize("texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"]])
+@pytest.mark.parametrize(
+    "texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"], ["a=x(1,2"], ["a=1,1"], ["a=')"]]
+)
 def test_a_grid_that_makes_no_sense_is_refused(texts: list[str]) -> None:
     with pytest.raises(UsageError):
         parse_grid(texts)
@@ -41,7 +46,7 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_that_ended() -> None:
     first, second = table(results)
     assert (first.runs, first.failed, first.hours) == (2, 1, 1.5)
     assert first.scores["BLEU"] == (12.0, pytest.approx(8**0.5))
-    assert second.scores["BLEU"] == (7.0, 0.0)
+    assert second.scores["BLEU"] == (7.0, None)
 
 
 def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine) -> None:
@@ -64,7 +69,7 @@ def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine)
         ({"train.label_smoothing": "0"}, 2), ({"train.label_smoothing": "0.1"}, 2),
     ]  # fmt: skip
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep holds a sweep with another common")
+    nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep holds a sweep with another --set")
 
 
 def test_a_killed_sweep_goes_on_with_the_run_it_was_at(nmt: CommandLine) -> None:
@@ -107,3 +112,78 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(nmt: CommandLine)
 def test_mistakes_show_before_any_training(trained: CommandLine, arguments: list[str], message: str) -> None:
     trained("sweep", *arguments, "--run", "runs/never").refuses(2, message)
     assert not (trained.folder / "runs/never").exists()
+
+
+def test_the_rest_of_a_time_limit_is_what_was_not_trained(nmt: CommandLine) -> None:
+    plan = Sweep("quickstart", (), {}, (1,), time_limit=1000.0)
+    run = nmt.folder / "runs/tiny"
+    path = run / "step-000020/meta.json"
+    meta = json.loads(path.read_text())
+    meta["progress"]["seconds"] = 400.0
+    path.write_text(json.dumps(meta))
+    assert _time_left(plan, run) == 600
+    assert _time_left(plan, nmt.folder / "none") == 1000
+    meta["progress"]["seconds"] = 4000.0
+    path.write_text(json.dumps(meta))
+    assert _time_left(plan, run) == 0
+
+
+def test_a_sweep_hands_seed_and_time_on_and_bears_a_cut_line(nmt: CommandLine) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON,
+               "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
+    done = nmt(*command, "--seeds", "2", "--time-limit", "2s")
+    assert done.code == 0, done.err
+    for seed in (1, 2):
+        assert f"seed: {seed}\n" in (nmt.folder / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
+    with open(nmt.folder / "runs/sweep" / RESULTS, "a", encoding="utf-8") as file:
+        file.write('{"name": "label')
+    again = nmt(*command, "--seeds", "2", "--time-limit", "2s")
+    assert "0 of 2 runs to do" in again.err
+    assert again.out == done.out
+    nmt(*command, "--time-limit", "3s").refuses(2, "holds a sweep with another --time-limit")
+
+
+def test_a_run_that_is_done_is_not_begun_again(nmt: CommandLine) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
+    assert "training label_smoothing=0_seed=1" in nmt(*command).err
+    assert "training label_smoothing=0_seed=1" not in nmt(*command).err
+
+
+def test_an_interrupted_sweep_has_saved_what_it_trained(nmt: CommandLine) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
+    command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
+    process = nmt.start(*command)
+    run = nmt.folder / "runs/sweep/label_smoothing=0_seed=1"
+    while not (run / "metrics.jsonl").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert b"the same command goes on with the sweep" in err
+    assert len(list(run.glob("step-*"))) == 1
+
+
+def test_what_failed_is_tried_again_and_a_torn_line_takes_no_other_with_it(nmt: CommandLine) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
+    first = nmt(*command)
+    results = nmt.folder / "runs/sweep" / RESULTS
+    line = json.loads(results.read_text())
+    results.write_bytes(json.dumps(line | {"failed": 137, "scores": None}).encode() + b'\n{"name": "\xff')
+    done = nmt(*command)
+    assert "1 of 1 runs to do" in done.err
+    assert done.out == first.out
+    assert [json.loads(text)["failed"] for text in results.read_text().splitlines()] == [0]
+
+
+def test_a_sweep_is_one_processs_and_one_configs(nmt: CommandLine) -> None:
+    config = nmt.folder / "mine.yaml"
+    config.write_text("train: {steps: 6}\n")
+    command = ["sweep", "--config", "mine.yaml", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
+    assert nmt(*command).code == 0
+    with locked(nmt.folder / "runs/sweep" / LOCK, lambda: None):
+        nmt(*command).refuses(2, "another process is at the sweep in runs/sweep")
+    config.write_text("train: {steps: 6, clip_norm: 2.0}\n")
+    nmt(*command).refuses(2, "holds a sweep with another content of its config")
+    (nmt.folder / "runs/sweep/sweep.json").write_text("{")
+    nmt(*command).refuses(2, "runs/sweep/sweep.json is damaged")

@@ -26,6 +26,7 @@ from nmt.cli import (
     plot,
     reproduce,
     score,
+    summary,
     sweep,
     tokenizer,
     train,
@@ -88,7 +89,7 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, reproduce.reproduce, sweep.sweep, plot.plot, config.config,
+    info.info, summary.summary, reproduce.reproduce, sweep.sweep, plot.plot, config.config,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")

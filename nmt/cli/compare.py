@@ -21,6 +21,7 @@ from nmt.cli.options import (
     open_test_sets,
 )
 from nmt.cli.output import aligned, write_file
+from nmt.config import DataConfig
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def compare(
     from nmt.compare import compare as run
     from nmt.data.pairs import read_lines
     from nmt.evaluate import hypotheses
+    from nmt.paths import refuse_overwriting
     from nmt.testset import file_stem
     from nmt.translate import Translator
 
@@ -78,12 +80,13 @@ def compare(
     if len(directions) > 1:
         raise UsageError("the two systems translate between different languages", f"{first} and {second}")
     known = next((translator for translator in translators if translator), None)
+    refuse_overwriting([html] if html else [], [p for p in (first, second, src, *(ref or ()), train) if p])
     if known is None and src is None:
         raise UsageError("files of translations need --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
     if None in translators and test and len(test) > 1:
         raise UsageError("a file holds the translations of one test set", "give one --test")
-    test_sets = _test_sets(known, src, ref, test, errors)
-    counts = _counts(train, known)
+    test_sets = open_test_sets(known.config.data if known else DataConfig(), src, ref, test, errors)
+    counts = _counts(train, known, test_sets, errors)
     names = [name for name, wanted in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if wanted] or ["bleu", "chrf"]
     found = []
     for test_set in test_sets:
@@ -103,21 +106,10 @@ def compare(
             write_file(html if len(found) == 1 else own, comparison.page())
 
 
-def _test_sets(
-    known: Translator | None, src: Path | None, ref: list[Path] | None, test: list[str] | None, errors: str
-) -> list[TestSet]:
-    if known is None or src is not None:
-        from nmt.testset import file_test_set
-
-        assert src is not None
-        return [file_test_set(src, ref or [], errors)]
-    return open_test_sets(known.config.data, src, ref, test, errors)
-
-
-def _counts(train: Path | None, known: Translator | None) -> Counter[str] | None:
-    """Count the words of the training text: the one named, or that of a run, where it is still on disk."""
+def _counts(train: Path | None, known: Translator | None, test_sets: list[TestSet], errors: str) -> Counter[str] | None:
+    """Count the test sets' words in the training text: the one named, or that of a run, where it is still on disk."""
     from nmt.compare import word_counts
-    from nmt.console import log
+    from nmt.console import counted, log, progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import prepared_text
 
@@ -125,7 +117,9 @@ def _counts(train: Path | None, known: Translator | None) -> Counter[str] | None
     if path is None:
         log("no training text to tell rare words by: --train names one")
         return None
-    return word_counts(read_lines(path))
+    wanted = {word for test in test_sets for source in test.sources for word in source.split()}
+    with progress(None, "counting words", " lines", unit_scale=True) as bar:
+        return word_counts(counted(read_lines(path, errors), bar.update), wanted)
 
 
 def _table(found: Comparison) -> str:
@@ -135,7 +129,7 @@ def _table(found: Comparison) -> str:
         [
             metric.name, f"{metric.first:.1f} ± {metric.first_confidence:.1f}",
             f"{metric.second:.1f} ± {metric.second_confidence:.1f}", f"{metric.second - metric.first:+.1f}",
-            f"{metric.bootstrap_p:.3f}", f"{metric.randomisation_p:.3f}",
+            _probability(metric.bootstrap_p), _probability(metric.randomisation_p),
             ("A is better", "B is better", "not significant")[metric.better],
         ]
         for metric in found.metrics
@@ -156,6 +150,10 @@ def _table(found: Comparison) -> str:
         lines += [f"    {name:<10}{text}" for name, text in (*texts, ("A", each.first), ("B", each.second))]
     lines += ["", *(f"{metric.name}: {metric.signature}" for metric in found.metrics)]
     return "\n".join(lines)
+
+
+def _probability(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
 def _row(bucket: Bucket) -> list[str]:

@@ -74,15 +74,17 @@ def _line(result: Result) -> str:
     return f"{result.name}: {scores}, {result.updates:,} updates, {result.hours:.2f} h"
 
 
+def _cell(mean: float, deviation: float | None) -> str:
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
+
+
 def _table(rows: list[Row]) -> list[str]:
     names = [name for name in SHOWN if any(name in row.scores for row in rows)]
     head = ["", *(SHOWN[name] for name in names), "hours", "runs"]
     body = []
     for row in rows:
         label = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row.options.items())
-        cells = [
-            f"{row.scores[name][0]:.2f} ± {row.scores[name][1]:.2f}" if name in row.scores else "-" for name in names
-        ]
+        cells = [_cell(*row.scores[name]) if name in row.scores else "-" for name in names]
         failed = f", {row.failed} failed" if row.failed else ""
         body.append([label, *cells, f"{row.hours:.2f}", f"{row.runs}{failed}"])
     return aligned([head, *body])

@@ -120,7 +120,8 @@ def train(
             f"{_devices(where, group.world)} {str(dtype).removeprefix('torch.')}, into {run}"
         )
         if group.leads:
-            record.note_session(run, trainer.progress.step, where.type, group.world, str(dtype).removeprefix("torch."))
+            kind = str(dtype).removeprefix("torch.")
+            record.note_session(run, trainer.progress.step, where.type, group.world, kind, time_limit)
         journal = Journal(run, trainer.progress.step, tensorboard=tensorboard and group.leads)
         with stopping() as stop:
             finished = loop.run(trainer, journal, stop, time_limit and time_limit - (time.monotonic() - began))

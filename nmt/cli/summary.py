@@ -1,0 +1,86 @@
+"""`nmt summary`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli.options import ConfigOption, SetOption
+from nmt.cli.output import aligned, show
+from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.model.seq2seq import Seq2Seq
+    from nmt.summary import Part
+
+
+def summary(
+    model: Annotated[
+        Path | None, typer.Argument(help="A run or checkpoint.", show_default="what --config describes")
+    ] = None,
+    config: ConfigOption = "",
+    set_: SetOption = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the parts as JSON.")] = False,
+) -> None:
+    """Print what a model is made of: layers, shapes, parameters and their share.
+
+    A config tells as much as a trained run; its tokenizer counts as having all the pieces it may have.
+
+    Examples:
+      nmt summary runs/quickstart
+      nmt summary --config wmt14-base
+      nmt summary --set model.positions=shaw --set model.activation=swiglu
+    """
+    import json
+    from dataclasses import asdict
+
+    if model is not None and (config or set_):
+        raise UsageError("give a model, or --config and --set", "nmt summary runs/quickstart")
+    from nmt.summary import parts
+
+    made = _load(model) if model is not None else _make(config or "quickstart", set_ or [])
+    found = parts(made)
+    show(json.dumps([asdict(part) for part in found], indent=2) if json_ else _table(made, found))
+
+
+def _load(path: Path) -> Seq2Seq:
+    from nmt import checkpoint
+
+    return checkpoint.load(path).model
+
+
+def _make(name: str, changes: list[str]) -> Seq2Seq:
+    from nmt import model as models
+    from nmt import settings
+
+    config = settings.load(settings.find(name), changes)
+    return models.build(config.model, config.tokenizer.size)
+
+
+def _table(model: Seq2Seq, found: list[Part]) -> str:
+    from nmt.model import count_parameters
+
+    total = count_parameters(model)
+    rows = [["part", "weight", "output", "parameters", "share", ""]]
+    times: list[int] = []
+    for part in found:
+        times = [*times[: part.depth], part.times]
+        count = part.parameters
+        for each in times:
+            count *= each
+        of = f"{part.times} x {part.parameters:,}" if part.times > 1 else ""
+        rows.append(
+            [
+                "  " * part.depth + part.name, " x ".join(map(str, part.weight)), _shape(part.output), f"{count:,}",
+                f"{count / total:.1%}", "  ".join(filter(None, (part.kind, of))),
+            ]
+        )  # fmt: skip
+    shared = model.config.layer_sharing if model.config.arch == "transformer" else 1
+    last = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
+    return "\n".join([*aligned(rows), "", last + (f"; each layer runs {shared} times in a row" if shared > 1 else "")])
+
+
+def _shape(shape: tuple[int | str, ...]) -> str:
+    return f"[{', '.join(map(str, shape))}]" if shape else ""

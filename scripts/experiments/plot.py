@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Draw what experiments found: a panel for each sweep, every seed a point and the means a line.
+
+    scripts/experiments/plot.py -o docs/figures/experiments.svg runs/experiments/{label_smoothing,warmup,vocabulary}
+    scripts/experiments/plot.py -o docs/figures/beam_size.svg --table beam_size.md
+
+A table is what scripts/experiments/beam_size.sh prints: one line of the picture for each of its columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from nmt.sweep import read_results
+
+
+def main() -> None:
+    """Draw sweeps, or a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweeps", nargs="*", type=Path, help="folders of sweeps")
+    parser.add_argument("--table", type=Path, help="a Markdown table of numbers")
+    parser.add_argument("--score", default="BLEU", help="BLEU, chrF2, valid_loss, valid_bleu")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    panels = [*arguments.sweeps, *([arguments.table] if arguments.table else [])]
+    figure = Figure(figsize=(1 + 3 * len(panels) + 2 * bool(arguments.table), 3.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for panel, sweep in zip(axes, arguments.sweeps, strict=False):
+        draw_sweep(panel, sweep, arguments.score)
+    if arguments.table:
+        draw_table(axes[-1], arguments.table)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(arguments.output, metadata={"Date": None} if arguments.output.suffix == ".svg" else None)
+
+
+def draw_sweep(panel: Any, folder: Path, score: str) -> None:
+    """Draw the scores of a sweep's runs by what they differ in."""
+    found: dict[str, list[float]] = {}
+    for result in read_results(folder):
+        if result.scores:
+            found.setdefault("\n".join(map(short, result.options.values())), []).append(result.scores[score])
+    names = list(found)
+    panel.plot(names, [statistics.mean(found[name]) for name in names], color="C0", alpha=0.5)
+    for name in names:
+        panel.plot([name] * len(found[name]), found[name], "o", color="C0", markersize=4)
+    panel.set(title=folder.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)
+    panel.tick_params(axis="x", labelsize=8)
+    panel.grid(alpha=0.3)
+
+
+def short(value: str) -> str:
+    """Return what of a value tells it from its like: `linear(peak=3e-3, warmup=300)` becomes `3e-3, 300`."""
+    return ", ".join(re.findall(r"=\s*([^,)]+)", value)) or value
+
+
+def draw_table(panel: Any, path: Path) -> None:
+    """Draw each column of a table over its first one."""
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in path.read_text().splitlines()]
+    head, body = rows[0], [row for row in rows[1:] if not set("".join(row)) <= set("-")]
+    for column in range(1, len(head)):
+        panel.plot([row[0] for row in body], [float(row[column]) for row in body], marker="o", label=head[column])
+    panel.set(title="", xlabel=head[0], ylabel="test BLEU")
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=8)
+
+
+if __name__ == "__main__":
+    main()

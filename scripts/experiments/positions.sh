@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# What each positional encoding is worth. FLOATER needs torchdiffeq: .venv/bin/pip install torchdiffeq
+#
+#   scripts/experiments/positions.sh
+#   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/positions.sh
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+names=sinusoidal,sinusoidal_concatenated,learned,floater,rotary,shaw,xlnet,t5,deberta,alibi,none
+sweep positions --grid "model.positions=$names" "$@"

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from commandline import CommandLine
+from test_model import TINY, VARIANTS, VOCABULARY
+
+from nmt.config import ModelConfig
+from nmt.model import build, count_parameters
+from nmt.summary import parts
+
+
+@pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
+def test_every_parameter_is_in_one_part(change: dict[str, object]) -> None:
+    model = build(dataclasses.replace(TINY, **change), VOCABULARY)  # type: ignore[arg-type]
+    found = parts(model)
+    assert sum(part.parameters * part.times for part in found if part.depth == 0) == count_parameters(model)
+    assert model.training
+
+
+def test_layers_have_the_papers_sizes() -> None:
+    found = parts(build(ModelConfig(dim=512, heads=8, ff=2048, encoder_layers=6, decoder_layers=6, norm="post"), 100))
+    encoder, decoder = (part for part in found if part.name == "layers 1 to 6")
+    assert (encoder.kind, encoder.times, encoder.parameters) == ("EncoderLayer", 6, 3_152_384)
+    assert (decoder.kind, decoder.times, decoder.parameters) == ("DecoderLayer", 6, 4_204_032)
+    assert (encoder.output, decoder.output) == (("B", "S", 512), ("B", "T", 512))
+    (up, _) = (part for part in found if part.name == "up")
+    assert (up.depth, up.weight, up.output) == (3, (2048, 512), ("B", "S", 2048))
+
+
+def test_layers_that_are_not_alike_stand_apart() -> None:
+    model = build(dataclasses.replace(TINY, encoder_layers=3), VOCABULARY)
+    model.encoder[1].extra = torch.nn.Linear(2, 2)  # type: ignore[index, union-attr]
+    names = [part.name for part in parts(model) if part.kind == "EncoderLayer"]
+    assert names == ["layer 1", "layer 2", "layer 3"]
+
+
+def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
+    done = trained("summary", "runs/tiny")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["part", "weight", "output", "parameters", "share"]
+    total = int(lines[-1].split()[0].replace(",", ""))
+    assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
+    whole = [line.split() for line in lines[1:] if line and not line.startswith(" ")]
+    assert (
+        sum(int(cell.replace(",", "")) for line in whole for cell in line if cell.replace(",", "").isdigit()) >= total
+    )
+    shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
+    assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
+    trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
+    trained("summary", "runs").refuses(1, "runs")
+    trained("summary", "--set", "model.positions=rotry").refuses(2, "unknown positions 'rotry'", "rotary")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import NMTError, UsageError
+from nmt import picture
+from nmt.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -70,20 +71,13 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         UsageError: matplotlib is not installed or does not know the format, or a run has nothing to show.
         NMTError: the picture cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure  # not pyplot, which would look for a screen
-    except ImportError:
-        raise UsageError("matplotlib is not installed", "pip install matplotlib") from None
-    kinds = Figure().canvas.get_supported_filetypes()
-    if output.suffix[1:].lower() not in kinds:  # without one, matplotlib would write to another name
-        raise UsageError(f"cannot draw a picture of the format '{output.suffix}'", f"one of {', '.join(sorted(kinds))}")
+    figure = picture.figure(output, 11, 7)
     logs = [read_log(run) for run in runs]
     for run, log in zip(runs, logs, strict=True):
         if not any(points(log, axis.key, axis)[0]):
             raise UsageError(
                 f"the log of {run} has no {axis.label} yet", "train on, or draw it by something else: --by"
             )
-    figure = Figure(figsize=(11, 7), layout="constrained")
     panels = figure.subplots(2, 2).flat
     for panel, (title, lines) in zip(panels, PANELS.items(), strict=True):
         for number, log in enumerate(logs):
@@ -97,7 +91,4 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         figure.legend(panels[2].lines, [str(run) for run in runs], loc="outside upper center", ncols=min(4, len(runs)))
     else:
         figure.suptitle(str(runs[0]))
-    try:
-        figure.savefig(output, dpi=120)
-    except OSError as error:
-        raise NMTError(f"cannot write {output}: {error.strerror}", "name another file with --output") from None
+    picture.save(figure, output)

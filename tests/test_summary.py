@@ -45,10 +45,6 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     assert lines[0].split() == ["part", "weight", "output", "parameters", "share"]
     total = int(lines[-1].split()[0].replace(",", ""))
     assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
-    whole = [line.split() for line in lines[1:] if line and not line.startswith(" ")]
-    assert (
-        sum(int(cell.replace(",", "")) for line in whole for cell in line if cell.replace(",", "").isdigit()) >= total
-    )
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
     trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from nmt import __version__, environment
 from nmt.cli import (
+    attention,
     average,
     compare,
     config,
@@ -89,7 +90,7 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, summary.summary, reproduce.reproduce, sweep.sweep, plot.plot, config.config,
+    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, plot.plot, config.config,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")

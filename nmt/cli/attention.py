@@ -1,0 +1,60 @@
+"""`nmt attention`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli.options import ModelOption, SearchOption
+from nmt.cli.output import write_file
+from nmt.errors import UsageError, suggest
+
+WIDEST = 120
+
+
+def attention(
+    text: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    model: ModelOption = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A page (.html), its data (.json), or a picture (.png, .svg, .pdf).")
+    ] = Path("attention.html"),
+    target: Annotated[
+        str | None, typer.Option(help="A translation to look at.", show_default="the search's best")
+    ] = None,
+    search: SearchOption = "",
+    part: Annotated[str, typer.Option(help="Of a picture: encoder, decoder or cross.")] = "cross",
+    layer: Annotated[int | None, typer.Option(help="Of a picture, from 1.", show_default="the last")] = None,
+) -> None:
+    """Show what a model looks at while it translates a sentence.
+
+    The page needs no network: choose encoder, decoder or source attention, a layer and heads, and point at a word to
+    see what it looks at. Below stand what the search found and how probable each piece was.
+
+    Examples:
+      nmt attention "The animal didn't cross the street because it was too tired"
+      nmt attention "Are we done?" --model runs/multi30k -o attention.png --part encoder --layer 2
+    """
+    import json
+
+    from nmt import checkpoint
+    from nmt.console import log
+    from nmt.look import PARTS, draw, look
+
+    if part not in PARTS:
+        raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))
+    if not output.suffix:
+        raise UsageError(f"the name {output} says no format", "end it in .html, .json, .png, .svg or .pdf")
+    path = model or checkpoint.newest_run()
+    if model is None:
+        log(f"using {path}")
+    view = look(checkpoint.load(path), text, target=target, spec=search or None)
+    if output.suffix == ".html":
+        write_file(output, view.page())
+    elif output.suffix == ".json":
+        write_file(output, json.dumps(view.as_dict(), ensure_ascii=False) + "\n")
+    else:
+        draw(view, output, part, layer if layer is not None else len(view.weights.get(part, ())))
+    log(f"{view.source_text} -> {view.translation}"[:WIDEST])
+    typer.echo(output)

@@ -28,7 +28,9 @@ from nmt.errors import NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS, safetensors
 from nmt.export.engine import most_tokens, searching
 from nmt.export.onnx import OnnxModel, graphs
-from nmt.model.transformer import Transformer
+from nmt.model import build
+from nmt.model.positions import POSITIONS
+from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Task, search
 from nmt.text import normalize
 from nmt.tokenizer import BOS, EOS
@@ -82,7 +84,7 @@ def exported(to: str, loaded: Loaded) -> Path:
 # ---- the same model
 
 
-def log_probs(model: Transformer, ids: list[list[int]]) -> list[Tensor]:
+def log_probs(model: Seq2Seq, ids: list[list[int]]) -> list[Tensor]:
     """The log-probability of every token, its end included, that follows the source which it is itself."""
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
@@ -193,6 +195,63 @@ def test_onnx_is_searched_with_beams(loaded: Loaded, make: Callable[[Loaded], On
     assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
     for own, sentence in zip(found, wanted, strict=True):
         assert [h.score for h in own] == pytest.approx([h.score for h in sentence], abs=1e-3)
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    **{name: {"positions": name} for name in POSITIONS if name != "sinusoidal"},
+    "additive": {"attention": "additive"}, "grouped": {"kv_heads": 1}, "swiglu": {"activation": "swiglu"},
+    "rms": {"normalization": "rms"}, "shared": {"layer_sharing": 2, "decoder_layers": 3},
+}  # fmt: skip
+
+
+def variant(trained: CommandLine, **changes: Any) -> Loaded:
+    """The tiny run with another model in it, whose weights leave nothing without effect."""
+    tiny = checkpoint.load(trained.folder / "runs/tiny")
+    config = dataclasses.replace(tiny.config, model=dataclasses.replace(tiny.config.model, **changes))
+    torch.manual_seed(1)
+    model = build(config.model, len(tiny.tokenizer)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return dataclasses.replace(tiny, config=config, model=model)
+
+
+@pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
+def test_onnx_has_graphs_of_every_transformer(trained: CommandLine, changes: dict[str, Any]) -> None:
+    loaded = variant(trained, **changes)
+    src_BS, src_mask_BS = collate_source([loaded.tokenizer.encode(line) for line in LINES])
+    task = Task(src_BS, src_mask_BS, torch.tensor([12, 5, 9, 3]), BOS, EOS)
+    find = search("beam(size=3, top=3)")
+    with torch.inference_mode():
+        found, wanted = find(bare_graphs(loaded), task), find(loaded.model, task)
+    assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
+
+
+def test_layers_that_share_weights_are_written_as_often_as_they_run(trained: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
+    EXPORTS["ctranslate2"](loaded, tmp_path)
+    assert ENGINES["ctranslate2"](tmp_path)(LINES) == searching(loaded.model, loaded.tokenizer)(LINES)
+
+
+@pytest.mark.parametrize(
+    ("to", "changes", "message"),
+    [
+        ("ctranslate2", {"positions": "rotary"}, "CTranslate2 has no model with positions rotary"),
+        ("ctranslate2", {"arch": "rnn"}, "CTranslate2 has no model with arch rnn"),
+        ("hf-marian", {"activation": "swiglu"}, "Hugging Face has no model with activation swiglu"),
+        ("hf-marian", {"kv_heads": 1}, "Hugging Face has no model with kv_heads 1"),
+        ("onnx", {"window": 3}, "ONNX has no model with window 3"),
+        ("onnx", {"arch": "rnn"}, "ONNX has no model with arch rnn"),
+    ],
+)
+def test_what_an_engine_has_no_network_for_is_refused(
+    trained: CommandLine, tmp_path: Path, to: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        EXPORTS[to](variant(trained, **changes), tmp_path)
+    assert "--to safetensors" in caught.value.hint
+    assert not list(tmp_path.iterdir())
 
 
 def test_transformers_loads_it_by_itself(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

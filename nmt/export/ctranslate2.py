@@ -32,8 +32,8 @@ def export(loaded: Loaded, folder: Path) -> None:
     Raises:
         UsageError: CTranslate2 is not installed, or has no such model.
     """
-    specs = _ctranslate2().specs
     config, model = loaded.config.model, transformer(loaded, "CTranslate2")
+    specs = _ctranslate2().specs
     copy_run_files(loaded, folder)
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),

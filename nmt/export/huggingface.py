@@ -35,8 +35,8 @@ def export(loaded: Loaded, folder: Path) -> None:
     Raises:
         UsageError: Transformers is not installed, or has no such model.
     """
+    own_model = transformer(loaded, "Hugging Face")
     transformers = _transformers()
-    own_model = transformer(loaded, "Marian or Pegasus")
     post = loaded.config.model.norm == "post"
     kind, network = (
         (transformers.MarianConfig, transformers.MarianMTModel)

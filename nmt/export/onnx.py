@@ -29,7 +29,8 @@ from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
 from nmt.export.engine import Engine, copy_run_files, missing, positions, searching, transformer
 from nmt.model.cache import TargetCache
-from nmt.model.positions.base import Rows
+from nmt.model.positions.absolute import Floater
+from nmt.model.positions.base import Positions, Rows
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.tokenizer import Tokenizer
 
@@ -40,14 +41,14 @@ def export(loaded: Loaded, folder: Path) -> None:
     """Write the graphs, in float32, and the run's files into `folder`, which stands.
 
     Raises:
-        UsageError: a package is not installed.
+        UsageError: a package is not installed, or the model is not one that graphs are written of.
     """
+    encoder, decoder = graphs(loaded)
     try:
         import onnxscript  # noqa: F401  # what PyTorch's exporter writes with
     except ImportError:
         raise missing("onnxscript", "onnx") from None
     _onnxruntime()  # without it there is no proof
-    encoder, decoder = graphs(loaded)
     copy_run_files(loaded, folder)
     # Lengths that differ from each other and from every size, so that the exporter sees which is which.
     source_BS, mask_BS = torch.zeros(3, 7, dtype=torch.long), torch.ones(3, 7, dtype=torch.bool)
@@ -87,6 +88,9 @@ def graphs(loaded: Loaded) -> tuple[nn.Module, nn.Module]:
     """
     but = ("normalization", "activation", "positions", "attention", "kv_heads")
     model = copy.deepcopy(transformer(loaded, "ONNX", but)).requires_grad_(False)
+    for name in ("source_positions", "target_positions"):
+        if isinstance(getattr(model, name), Floater):
+            setattr(model, name, _FixedPath(getattr(model, name), positions(loaded)))
     for module in model.modules():
         rows = getattr(module, "rows", None)
         if isinstance(rows, Rows):
@@ -183,6 +187,18 @@ class _FixedRows(Rows):
     def take(self, start: int, end: int, like: Tensor) -> Tensor:
         """Return rows start .. end-1."""
         return self.table[torch.arange(start, end)]
+
+
+class _FixedPath(Positions):
+    """A solved path: a solver is nothing for a graph either."""
+
+    def __init__(self, floater: Floater, length: int) -> None:
+        super().__init__(floater.stack)
+        self.path_TLD = floater.path(length).detach()
+
+    def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+        """Add the layer's encodings of positions start .. start+T-1."""
+        return x_BTD + self.path_TLD[torch.arange(start, start + x_BTD.shape[1]), layer]
 
 
 class _Past(TargetCache):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw what experiments found: a panel for each sweep, every seed a point and the means a line.
+"""Draw what experiments found: a panel for each sweep, every seed a point, a dash for the mean.
 
     scripts/experiments/plot.py -o docs/figures/experiments.svg runs/experiments/{label_smoothing,warmup,vocabulary}
     scripts/experiments/plot.py -o docs/figures/beam_size.svg --table beam_size.md
@@ -46,7 +46,7 @@ def draw_sweep(panel: Any, folder: Path, score: str) -> None:
         if result.scores:
             found.setdefault("\n".join(map(short, result.options.values())), []).append(result.scores[score])
     names = list(found)
-    panel.plot(names, [statistics.mean(found[name]) for name in names], color="C0", alpha=0.5)
+    panel.plot(names, [statistics.mean(found[name]) for name in names], "_", color="C1", markersize=22)
     for name in names:
         panel.plot([name] * len(found[name]), found[name], "o", color="C0", markersize=4)
     panel.set(title=folder.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)

@@ -28,7 +28,7 @@ from nmt.tokenizer import EOS
 END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "attention to the source"}
 """The attentions of a Transformer; a recurrent model has but the last."""
-MOST = 256
+MOST = 128
 """Pieces of a side: a picture of more shows nothing."""
 
 
@@ -55,6 +55,7 @@ class View:
     """A sentence, its translation, and all weights. Rows are queries, columns keys; a row sums to one."""
 
     model: str
+    languages: tuple[str, str]
     source_text: str
     source: list[str]
     """Pieces that the encoder reads."""
@@ -76,6 +77,7 @@ class View:
         """Return it as JSON has it, weights with four decimals."""
         return {
             "model": self.model,
+            "languages": list(self.languages),
             "source_text": self.source_text,
             "source": self.source,
             "target": self.target,
@@ -111,16 +113,18 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
     src = tokenizer.encode(text)
     if not src:
         raise UsageError("there is no sentence to look at", 'nmt attention "Are we done?"')
+    tgt = tokenizer.encode(target) if target is not None else []
+    if max(len(src), len(tgt)) >= MOST:
+        raise UsageError(f"the sentence has {max(len(src), len(tgt))} pieces", f"give a shorter one, of up to {MOST}")
     beam = []
     if target is None:
         engine = NativeEngine([model], tokenizer.decode, torch.device("cpu"), "fp32")
         found = engine.search([Query(src)], search(_whole_beam(spec or loaded.config.search)), lambda _: None)[0]
-        beam = [Alternative(tokenizer.decode(each.ids), _finite(each.score), each.log_prob) for each in found]
+        beam = [
+            Alternative(tokenizer.decode(each.ids), each.score, each.log_prob)
+            for each in found if math.isfinite(each.score) and math.isfinite(each.log_prob)
+        ]  # fmt: skip
         tgt = found[0].ids
-    else:
-        tgt = tokenizer.encode(target)
-    if max(len(src), len(tgt)) >= MOST:
-        raise UsageError(f"the sentence has {max(len(src), len(tgt))} pieces", f"give a shorter one, of up to {MOST}")
     weights, logits_TV = _run(loaded, src, list(tgt))
     written = [*tokenizer.pieces(tgt), END]
     log_p_TV = logits_TV.log_softmax(-1)
@@ -129,16 +133,11 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
         Step(piece, math.exp(float(log_p_V[own])), _others(loaded, log_p_V, own, shown))
         for piece, own, log_p_V in zip(written, ids, log_p_TV, strict=True)
     ]
+    languages = (loaded.config.data.src, loaded.config.data.tgt)
+    read = [*tokenizer.pieces(src), END]
     return View(
-        loaded.checkpoint.name,
-        text,
-        [*tokenizer.pieces(src), END],
-        written,
-        tokenizer.decode(tgt),
-        weights,
-        steps,
-        beam,
-    )
+        loaded.checkpoint.name, languages, text, read, written, tokenizer.decode(tgt), weights, steps, beam
+    )  # fmt: skip
 
 
 @torch.inference_mode()
@@ -207,10 +206,6 @@ def draw(view: View, output: Path, part: str, layer: int) -> None:
             panel.set_title(f"head {number + 1}", fontsize=9)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)
-
-
-def _finite(score: float) -> float:
-    return score if math.isfinite(score) else 0.0
 
 
 def _rounded(values: Any) -> Any:

@@ -83,17 +83,20 @@ def _outputs(model: Seq2Seq) -> dict[nn.Module, tuple[int | str, ...]]:
     """Send a small batch through the model and return the shape that each module computes."""
     found: dict[nn.Module, tuple[int | str, ...]] = {}
 
+    target = min(TARGET, model.most_positions or TARGET)
+    source = min(SOURCE, max(1, target - 1))
+    letters = {source: "S", target: "T"}
+
     def note(module: nn.Module, inputs: Any, output: Any) -> None:
         if isinstance(output, Tensor) and output.dim() == 3:
-            letters: dict[int, str] = {SOURCE: "S", TARGET: "T"}
-            found[module] = ("B", letters.get(output.shape[1], "T"), output.shape[2])
+            found[module] = ("B", letters.get(output.shape[1], output.shape[1]), output.shape[2])
 
     hooks = [module.register_forward_hook(note) for module in model.modules()]
     training = model.training
     try:
-        mask_BS = torch.ones(SENTENCES, SOURCE, dtype=torch.bool)
-        src_BS, tgt_BT = (torch.zeros(SENTENCES, tokens, dtype=torch.long) for tokens in (SOURCE, TARGET))
-        model.eval()(src_BS, mask_BS, tgt_BT, torch.arange(SENTENCES * TARGET))
+        mask_BS = torch.ones(SENTENCES, source, dtype=torch.bool)
+        src_BS, tgt_BT = (torch.zeros(SENTENCES, tokens, dtype=torch.long) for tokens in (source, target))
+        model.eval()(src_BS, mask_BS, tgt_BT, torch.arange(SENTENCES * target))
     finally:
         model.train(training)
         for hook in hooks:

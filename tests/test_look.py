@@ -123,7 +123,7 @@ def made() -> View:
     weights["cross"][0, 0, 2] = torch.tensor([0.0, 0.0, 0.6, 0.4, 0.0])
     weights["cross"][0, 1, 2] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
     weights["cross"][1, :, 2] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])
-    return View("step-1", "the small dog", source, target, "der kleine Hund", weights, [], [])
+    return View("step-1", ("en", "de"), "the small dog", source, target, "der kleine Hund", weights, [], [])
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_heads_and_layers_are_chosen(page: Any) -> None:
     assert "looks at the 100 %" in page.locator("#told").inner_text()
     page.locator("#heads label", has_text="1").click()  # the last one stays
     assert page.locator("#heads input:checked").count() == 1
-    page.locator("#heads button", has_text="all").click()
+    page.locator("#all").click()
     assert page.locator("#heads input:checked").count() == 2
 
 

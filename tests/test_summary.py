@@ -47,6 +47,7 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
+    assert trained("summary", "--set", "model.positions=learned(n=4)").code == 0
     trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
     trained("summary", "runs").refuses(1, "runs")
     trained("summary", "--set", "model.positions=rotry").refuses(2, "unknown positions 'rotry'", "rotary")

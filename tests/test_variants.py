@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from importlib.util import find_spec
+from pathlib import Path
 from typing import cast
 
 import pytest
+import tiny
 import torch
 import torch.nn.functional as F  # noqa: N812
 from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
+from nmt import checkpoint
+from nmt.engine import Query
 from nmt.errors import ConfigError
+from nmt.export import ENGINES, EXPORTS
 from nmt.model import build, check, count_parameters
 from nmt.model.attention import SelfAttention, recording
 from nmt.model.layers import FeedForward, RMSNorm
-from nmt.model.positions import Place, Stack
+from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.positions.relative import Shaw
 from nmt.model.recurrent import Recurrent, gated
 from nmt.model.transformer import Transformer
+from nmt.search import search
+from nmt.train import train
+from nmt.translate import Translator
 
 
 def attention(**changes: object) -> SelfAttention:
@@ -180,3 +190,101 @@ def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
 def test_parts_that_there_are_not_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(dataclasses.replace(TINY, **change))  # type: ignore[arg-type]
+
+
+def test_learned_positions_are_enough_for_the_training_text_and_end_translations(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"train\.max_length is 64, and the model has 32 positions") as caught:
+        train(tiny.config(tmp_path, "model.positions=learned(n=32)"), tmp_path / "run")
+    assert caught.value.hint == "set train.max_length=32, or model.positions=learned(n=64)"
+    config = tiny.config(tmp_path, "model.positions=learned(n=16)", "train.max_length=16", "train.steps=2")
+    train(config, tmp_path / "run")
+    translator = Translator.load(tmp_path / "run")
+    (ids,) = translator.engine.search([Query([5] * 15)], search("greedy(min_ratio=9.0)"), lambda _: None)[0][:1]
+    assert len(ids.ids) == 15  # and the start before them
+
+
+def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)
+    model.compute_dtype = torch.bfloat16
+    logits_NV = torch.cat(logits(model, PAIRS))
+    assert logits_NV.dtype == torch.bfloat16
+    logits_NV.float().log_softmax(-1)[:, 5].sum().backward()
+    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("mask", ["none", "padding", "causal", "nothing"])
+@pytest.mark.parametrize("name", [*POSITIONS])
+def test_the_fused_kernel_computes_the_same(name: str, mask: str) -> None:
+    """What a GPU takes; here PyTorch's own version of it on the CPU."""
+    own = attention()
+    place = Place(POSITIONS[name](Stack(16, 4, 1, mask == "causal")), 0, 0)
+    if place.positions.weighs_values:
+        pytest.skip("needs the weights themselves")
+    with torch.no_grad():
+        for parameter in place.positions.parameters():
+            parameter.normal_()
+    masks = {
+        "none": None, "padding": torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None],
+        "causal": torch.ones(6, 6, dtype=torch.bool).tril(), "nothing": torch.zeros(2, 1, 1, 6, dtype=torch.bool),
+    }  # fmt: skip
+    found = []
+    for gather in (own.gather, own.fused):
+        x_BTD = torch.linspace(-1, 1, 2 * 6 * 16).view(2, 6, 16).sin().requires_grad_()
+        q, kv = own.project(x_BTD, place)
+        k, v = kv.transpose(1, 3).unbind(2)
+        gathered = gather(q, k, v, masks[mask], place)
+        (gradient,) = torch.autograd.grad(gathered.square().sum(), x_BTD)
+        found.append((gathered, gradient))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+    assert (found[1][0] == 0).all() == (mask == "nothing")
+
+
+@pytest.mark.parametrize("name", ["shaw", "xlnet", "deberta"])
+def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) -> None:
+    x_BTD = torch.randn(1, 5, 16)
+    torch.manual_seed(0)
+    place = Place(POSITIONS[name](Stack(16, 4, 1)), 0, 0)
+    biases = []
+    for kind in ("dot", "additive"):
+        own = attention(attention=kind)
+        own.qkv.load_state_dict(attention().qkv.state_dict())
+        q, kv = own.project(x_BTD)
+        k = kv.transpose(1, 3).unbind(2)[0]
+        weights = own._weights(q, k, None, place)
+        content = own.scoring(q / math.sqrt(place.positions.terms * 4) if kind == "dot" else q, k)
+        bias = weights.log() - content
+        biases.append(bias - bias.mean(-1, keepdim=True))  # softmax leaves a number for each row open
+    torch.testing.assert_close(*biases, atol=1e-5, rtol=1e-4)
+
+
+def test_rotary_is_no_matter_of_additive_attention() -> None:
+    with pytest.raises(ConfigError, match="rotary positions turn a dot product"):
+        check(dataclasses.replace(TINY, positions="rotary", attention="additive"))
+
+
+def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:
+    model = build(dataclasses.replace(TINY, positions="rotary"), VOCABULARY)
+    src_BS = torch.randint(4, VOCABULARY, (1, 600))
+    mask_BS = torch.ones(1, 600, dtype=torch.bool)
+    with torch.inference_mode():
+        model.encode(src_BS, mask_BS)
+    model.encode(src_BS, mask_BS).square().sum().backward()
+
+
+def test_a_validation_pair_that_is_longer_than_the_positions_costs_no_training(tmp_path: Path) -> None:
+    options = ("model.positions=learned(n=16)", "train.max_length=16", "train.steps=6", "train.valid_every=3")
+    config = tiny.config(tmp_path, *options)
+    for code in ("en", "de"):
+        with open(tmp_path / f"valid.{code}", "a", encoding="utf-8") as file:
+            file.write("ba be bi bo bu " * 9 + "\n")
+    best = train(config, tmp_path / "run")
+    loaded = checkpoint.load(best)
+    texts = ["ba be", "ba"]  # short enough not to be cut
+    for to in ["safetensors", *(["onnx"] if find_spec("onnxruntime") and find_spec("onnxscript") else [])]:
+        folder = tmp_path / to
+        folder.mkdir()
+        EXPORTS[to](loaded, folder)
+        assert ENGINES[to](folder)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")

@@ -79,7 +79,9 @@ def _table(model: Seq2Seq, found: list[Part]) -> str:
         )  # fmt: skip
     shared = model.config.layer_sharing if model.config.arch == "transformer" else 1
     last = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
-    return "\n".join([*aligned(rows), "", last + (f"; each layer runs {shared} times in a row" if shared > 1 else "")])
+    return "\n".join(
+        [*aligned(rows), "", last + (f"; each layer runs up to {shared} times in a row" if shared > 1 else "")]
+    )
 
 
 def _shape(shape: tuple[int | str, ...]) -> str:

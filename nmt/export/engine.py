@@ -41,7 +41,12 @@ def transformer(loaded: Loaded, engine: str, but: Sequence[str] = ()) -> Transfo
     config = loaded.config.model
     for name in ("arch", "normalization", "activation", "positions", "attention", "window", "kv_heads"):
         value = getattr(config, name)
-        if name not in but and value != getattr(ModelConfig, name) and (name, value) != ("kv_heads", config.heads):
+        usual = (
+            getattr(ModelConfig, name),
+            f"{getattr(ModelConfig, name)}()",
+            config.heads if name == "kv_heads" else None,
+        )
+        if name not in but and value not in usual:
             raise UsageError(
                 f"{engine} has no model with {name} {value}", "--to safetensors writes any, for nmt translate"
             )
@@ -80,15 +85,21 @@ def in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[s
     return found
 
 
-def searching(model: SearchModel, tokenizer: Tokenizer) -> Engine:
-    """Return an engine that is nmt's own greedy search over any model that can be searched."""
+def searching(model: SearchModel, tokenizer: Tokenizer, positions: int | None = None) -> Engine:
+    """Return an engine that is nmt's own greedy search over any model that can be searched.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        positions: how many tokens it can write, the start counted; None: as many as one likes.
+    """
     find = search("greedy")
 
     @torch.inference_mode()
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
         src_BS, src_mask_BS = collate_source(sources)
-        most_B = torch.tensor([most_tokens(len(ids)) for ids in sources])
+        most_B = torch.tensor([most_tokens(len(ids)) for ids in sources]).clamp(max=(positions or 2**31) - 1)
         found = find(model, Task(src_BS, src_mask_BS, most_B, BOS, EOS))
         return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
 

@@ -1,7 +1,7 @@
 """ONNX: graphs that ONNX Runtime and many other programs run, in many languages and on many devices.
 
 Two graphs and the run's tokenizer. Letters: B sentences, S source tokens, R rows (B, or B times beams), T target tokens
-so far, L decoder layers, H heads, K head width, V vocabulary.
+so far, L decoder layers, H heads of keys and values, K head width, V vocabulary.
 
     encoder.onnx   source [B, S] (int64, each ending on </s>), source_mask [B, S] (bool) -> memory [L, 2, B, H, S, K]
     decoder.onnx   tokens [R] (int64), past [L, 2, R, H, T, K], memory [L, 2, R, H, S, K], source_mask [R, S]
@@ -25,14 +25,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt import checkpoint
 from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
 from nmt.export.engine import Engine, copy_run_files, missing, positions, searching, transformer
+from nmt.model import most_positions
 from nmt.model.cache import TargetCache
 from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import Positions, Rows
 from nmt.model.transformer import DecoderState, Transformer
-from nmt.tokenizer import Tokenizer
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
@@ -77,7 +78,8 @@ def engine(folder: Path) -> Engine:
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
-    return searching(OnnxModel.load(folder), Tokenizer.load(folder / "spm.model"))
+    config, tokenizer, *_ = checkpoint.load_settings(folder)
+    return searching(OnnxModel.load(folder), tokenizer, most_positions(config.model))
 
 
 def graphs(loaded: Loaded) -> tuple[nn.Module, nn.Module]:

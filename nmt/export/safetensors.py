@@ -43,4 +43,4 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
 def engine(folder: Path) -> Engine:
     """Return a translator of what `export` wrote."""
     loaded = checkpoint.load(folder)
-    return searching(loaded.model, loaded.tokenizer)
+    return searching(loaded.model, loaded.tokenizer, loaded.model.most_positions)

@@ -8,7 +8,7 @@ from nmt.config import ModelConfig
 from nmt.errors import ConfigError, suggest
 from nmt.model.attention import SCORINGS
 from nmt.model.layers import ACTIVATIONS, NORMS
-from nmt.model.positions import POSITIONS, Stack
+from nmt.model.positions import POSITIONS, Positions, Stack
 from nmt.model.recurrent import Recurrent
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
@@ -35,9 +35,19 @@ def check(config: ModelConfig) -> None:
             raise ConfigError(f"model.{path}: unknown value '{name}'", suggest(name, table))
     if config.kv_heads and config.heads % config.kv_heads:
         raise ConfigError(f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})")
+    if _positions(config).rotates and config.attention == "additive":
+        raise ConfigError("rotary positions turn a dot product", "take another encoding, or model.attention=dot")
+
+
+def most_positions(config: ModelConfig) -> int | None:
+    """Return the tokens, the end token counted, up to which a side may be long; None: there is no limit."""
+    return _positions(config).most if config.arch == "transformer" else None
+
+
+def _positions(config: ModelConfig) -> Positions:
     try:
         with torch.device("meta"):  # an encoding checks its options as it is made
-            resolve("positions", POSITIONS, config.positions)(Stack(config.dim, config.heads, 1))
+            return resolve("positions", POSITIONS, config.positions)(Stack(config.dim, config.heads, 1))
     except ConfigError as error:
         raise ConfigError(f"model.positions: {error.message}", error.hint) from None
 

@@ -51,8 +51,8 @@ class Dot(nn.Module):
 class Additive(nn.Module):
     """w_vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with w_v of each head's own.
 
-    W_q and W_k are the projections that the attention makes anyway. All Q·S sums are held at once, so it takes K times
-    the memory of a dot product.
+    W_q and W_k are the projections that the attention makes anyway, which here have a bias. All Q·S sums are held at
+    once, so it takes K times the memory of a dot product.
     """
 
     def __init__(self, heads: int, width: int) -> None:
@@ -103,14 +103,7 @@ class Attention(nn.Module):
         k_BHSK, v_BHSK = self.spread(k_BGSK), self.spread(v_BGSK)
         watched = self.record is not None or (place is not None and place.positions.weighs_values)
         if q_BHQK.is_cuda and self.scaled and not watched:
-            q_BHQK = self._scale(q_BHQK, place)
-            bias = place.score(q_BHQK, k_BHSK) if place else None
-            if bias is not None and mask is not None:
-                bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
-            rate = self.dropout.rate if self.training else 0.0
-            return F.scaled_dot_product_attention(
-                q_BHQK, k_BHSK, v_BHSK, mask if bias is None else bias, dropout_p=rate, scale=1.0
-            )
+            return self.fused(q_BHQK, k_BHSK, v_BHSK, mask, place)
         # Two products and a softmax: the CPU's fused kernel is slow backwards on short sentences.
         weights_BHQS = self._weights(q_BHQK, k_BHSK, mask, place)
         if self.record is not None:
@@ -120,19 +113,32 @@ class Attention(nn.Module):
         extra_BHQK = place.value(weights_BHQS) if place else None
         return gathered_BHQK if extra_BHQK is None else gathered_BHQK + extra_BHQK
 
+    def fused(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, place: Place | None) -> Tensor:
+        """Do as `gather` for scaled dot products, by PyTorch's fused kernel, which is what is fast on a GPU."""
+        q_BHQK = self._scale(q_BHQK, place)
+        rate = self.dropout.rate if self.training else 0.0
+        bias = place.score(q_BHQK, k_BHSK) if place else None
+        if bias is None:
+            return F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate, scale=1.0)
+        if mask is not None:  # half of the least number: a score that is added must not make it infinite
+            bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min / 2)
+        gathered_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=1.0)
+        if mask is None:
+            return gathered_BHQK
+        return gathered_BHQK.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+
     def weights(self, q_BHQK: Tensor, k_BGSK: Tensor, mask: Tensor | None) -> Tensor:
         """Return how much each query takes of each value, [B, H, Q, S]."""
         return self._weights(q_BHQK, self.spread(k_BGSK), mask, None)
 
     def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Tensor | None, place: Place | None) -> Tensor:
-        q_BHQK = self._scale(q_BHQK, place)
-        scores_BHQS = self.scoring(q_BHQK, k_BHSK)
-        bias = place.score(q_BHQK, k_BHSK) if place else None
+        scaled_BHQK = self._scale(q_BHQK, place)
+        scores_BHQS = self.scoring(scaled_BHQK if self.scaled else q_BHQK, k_BHSK)
+        bias = place.score(scaled_BHQK, k_BHSK) if place else None
         return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, mask)
 
     def _scale(self, q: Tensor, place: Place | None) -> Tensor:
-        terms = place.positions.terms if place else 1
-        return q / math.sqrt(terms * self.width) if self.scaled else q
+        return q / math.sqrt((place.positions.terms if place else 1) * self.width)
 
     def spread(self, x_BGSK: Tensor) -> Tensor:
         """Give every head of queries its keys or values: [B, H, S, K]."""
@@ -186,6 +192,8 @@ class SelfAttention(Attention):
         self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, place: Place | None
     ) -> Tensor:
         """Let each query see `window` keys on each side, at a cost that grows as window times length.
+
+        The mask is one of keys, [B, 1, 1, S], or of two dimensions: then it is the look-ahead mask.
 
         Blocks of as many queries as the window is wide see their own block of keys and one on each side: attention of
         S/r short sequences instead of a long one.

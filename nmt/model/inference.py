@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from nmt.model.layers import Linear, Residual
 from nmt.model.positions import Place
+from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
@@ -162,7 +163,7 @@ class PackedModel:
         self.model = model
         for module in list(model.modules()):
             for name, child in module.named_children():
-                if isinstance(child, Linear):
+                if isinstance(child, Linear) and not isinstance(module, Floater):  # whose rounding adds up
                     setattr(module, name, pack(child.weight, child.bias))
         self.output = pack(model.output_weight_VD, None)
 
@@ -210,7 +211,7 @@ class PackedTransformer(PackedModel):
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:
     """Return a copy of `model` that computes in `dtype`, for search only; the model itself stays as it is.
 
-    In int8, the matrices are of that type and all else of float32. A recurrent model computes in float32.
+    In int8, the matrices are of that type and all else of float32. A recurrent model computes in float32 otherwise.
     """
     whole = dtype == torch.int8
     if not isinstance(model, Transformer) and not whole:

@@ -52,7 +52,7 @@ class RecurrentState:
 
 
 class Recurrent(Seq2Seq):
-    """Bidirectional GRU encoder, GRU decoder with additive attention and input feeding."""
+    """Bidirectional GRU encoder, GRU decoder that is fed with what additive attention gathers."""
 
     def __init__(self, config: ModelConfig, vocabulary: int, pad: int = 0) -> None:
         """Make the network with fresh weights; see `Seq2Seq`."""

@@ -164,7 +164,10 @@ class Transformer(Seq2Seq):
 
     def start(self, memory_BSD: Tensor, src_mask_BS: Tensor, *, keep: bool = True) -> DecoderState:
         """Open a state for decoding from the beginning; `keep=False` (training) stores nothing of the target."""
-        sources = [layer.cross.project_kv(memory_BSD) for layer in self.decoder_layers]
+        projected = {
+            id(layer): layer.cross.project_kv(memory_BSD) for layer in cast(Iterable[DecoderLayer], self.decoder)
+        }
+        sources = [projected[id(layer)] for layer in self.decoder_layers]
         return DecoderState(sources, src_mask_BS[:, None, None, :], TargetCache(len(sources)) if keep else None)
 
     def step(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:

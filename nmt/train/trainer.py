@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
@@ -240,13 +241,15 @@ class Trainer:
     @torch.inference_mode()
     def _validation_loss(self, model: Seq2Seq) -> float:
         store = self.prepared.store("valid")
+        most = self.model.most_positions or 2**31  # of longer pairs the loss is not defined
+        fit = np.flatnonzero(store.lengths_N2.max(1) < most)
         total, tokens = 0.0, 0
-        for numbers in plan(store.lengths_N2, self.config.train.batch_tokens, seed=0, epoch=0):
-            batch = collate([store[int(i)] for i in numbers]).to(self.device)
+        for numbers in plan(store.lengths_N2[fit], self.config.train.batch_tokens, seed=0, epoch=0):
+            batch = collate([store[int(i)] for i in fit[numbers]]).to(self.device)
             hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
             total += cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=0.0).item()
             tokens += batch.tokens
-        return total / tokens
+        return total / max(1, tokens)
 
     def judge(self, scores: dict[str, float]) -> bool:
         """Note a validation's results; False when patience has run out."""

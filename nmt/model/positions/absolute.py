@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -110,8 +111,13 @@ class Floater(Positions):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Floater:
         """Follow a model to another device but not to another type: what is rounded adds up along the path."""
+        self._solved_TLD = None
         super()._apply(lambda tensor: tensor.to(fn(tensor).device), recurse)  # type: ignore[no-untyped-call]
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was solved, for copies."""
+        return vars(self) | {"_solved_TLD": None}
 
     def train(self, mode: bool = True) -> Floater:
         """Forget what was solved: the weights may change now, or have changed."""

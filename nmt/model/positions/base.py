@@ -98,10 +98,11 @@ class Rows:
     def take(self, start: int, end: int, like: Tensor) -> Tensor:
         """Return rows start .. end-1, of the type and on the device of `like`."""
         table = self.table  # other threads may put a longer one in its place
-        if end > len(table):
-            table = self.make(2 * end)
-        if table.device != like.device:
-            table = table.to(like.device)
+        with torch.inference_mode(False):  # what a validation makes is used by the training behind it
+            if end > len(table):
+                table = self.make(2 * end)
+            if table.device != like.device:
+                table = table.to(like.device)
         self.table = table
         return table[start:end].to(like.dtype)
 

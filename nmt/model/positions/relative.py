@@ -43,10 +43,11 @@ class Rotary(Positions):
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
         """Turn channel pairs by position times rate."""
-        turn_T2K = self.rows.take(start, start + x_BTHK.shape[1], x_BTHK)
+        wide_BTHK = x_BTHK.float()  # a sine that is rounded depends on more than the distance
+        turn_T2K = self.rows.take(start, start + x_BTHK.shape[1], wide_BTHK)
         cos_T1K, sin_T1K = turn_T2K[:, :1], turn_T2K[:, 1:]
-        swapped_BTHK = torch.stack((-x_BTHK[..., 1::2], x_BTHK[..., ::2]), -1).flatten(-2)
-        return x_BTHK * cos_T1K + swapped_BTHK * sin_T1K
+        swapped_BTHK = torch.stack((-wide_BTHK[..., 1::2], wide_BTHK[..., ::2]), -1).flatten(-2)
+        return (wide_BTHK * cos_T1K + swapped_BTHK * sin_T1K).to(x_BTHK.dtype)
 
 
 class Shaw(Positions):
@@ -80,9 +81,10 @@ class Shaw(Positions):
     def value(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
         """Return Σ_j α_ij R^V_ij: the weights summed by distance, times the vectors."""
         values_MK = self.values_LMK[layer].to(weights_BHQS.dtype)
-        sums_BHQM = weights_BHQS.new_zeros(*weights_BHQS.shape[:3], len(values_MK))
-        places = self._places(weights_BHQS, weights_BHQS.shape[3], start)
-        return sums_BHQM.scatter_add(-1, places, weights_BHQS) @ values_MK
+        wide_BHQS = weights_BHQS.float()  # many small numbers are summed
+        sums_BHQM = wide_BHQS.new_zeros(*wide_BHQS.shape[:3], len(values_MK))
+        places = self._places(wide_BHQS, wide_BHQS.shape[3], start)
+        return sums_BHQM.scatter_add(-1, places, wide_BHQS).to(values_MK.dtype) @ values_MK
 
     def _places(self, of_BHQx: Tensor, keys: int, start: int) -> Tensor:
         """Return which vector each query and key have: j - i, clipped, counted from 0; for every sentence and head."""
@@ -142,7 +144,7 @@ class T5(Positions):
     def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return r_ij, [1, H, Q, S]."""
         buckets_QS = self.bucket(distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device))
-        return self.bias_MH.to(q_BHQK.dtype)[buckets_QS].permute(2, 0, 1)[None]
+        return self.bias_MH[buckets_QS].permute(2, 0, 1)[None].to(q_BHQK.dtype)
 
     def bucket(self, apart: Tensor) -> Tensor:
         """Return the bucket of each distance."""
@@ -158,7 +160,7 @@ class T5(Positions):
 
 
 class DeBERTa(Positions):
-    """Content to content, content to position and position to content (He et al. 2021, equations 4 and 10).
+    """Content to content, content to position and position to content (He et al. 2021, section 3.1, equation 4).
 
     e_ij = (Q_i K_jᵀ + Q_i (P_δ(i,j) W_{K,r})ᵀ + K_j (P_δ(j,i) W_{Q,r})ᵀ) / √(3K), where δ(i,j) is i - j, clipped; all
     layers share the vectors P, and each has its own projections.

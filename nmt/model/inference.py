@@ -21,7 +21,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.model.layers import Linear, Residual
-from nmt.model.positions import Place
+from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
@@ -97,9 +97,15 @@ class PackedLayer:
     several times faster. That is for scaled dot products of all there is; any other attention runs as in training.
     """
 
-    def __init__(self, layer: DecoderLayer) -> None:
+    def __init__(self, layer: DecoderLayer, positions: Positions) -> None:
         self.layer, self.heads = layer, layer.attention.heads
-        self.plain = layer.attention.scaled and not layer.attention.window
+        attention = layer.attention
+        if not attention.scaled or attention.window:
+            self.gather_target = self._gather_any_target
+        elif positions.in_attention or attention.kv_heads != attention.heads:
+            self.gather_target = self._gather_target
+        else:  # the same with fewer calls
+            self.gather_target = self._gather_plain_target
         joining = (layer.attention.out, layer.cross.out, layer.feed_forward.up, layer.feed_forward.down)
         self.target_out, self.source_out, self.up, self.down = (cast(Packed, linear) for linear in joining)
         activation = layer.feed_forward.activation
@@ -108,13 +114,22 @@ class PackedLayer:
     def __call__(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
         """Return the output of the layer at `place`."""
         layer = self.layer
-        gather = self._gather_target if self.plain else self._gather_any_target
-        seen_RD = gather(layer.around_attention.before(x_RD), state, place)
+        seen_RD = self.gather_target(layer.around_attention.before(x_RD), state, place)
         x_RD = _after(layer.around_attention, self.target_out.plus(seen_RD, x_RD))
         seen_RD = self._gather_source(layer.around_cross.before(x_RD), state, place.layer)
         x_RD = _after(layer.around_cross, self.source_out.plus(seen_RD, x_RD))
         hidden_RF = self.rise(layer.around_ff.before(x_RD))
         return _after(layer.around_ff, self.down.plus(hidden_RF, x_RD))
+
+    def _gather_plain_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
+        qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
+        assert state.target is not None
+        k_TRHK, v_TRHK = state.target.append(place.layer, qkv_R3HK[:, None, 1:]).unbind(1)
+        q_RHK = qkv_R3HK[:, 0] / math.sqrt(k_TRHK.shape[-1])
+        # Over the last axis: over the first, how softmax rounds depends on the number of rows.
+        weights_TRH = (q_RHK * k_TRHK).sum(-1).permute(1, 2, 0).softmax(-1).permute(2, 0, 1)
+        seen_RHK: Tensor = (weights_TRH[..., None] * v_TRHK).sum(0)
+        return seen_RHK.view(x_RD.shape)
 
     def _gather_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
         q_RH1K, kv_R12GK = self.layer.attention.project(x_RD[:, None], place)
@@ -124,7 +139,6 @@ class PackedLayer:
         q_RGnK = q_RH1K.view(len(x_RD), k_TRGK.shape[2], -1, k_TRGK.shape[3])  # n heads of queries to one of keys
         scores_RHT = (q_RGnK * k_TRGK[:, :, :, None]).sum(-1).flatten(2).permute(1, 2, 0)
         bias = place.score(q_RH1K, self.layer.attention.spread(k_TRGK.permute(1, 2, 0, 3)))
-        # Over the last axis: over the first, how softmax rounds depends on the number of rows.
         weights_RHT = (scores_RHT if bias is None else scores_RHT + bias[:, :, 0]).softmax(-1)
         weights_TRGn1 = weights_RHT.permute(2, 0, 1)[..., None].reshape(len(k_TRGK), *q_RGnK.shape[:3], 1)
         seen_RHK: Tensor = (weights_TRGn1 * v_TRGK[:, :, :, None]).sum(0).flatten(1, 2)
@@ -185,7 +199,7 @@ class PackedTransformer(PackedModel):
     def __init__(self, model: Transformer, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
         """Pack the matrices of `model`, which is not to be used by itself from then on."""
         super().__init__(model, pack)
-        own = {id(layer): PackedLayer(layer) for layer in model.decoder_layers}
+        own = {id(layer): PackedLayer(layer, model.target_positions) for layer in model.decoder_layers}
         self.layers = [own[id(layer)] for layer in model.decoder_layers]
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
@@ -201,7 +215,8 @@ class PackedTransformer(PackedModel):
         x_RD = self.model.embed("target", tokens_R[:, None], state.length)[:, 0]
         for number, layer in enumerate(self.layers):
             place = Place(self.model.target_positions, number, state.length)
-            x_RD = place.embed(x_RD[:, None])[:, 0] if number else x_RD
+            if number and place.positions.every_layer:
+                x_RD = place.embed(x_RD[:, None])[:, 0]
             x_RD = layer(x_RD, state, place)
         state.advance(1)
         logits_RV: Tensor = self.output(self.model.decoder_norm(x_RD))

@@ -83,6 +83,8 @@ class Floater(Positions):
     training begins with sinusoidal encodings. The path is solved in a frame that turns along: what is left is slow.
     """
 
+    every_layer = True
+
     def __init__(self, stack: Stack, *, hidden: int = 64, step: float = 1.0) -> None:
         """Make the network.
 

@@ -37,12 +37,20 @@ class Positions(nn.Module):
     """Whether `rotate` does anything."""
     weighs_values = False
     """Whether `value` does anything."""
+    every_layer = False
+    """Whether `embed` does anything behind the embeddings."""
     most: int | None = None
     """Positions that there are; None: as many as one likes."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()
         self.stack = stack
+
+    @property
+    def in_attention(self) -> bool:
+        """Whether queries, keys, scores or values depend on positions."""
+        kind = type(self)
+        return self.rotates or kind.score is not Positions.score or kind.value is not Positions.value
 
     def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Return what a layer reads; layer 0 reads the embeddings."""

@@ -49,8 +49,7 @@ class ModelConfig:
     """The network. Sizes as in Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
-    """Architecture: transformer, or rnn (Bahdanau et al. 2015), for which only dim, the numbers of layers, dropout and
-    tied count."""
+    """Architecture: transformer, or rnn, for which only dim, the numbers of layers, dropout and tied count."""
     dim: int = 256
     """Width of embeddings and layers (d_model)."""
     heads: int = 4
@@ -68,8 +67,7 @@ class ModelConfig:
     activation: str = "relu"
     """Activation of the feed-forward layer: relu (the paper), gelu or swiglu, which has a third matrix."""
     positions: str = "sinusoidal"
-    """Positional encoding: sinusoidal (the paper), sinusoidal_concatenated, learned, floater, rotary, shaw, xlnet, t5,
-    deberta, alibi or none, with their options."""
+    """Positional encoding with its options: sinusoidal (the paper), rotary, shaw, t5, ...; see docs/variants.md."""
     attention: str = "dot"
     """Scoring function: dot (the paper) or additive."""
     window: int = 0

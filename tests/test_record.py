@@ -163,6 +163,7 @@ def test_damaged_checkpoints_do_not_hide_the_run(nmt: CommandLine) -> None:
 
 
 def test_a_score_is_told_with_its_checkpoint_and_the_card_has_the_bests(nmt: CommandLine) -> None:
+    shutil.rmtree(nmt.folder / "runs/tiny/eval", ignore_errors=True)
     write(nmt.folder / "probe", ["the dog"], ["der Hund"])
     best = gather(nmt.folder / "runs/tiny")["best"]["checkpoint"]
     (other,) = {"step-000010", "step-000020"} - {best}

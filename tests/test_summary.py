@@ -31,6 +31,11 @@ def test_layers_have_the_papers_sizes() -> None:
     assert (up.depth, up.weight, up.output) == (3, (2048, 512), ("B", "S", 2048))
 
 
+def test_few_positions_are_enough_to_tell_the_shapes() -> None:
+    found = parts(build(dataclasses.replace(TINY, positions="learned(n=4)"), VOCABULARY))
+    assert {part.output[1] for part in found if part.output} == {"S", "T"}
+
+
 def test_layers_that_are_not_alike_stand_apart() -> None:
     model = build(dataclasses.replace(TINY, encoder_layers=3), VOCABULARY)
     model.encoder[1].extra = torch.nn.Linear(2, 2)  # type: ignore[index, union-attr]
@@ -47,7 +52,5 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
-    assert trained("summary", "--set", "model.positions=learned(n=4)").code == 0
     trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
-    trained("summary", "runs").refuses(1, "runs")
     trained("summary", "--set", "model.positions=rotry").refuses(2, "unknown positions 'rotry'", "rotary")

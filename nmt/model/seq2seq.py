@@ -10,6 +10,7 @@ empty and T is the whole sentence; in search T is 1 and the state holds what is 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from nmt.config import ModelConfig
 from nmt.model.layers import Dropout
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder over pieces of a joint vocabulary; an architecture adds `encode`, `start` and `step`."""
 
     most_positions: int | None = None
@@ -51,17 +52,17 @@ class Seq2Seq(nn.Module):
         """The output layer's matrix, the embeddings' own when tied."""
         return self.table("output")
 
+    @abstractmethod
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the encoder's output, a vector for each source token."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, memory: Tensor, src_mask_BS: Tensor, *, keep: bool = True) -> Any:
         """Open a state for decoding from the beginning; `keep=False` (training) stores nothing of the target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, tgt_RT: Tensor, state: Any) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""
-        raise NotImplementedError
 
     def project(self, hidden: Tensor) -> Tensor:
         """Return the logits [..., V] of hidden vectors [..., D]."""

@@ -90,11 +90,12 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, plot.plot, config.config,
+    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(plot.app, name="plot")
 
 
 def version(value: bool) -> None:

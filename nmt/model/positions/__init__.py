@@ -7,7 +7,7 @@ and a line here. Its options are keyword-only arguments.
 from __future__ import annotations
 
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
-from nmt.model.positions.base import Place, Positions, Stack
+from nmt.model.positions.base import Place, Positions, Stack, Table
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
 
 POSITIONS: dict[str, type[Positions]] = {
@@ -24,4 +24,4 @@ POSITIONS: dict[str, type[Positions]] = {
     "none": Positions,
 }
 
-__all__ = ["POSITIONS", "Place", "Positions", "Stack"]
+__all__ = ["POSITIONS", "Place", "Positions", "Stack", "Table"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,17 @@ class Stack:
     layers: int
     causal: bool = False
     """Whether no token sees those after it: the decoder's stack."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What there is to see of an encoding: a vector for each position or distance, or a number for each head."""
+
+    rows_M: Tensor
+    """The positions, counted from 0, or the distances i - j."""
+    values_MC: Tensor
+    by: Literal["position", "distance"]
+    column: Literal["channel", "head"]
 
 
 class Positions(nn.Module):
@@ -67,6 +78,20 @@ class Positions(nn.Module):
     def value(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
         """Return what is added to the gathered values, [B, H, Q, K]."""
         return None
+
+    def table(self, length: int, layer: int) -> Table | None:
+        """Return what there is to see of the first `length` positions in a layer; None: nothing."""
+        if type(self).embed is Positions.embed:
+            return None
+        device = next((parameter.device for parameter in self.parameters()), None)
+        added_BTD = self.embed(
+            torch.zeros(1, length, self.stack.dim, device=device), layer if self.every_layer else 0, 0
+        )
+        return Table(torch.arange(length), added_BTD[0], "position", "channel")
+
+    def all_distances(self, length: int) -> Tensor:
+        """Return the distances that there are between `length` positions, the least first."""
+        return torch.arange(0 if self.stack.causal else 1 - length, length)
 
 
 class Place(NamedTuple):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from nmt.errors import ConfigError
 from nmt.model.layers import Linear
 from nmt.model.positions.absolute import at_least, sinusoids_at
-from nmt.model.positions.base import Positions, Rows, Stack, distances
+from nmt.model.positions.base import Positions, Rows, Stack, Table, distances
 
 
 class Rotary(Positions):
@@ -48,6 +48,11 @@ class Rotary(Positions):
         cos_T1K, sin_T1K = turn_T2K[:, :1], turn_T2K[:, 1:]
         swapped_BTHK = torch.stack((-wide_BTHK[..., 1::2], wide_BTHK[..., ::2]), -1).flatten(-2)
         return (wide_BTHK * cos_T1K + swapped_BTHK * sin_T1K).to(x_BTHK.dtype)
+
+    def table(self, length: int, layer: int) -> Table:
+        """Return what becomes of a query whose pairs of channels are all (1, 0)."""
+        pairs_BTHK = torch.tensor([1.0, 0.0]).repeat(1, length, 1, self.stack.dim // self.stack.heads // 2)
+        return Table(torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "channel")
 
 
 class Shaw(Positions):
@@ -86,10 +91,19 @@ class Shaw(Positions):
         places = self._places(wide_BHQS, wide_BHQS.shape[3], start)
         return sums_BHQM.scatter_add(-1, places, wide_BHQS).to(values_MK.dtype) @ values_MK
 
+    def table(self, length: int, layer: int) -> Table:
+        """Return the vectors that are added to keys."""
+        apart_M = self.all_distances(length)
+        return Table(apart_M, self.keys_LMK[layer][self._vector(apart_M)], "distance", "channel")
+
     def _places(self, of_BHQx: Tensor, keys: int, start: int) -> Tensor:
-        """Return which vector each query and key have: j - i, clipped, counted from 0; for every sentence and head."""
+        """Return which vector each query and key have, for every sentence and head."""
         apart_QS = distances(of_BHQx.shape[2], keys, start, of_BHQx.device)
-        return (self.clip - apart_QS.clamp(-self.clip, self.clip)).expand(*of_BHQx.shape[:2], -1, -1)
+        return self._vector(apart_QS).expand(*of_BHQx.shape[:2], -1, -1)
+
+    def _vector(self, apart: Tensor) -> Tensor:
+        """Return which vector each distance has: j - i, clipped, counted from 0."""
+        return self.clip - apart.clamp(-self.clip, self.clip)
 
 
 class XLNet(Positions):
@@ -119,6 +133,11 @@ class XLNet(Positions):
         scores_BHQS: Tensor = by_distance_BHQM.gather(-1, places) + u_H1K @ k_BHSK.transpose(-1, -2)
         return scores_BHQS
 
+    def table(self, length: int, layer: int) -> Table:
+        """Return the projected sinusoids."""
+        apart_M = self.all_distances(length)
+        return Table(apart_M, self.project[layer](sinusoids_at(apart_M, self.stack.dim)), "distance", "channel")
+
 
 class T5(Positions):
     """A learned number for each bucket of distances and each head, added to scores (Raffel et al. 2020, section 2.1).
@@ -145,6 +164,11 @@ class T5(Positions):
         """Return r_ij, [1, H, Q, S]."""
         buckets_QS = self.bucket(distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device))
         return self.bias_MH[buckets_QS].permute(2, 0, 1)[None].to(q_BHQK.dtype)
+
+    def table(self, length: int, layer: int) -> Table:
+        """Return the numbers."""
+        apart_M = self.all_distances(length)
+        return Table(apart_M, self.bias_MH[self.bucket(apart_M)], "distance", "head")
 
     def bucket(self, apart: Tensor) -> Tensor:
         """Return the bucket of each distance."""
@@ -198,6 +222,11 @@ class DeBERTa(Positions):
         scores_BHQS: Tensor = ours + theirs.transpose(-1, -2)
         return scores_BHQS
 
+    def table(self, length: int, layer: int) -> Table:
+        """Return the vectors as keys."""
+        apart_M = self.all_distances(length)
+        return Table(apart_M, self.keys[layer](self.table_MD)[self._places(apart_M)], "distance", "channel")
+
     def _places(self, apart: Tensor) -> Tensor:
         return apart.clamp(-self.clip, self.clip - 1) + self.clip
 
@@ -218,6 +247,11 @@ class ALiBi(Positions):
         apart_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
         slope_H11 = self.slope_H.to(q_BHQK.device)[:, None, None]
         return (-slope_H11 * apart_QS.abs())[None].to(q_BHQK.dtype)
+
+    def table(self, length: int, layer: int) -> Table:
+        """Return the penalties."""
+        apart_M = self.all_distances(length)
+        return Table(apart_M, -self.slope_H * apart_M[:, None].abs(), "distance", "head")
 
 
 def slopes(heads: int) -> list[float]:

@@ -1,0 +1,1 @@
+"""Pictures of what a training did, and of how positions are encoded."""

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# What each part of the architecture is worth: the Transformer of the config, and one thing changed at a time.
+#
+#   scripts/experiments/architectures.sh
+#   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+change() {
+  local name="$1"
+  shift
+  sweep "architectures/$name" "${common[@]}" "$@"
+}
+common=("$@")
+change arch --grid model.arch=transformer,rnn
+change norm --grid model.norm=post
+change normalization --grid model.normalization=rms
+change activation --grid model.activation=gelu,swiglu
+change attention --grid model.attention=additive
+change window --grid model.window=2,8
+change kv_heads --grid model.kv_heads=1,2
+change layer_sharing --grid model.layer_sharing=2
+change deep_shallow --set model.decoder_layers=1 --grid model.encoder_layers=3,6

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# What each positional encoding makes of sentences longer than any it was trained on.
+# Prints BLEU for sentences of up to 12 words, as in training, of 13 to 16, of 17 to 20 and of more.
+#
+#   scripts/experiments/extrapolation.sh data/corpora/multi30k/train
+CALLER="$PWD"
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+[ $# -ge 1 ] || { echo "usage: scripts/experiments/extrapolation.sh PREFIX [NMT SWEEP'S OPTIONS]" >&2; exit 2; }
+prefix="$(CDPATH='' cd -- "$CALLER" && CDPATH='' cd -- "$(dirname -- "$1")" && pwd)/$(basename -- "$1")"
+shift
+text="${NMT_RUNS:-runs}/experiments/extrapolation.text"
+[ -d "$text" ] || .venv/bin/python scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20
+names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,xlnet,t5,deberta,alibi,none}"
+sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
+  --set train.max_length=20 --grid "model.positions=$names" "$@" >&2
+
+printf '| positions, seed | to 12 words | to 16 | to 20 | more |\n|---|---|---|---|---|\n'
+for run in "${NMT_RUNS:-runs}"/experiments/extrapolation/positions=*; do
+  row="| $(basename -- "$run") |"
+  for bucket in to-12 to-16 to-20 longer; do
+    row+=" $(score --model "$run" --src "$text/$bucket.en" --ref "$text/$bucket.de" --output "$run/eval/$bucket") |"
+  done
+  printf '%s\n' "$row"
+done

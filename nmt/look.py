@@ -21,7 +21,7 @@ from nmt.engine.native import NativeEngine
 from nmt.errors import UsageError
 from nmt.model.attention import recording
 from nmt.model.transformer import Transformer
-from nmt.registry import parse
+from nmt.registry import compose, parse
 from nmt.search import SEARCHES, search
 from nmt.tokenizer import EOS
 
@@ -174,7 +174,7 @@ def _whole_beam(spec: str) -> str:
     if name not in ("beam", "diverse") or "top" in options:
         return spec
     options["top"] = options.get("size", cast(Any, SEARCHES[name]).size)
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+    return compose(name, options)
 
 
 def draw(view: View, output: Path, part: str, layer: int) -> None:

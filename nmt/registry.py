@@ -48,6 +48,11 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
+def compose(name: str, options: Mapping[str, Any]) -> str:
+    """Return the spec that `parse` splits into these."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+
+
 def resolve(family: str, table: Mapping[str, F], spec: str) -> F:
     """Return the function that `spec` names with its options bound.
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmt import settings
 from nmt.config import Config
 from nmt.errors import ConfigError
-from nmt.registry import parse, resolve
+from nmt.registry import compose, parse, resolve
 from nmt.train import check_specs
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -184,6 +184,7 @@ def test_any_text_is_a_spec_or_refused(spec: str) -> None:
         name, options = parse(spec)
         assert name
         assert isinstance(options, dict)
+        assert parse(compose(name, options)) == (name, options)
 
 
 def test_configs_are_frozen() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from nmt.errors import UsageError
-from nmt.registry import parse
+from nmt.registry import compose, parse
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -124,4 +124,4 @@ def search_spec(
         size = options.get("size", cast(Any, SEARCHES[name]).size)
         if top_beams > size:
             options["size"] = -(-top_beams // groups) * groups
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+    return compose(name, options)

@@ -44,3 +44,42 @@ def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]
     assert [row[0] for row in table[2:]] == ["1", "2"]
     assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[1:])
+
+
+def test_the_cost_of_layers_is_printed_and_drawn(tmp_path: Path) -> None:
+    small = ("--lengths", "16", "64", "--widths", "16", "32", "--length", "16", "--width", "16", "--repeats", "1")
+    rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
+    heads = [row for row in rows if row[-1] == "power"]
+    assert [head[0] for head in heads] == [
+        f"{unit} by {of}" for of in ("length, at width 16", "width, at length 16") for unit in ("ms", "MB")
+    ]
+    kept = {row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"}
+    # 64 positions: 8 heads of 64 x 64 weights in float32 are kept; what a recurrence keeps grows with the length alone.
+    assert kept["self-attention"][1] >= 8 * 64 * 64 * 4 / 1e6
+    assert kept["recurrence"][1] == pytest.approx(4 * kept["recurrence"][0], rel=0.01)
+    assert "<svg" in (tmp_path / "cost.svg").read_text()
+
+
+def test_longer_sentences_are_kept_apart(tmp_path: Path) -> None:
+    lengths = [*range(1, 11)] * 4
+    for code in ("en", "de"):
+        lines = (" ".join([f"{code}{number}"] * length) for number, length in enumerate(lengths))
+        (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
+    script("by_length.py", str(tmp_path / "text"), str(tmp_path / "out"), "--limits", "4", "7", "--size", "5")
+    found = {
+        name: (tmp_path / "out" / f"{name}.en").read_text().splitlines()
+        for name in ("train", "valid", "to-4", "to-7", "longer")
+    }
+    assert {name: len(lines) for name, lines in found.items()} == {
+        "train": 6, "valid": 5, "to-4": 5, "to-7": 5, "longer": 5,
+    }  # fmt: skip
+    for name, (least, most) in {
+        "train": (1, 4),
+        "valid": (1, 4),
+        "to-4": (1, 4),
+        "to-7": (5, 7),
+        "longer": (8, 10),
+    }.items():
+        assert all(least <= len(line.split()) <= most for line in found[name])
+    together = [line for lines in found.values() for line in lines]
+    assert len(set(together)) == len(together)

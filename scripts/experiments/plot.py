@@ -2,9 +2,11 @@
 """Draw what experiments found: a panel for each sweep, every seed a point, a dash for the mean.
 
     scripts/experiments/plot.py -o docs/figures/experiments.svg runs/experiments/{label_smoothing,warmup,vocabulary}
+    scripts/experiments/plot.py -o docs/figures/architectures.svg --join runs/experiments/architectures/*
     scripts/experiments/plot.py -o docs/figures/beam_size.svg --table beam_size.md
 
-A table is what scripts/experiments/beam_size.sh prints: one line of the picture for each of its columns.
+With --join all sweeps share one panel, a row for each of their values. A table is what
+scripts/experiments/beam_size.sh prints: one line of the picture for each of its columns.
 """
 
 from __future__ import annotations
@@ -24,17 +26,21 @@ def main() -> None:
     """Draw sweeps, or a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweeps", nargs="*", type=Path, help="folders of sweeps")
+    parser.add_argument("--join", action="store_true", help="one panel for all sweeps")
     parser.add_argument("--table", type=Path, help="a Markdown table of numbers")
     parser.add_argument("--score", default="BLEU", help="BLEU, chrF2, valid_loss, valid_bleu")
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
-    panels = [*arguments.sweeps, *([arguments.table] if arguments.table else [])]
-    figure = Figure(figsize=(1 + 3 * len(panels) + 2 * bool(arguments.table), 3.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for panel, sweep in zip(axes, arguments.sweeps, strict=False):
-        draw_sweep(panel, sweep, arguments.score)
-    if arguments.table:
-        draw_table(axes[-1], arguments.table)
+    if arguments.join:
+        figure = draw_joined(arguments.sweeps, arguments.score)
+    else:
+        panels = [*arguments.sweeps, *([arguments.table] if arguments.table else [])]
+        figure = Figure(figsize=(1 + 3 * len(panels) + 2 * bool(arguments.table), 3.4), layout="constrained")
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for panel, sweep in zip(axes, arguments.sweeps, strict=False):
+            draw_sweep(panel, sweep, arguments.score)
+        if arguments.table:
+            draw_table(axes[-1], arguments.table)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(arguments.output, metadata={"Date": None} if arguments.output.suffix == ".svg" else None)
 
@@ -52,6 +58,25 @@ def draw_sweep(panel: Any, folder: Path, score: str) -> None:
     panel.set(title=folder.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)
     panel.tick_params(axis="x", labelsize=8)
     panel.grid(alpha=0.3)
+
+
+def draw_joined(folders: list[Path], score: str) -> Figure:
+    """Draw the scores of several sweeps' runs into one panel, a row for each value, the best on top."""
+    found: dict[str, list[float]] = {}
+    for folder in folders:
+        for result in read_results(folder):
+            name = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in result.options.items())
+            if result.scores:
+                found.setdefault(name, []).append(result.scores[score])
+    names = sorted(found, key=lambda name: statistics.mean(found[name]))
+    figure = Figure(figsize=(8, 0.8 + 0.3 * len(names)), layout="constrained")
+    panel = figure.subplots()
+    panel.plot([statistics.mean(found[name]) for name in names], names, "|", color="C1", markersize=14)
+    for name in names:
+        panel.plot(found[name], [name] * len(found[name]), "o", color="C0", markersize=4)
+    panel.set(xlabel=f"test {score}" if score.isupper() else score)
+    panel.grid(alpha=0.3)
+    return figure
 
 
 def short(value: str) -> str:

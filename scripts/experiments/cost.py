@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Measure what a layer costs by length and width: self-attention, in a window too, recurrence, convolution.
+
+    scripts/experiments/cost.py -o docs/figures/cost.svg
+
+Each is one layer of the same width with its projections, forwards and backwards over one sequence, in float32; memory
+is what it keeps for the way back. Prints tables in Markdown: medians, and the power of the length or the width that
+the last two points grow by. "Attention Is All You Need", table 1, says n²·d, r·n·d, n·d² and k·n·d².
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from nmt.config import ModelConfig
+from nmt.model.attention import SelfAttention, keys_and_values
+
+Cost = tuple[float, float]
+"""Seconds and bytes."""
+HEADS, KERNEL, WINDOW = 8, 3, 32
+
+
+class Attention(nn.Module):
+    """Self-attention with its projections."""
+
+    def __init__(self, dim: int, window: int = 0) -> None:
+        super().__init__()
+        self.inner = SelfAttention(ModelConfig(dim=dim, heads=HEADS, window=window))
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """Return what each position gathers."""
+        q_BHTK, kv_BT2GK = self.inner.project(x_BTD)
+        return self.inner.attend(q_BHTK, *keys_and_values(kv_BT2GK), None)
+
+
+class Recurrence(nn.Module):
+    """A GRU, as in the recurrent model."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.inner = nn.GRU(dim, dim, batch_first=True)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """Return its states."""
+        states_BTD: Tensor = self.inner(x_BTD)[0]
+        return states_BTD
+
+
+class Convolution(nn.Module):
+    """A convolution over three neighbours."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.inner = nn.Conv1d(dim, dim, KERNEL, padding=KERNEL // 2)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """Return a vector for each position."""
+        found_BTD: Tensor = self.inner(x_BTD.transpose(1, 2)).transpose(1, 2)
+        return found_BTD
+
+
+LAYERS: dict[str, Callable[[int], nn.Module]] = {
+    "self-attention": Attention,
+    f"in a window of {WINDOW}": lambda dim: Attention(dim, WINDOW),
+    "recurrence": Recurrence,
+    f"convolution of {KERNEL}": Convolution,
+}
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[64, 128, 256, 512, 1024, 2048, 4096])
+    parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024])
+    parser.add_argument("--length", type=int, default=256, help="of the sequences of all widths")
+    parser.add_argument("--width", type=int, default=256, help="of the sequences of all lengths")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("-o", "--output", type=Path)
+    options = parser.parse_args()
+    torch.manual_seed(1)
+    by_length = measure([(n, options.width) for n in options.lengths], options.repeats, options.device)
+    by_width = measure([(options.length, d) for d in options.widths], options.repeats, options.device)
+    tables = {
+        f"length, at width {options.width}": (options.lengths, by_length),
+        f"width, at length {options.length}": (options.widths, by_width),
+    }
+    for label, (sizes, found) in tables.items():
+        for number, unit, scale in ((0, "ms", 1e3), (1, "MB", 1e-6)):
+            print(table(f"{unit} by {label}", sizes, found, number, scale), end="\n\n")
+    if options.output:
+        draw(tables).savefig(options.output)
+
+
+def measure(sizes: list[tuple[int, int]], repeats: int, device: str) -> dict[str, list[Cost]]:
+    """Return the median cost of each layer at each (length, width).
+
+    Layers take turns, so that whatever else the machine does slows all of them alike.
+    """
+    found: dict[str, list[Cost]] = {name: [] for name in LAYERS}
+    for length, width in sizes:
+        layers = {name: make(width).to(device) for name, make in LAYERS.items()}
+        x_BTD = torch.randn(1, length, width, device=device, requires_grad=True)
+        times: dict[str, list[float]] = {name: [] for name in LAYERS}
+        for _ in range(repeats + 1):
+            for name, layer in layers.items():
+                times[name].append(seconds(layer, x_BTD))
+        for name, layer in layers.items():
+            found[name].append((statistics.median(times[name][1:]), _kept(layer, x_BTD)))
+    return found
+
+
+def seconds(layer: nn.Module, x_BTD: Tensor) -> float:
+    """Return how long forwards and backwards take."""
+    started = time.perf_counter()
+    rounds = 0
+    while rounds < 3 or time.perf_counter() - started < 0.05:
+        layer(x_BTD).sum().backward()
+        if x_BTD.is_cuda:
+            torch.cuda.synchronize()
+        rounds += 1
+    return (time.perf_counter() - started) / rounds
+
+
+def _kept(layer: nn.Module, x_BTD: Tensor) -> float:
+    return float(bytes_kept(layer, lambda: layer(x_BTD)))
+
+
+def bytes_kept(module: nn.Module, forward: Callable[[], Tensor]) -> int:
+    """Return how much a pass forwards keeps for the way back, without parameters."""
+    known = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    sizes: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        out = forward()
+    del out
+    return sum(sizes.values())
+
+
+def table(label: str, sizes: list[int], found: dict[str, list[Cost]], number: int, scale: float) -> str:
+    """Return one quantity as a table in Markdown."""
+    lines = [
+        f"| {label} | " + " | ".join(f"{size:,}" for size in sizes) + " | power |",
+        "|---" * (len(sizes) + 2) + "|",
+    ]
+    for name, costs in found.items():
+        values = [cost[number] * scale for cost in costs]
+        power = math.log(values[-1] / values[-2]) / math.log(sizes[-1] / sizes[-2]) if len(sizes) > 1 else math.nan
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3g}" for value in values) + f" | {power:.1f} |")
+    return "\n".join(lines)
+
+
+def draw(tables: dict[str, tuple[list[int], dict[str, list[Cost]]]]) -> Figure:
+    """Draw time and memory, both by length and by width."""
+    figure = Figure(figsize=(11, 6.5), layout="constrained")
+    for row, (number, unit, scale) in zip(
+        figure.subplots(2, 2),
+        ((0, "ms, forwards and backwards", 1e3), (1, "MB kept for the way back", 1e-6)),
+        strict=True,
+    ):
+        for axes, (label, (sizes, found)) in zip(row, tables.items(), strict=True):
+            for name, costs in found.items():
+                axes.plot(sizes, [cost[number] * scale for cost in costs], marker="o", markersize=3, label=name)
+            axes.set_xscale("log", base=2)
+            axes.set(xlabel=label, ylabel=unit, yscale="log")
+            axes.grid(alpha=0.3)
+    figure.axes[0].legend(fontsize=8)
+    return figure
+
+
+if __name__ == "__main__":
+    main()

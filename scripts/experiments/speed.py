@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Measure how fast trained variants train and translate, and what they keep in memory, in turn.
+
+    scripts/experiments/speed.py test.en runs/experiments/positions/*_seed=1
+
+Prints a table in Markdown, the first run first, by which the others are measured: medians of ratios within rounds, so
+that they hold on a machine that is shared. Tokens are target tokens without padding; memory is what an update keeps for
+its way back, without parameters; translations are by greedy search, in batches, of the lines of the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt import environment
+
+environment.set_defaults()  # before torch is loaded, as the command does
+
+import torch
+from cost import bytes_kept
+from torch import Tensor
+
+from nmt import checkpoint, runtime
+from nmt.data.batching import Batch, collate
+from nmt.model import count_parameters
+from nmt.optim import adam
+from nmt.tokenizer import Tokenizer
+from nmt.train import train_step
+from nmt.translate import Translator
+
+
+@dataclass
+class Subject:
+    """A trained variant."""
+
+    name: str
+    parameters: int
+    megabytes: float
+    """Kept for the way back, by 1,000 target tokens."""
+    work: dict[str, Callable[[], int]]
+    """What is timed: trains or translates, and returns how many target tokens."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, help="lines to translate, and to train on as their own translations")
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--lines", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    lines = arguments.source.read_text(encoding="utf-8").split("\n")[: arguments.lines]
+    subjects = [subject(run, [line for line in lines if line]) for run in arguments.runs]
+    rounds: list[dict[tuple[str, str], float]] = []
+    for _ in range(arguments.repeats + 1):
+        rounds.append({})
+        for each in subjects:
+            for kind, work in each.work.items():
+                started = time.perf_counter()
+                rounds[-1][each.name, kind] = work() / (time.perf_counter() - started)
+    print("| run | parameters | trains, tokens/s | by the first | translates, tokens/s | by the first | MB for 1,000 |")
+    print("|---|---|---|---|---|---|---|")
+    for each in subjects:
+        row = f"| {each.name} | {each.parameters / 1e6:.2f} M |"
+        for kind in each.work:
+            speeds = [found[each.name, kind] for found in rounds[1:]]  # the first round makes kernels and caches
+            ratios = [found[each.name, kind] / found[subjects[0].name, kind] for found in rounds[1:]]
+            row += f" {statistics.median(speeds):,.0f} | {statistics.median(ratios):.2f} |"
+        print(f"{row} {each.megabytes:.1f} |")
+
+
+def subject(run: Path, lines: list[str]) -> Subject:
+    """Load a run, for translating and for training on."""
+    loaded = checkpoint.load(run)
+    translator = Translator.load(run)
+    device = runtime.device("auto")
+    model, config = loaded.model.to(device).train(), loaded.config
+    dtype = runtime.precision("auto", device)
+    model.compute_dtype = None if dtype == torch.float32 else dtype
+    optimizer = adam(model, config.train)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-9  # it stays the model that it is
+    batches = [each.to(device) for each in made(loaded.tokenizer, lines, config.train.batch_tokens)]
+
+    def train() -> int:
+        for batch in batches:
+            train_step(model, [batch], optimizer, config.train)
+        return sum(batch.tokens for batch in batches)
+
+    def translate() -> int:
+        return sum(len(loaded.tokenizer.encode(text)) + 1 for text in translator.translate(lines, "greedy"))
+
+    def forward() -> Tensor:
+        batch = batches[0]
+        hidden_ND: Tensor = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+        return hidden_ND
+
+    kept = bytes_kept(model, forward) / 1e3 / batches[0].tokens
+    return Subject(run.name, count_parameters(model), kept, {"trains": train, "translates": translate})
+
+
+def made(tokenizer: Tokenizer, lines: list[str], batch_tokens: int) -> list[Batch]:
+    """Return batches of the lines with themselves as their translations, longest first."""
+    ids = sorted((tokenizer.encode(line) for line in lines), key=len, reverse=True)
+    batches = []
+    while ids:
+        count = max(1, batch_tokens // (len(ids[0]) + 1))
+        batches.append(collate([(each, each) for each in ids[:count]]))
+        ids = ids[count:]
+    return batches
+
+
+if __name__ == "__main__":
+    main()

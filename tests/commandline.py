@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import forkserver
+
 TINY = {
     "tokenizer.size": "350",
     "model.dim": "32",
@@ -75,17 +77,19 @@ class CommandLine:
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    plain: bool = False
+    """Start Python anew, as a user does: where imports, or equality between processes, are what is tested."""
 
     def start(self, *arguments: str | Path, **options: object) -> subprocess.Popen[bytes]:
         """Start a command; stdout and stderr are pipes unless `options` say otherwise."""
         known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        env = os.environ | known | self.environment
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(
-            [sys.executable, "-m", "nmt", *map(str, arguments)],
-            cwd=self.folder,
-            env=os.environ | known | self.environment,
-            **pipes | {"preexec_fn": heed_interrupts} | options,  # type: ignore[call-overload]
-        )
+        command = [sys.executable, "-m", "nmt", *map(str, arguments)]
+        forked = not self.plain and forkserver.can_start(env, options)
+        begin: type[subprocess.Popen[bytes]] = forkserver.Forked if forked else subprocess.Popen
+        options = pipes | ({} if forked else {"preexec_fn": heed_interrupts}) | options
+        return begin(command, cwd=self.folder, env=env, **options)  # type: ignore[call-overload, no-any-return]
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a command to its end; whatever it was given, it must not answer with a traceback."""

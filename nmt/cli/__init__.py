@@ -59,7 +59,7 @@ class Boundary(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`: the reader has what it wanted
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
             raise
@@ -67,9 +67,18 @@ class Boundary(TyperGroup):
             error.hint = error.hint or f"nmt {ctx.invoked_subcommand} --help"
             raise
         except OSError as error:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                _drop_output()
             reason = error.strerror or str(error)
             hint = "make room on that disk" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
+
+
+def _drop_output() -> None:
+    """Send nowhere what could not be written: the interpreter, which tries again at its end, would fail and say so."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: NMTError) -> NoReturn:

@@ -126,7 +126,8 @@ class Rows:
 
     def __init__(self, make: Callable[[int], Tensor], length: int = 512) -> None:
         self.make = make
-        self.table = make(length)
+        with torch.device("cpu"):  # also where a model without data is made: there this would load torch's compiler
+            self.table = make(length)
 
     def take(self, start: int, end: int, like: Tensor) -> Tensor:
         """Return rows start .. end-1, of the type and on the device of `like`."""

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece",
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A folder without a model."""
-    return CommandLine(tmp_path_factory.mktemp("bare"))
+    """A folder without a model; commands start plainly, since what they do not import is much of how fast they are."""
+    return CommandLine(tmp_path_factory.mktemp("bare"), plain=True)
 
 
 def commands() -> list[list[str]]:
@@ -84,6 +85,34 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
     done = subprocess.run([sys.executable, "-c", code], cwd=bare.folder, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert done.stderr.split("\n")[-1] == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tokenizer encode runs/tiny/spm.model dog",
+        "data prepare --set data.train=files(train='text') --set tokenizer.size=300",
+        "data check text.en text.de",
+        "translate dog",
+        "score --src text.en --tgt text.de",
+        "evaluate --bleu --chrf --ter",
+        "compare runs/tiny/step-000010 runs/tiny/step-000020 --resamples 100",
+        "average runs/tiny --last 2",
+        "export runs/tiny --to safetensors",
+        "export runs/tiny --to ctranslate2",
+        "info runs/tiny",
+        "attention dog -o attention.html",
+        "plot runs/tiny -o curves.svg",
+        "reproduce runs/tiny",
+    ],
+)
+def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
+    """Those of other tests find everything imported; the fixture's training starts plainly, too."""
+    for name, package in {"plot": "matplotlib", "export": command.split()[-1]}.items():
+        if command.startswith(name) and package != "safetensors":
+            pytest.importorskip(package)
+    done = replace(nmt, plain=True)(*command.split())
+    assert done.code == 0, done.err
 
 
 # ---- wrong usage: exit 2, one line, a hint

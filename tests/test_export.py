@@ -448,7 +448,8 @@ def test_a_missing_package_is_named(to: str, package: str, nmt: CommandLine) -> 
     for other in PACKAGES[to][: PACKAGES[to].index(package)]:
         pytest.importorskip(other)  # what is missing first is named first
     (nmt.folder / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
-    nmt("export", "runs/tiny", "--to", to).refuses(2, "is not installed", f"pip install 'nmt[{EXTRAS[to]}]'")
+    plain = dataclasses.replace(nmt, plain=True)  # what is imported already cannot be missing
+    plain("export", "runs/tiny", "--to", to).refuses(2, "is not installed", f"pip install 'nmt[{EXTRAS[to]}]'")
     assert not (nmt.folder / "runs/tiny" / to).exists()
     assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
 

@@ -39,6 +39,15 @@ def step(run: Path) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(run)[-1]).step
 
 
+def wait_past(process: subprocess.Popen[bytes], run: Path, before: int) -> None:
+    """Wait until a training has saved an update behind `before`."""
+    end = time.monotonic() + 120
+    while not checkpoint.checkpoints(run) or step(run) <= before:
+        assert process.poll() is None, f"it ended at update {step(run)}"
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def translates(nmt: CommandLine, run: str) -> None:
     done = nmt("translate", "--model", run, "the dog", "the cat", "--beam-size", "1")
     assert done.code == 0, done.err
@@ -178,8 +187,8 @@ def test_killed_at_any_moment_the_run_translates_and_goes_on(nmt: CommandLine) -
     moment = random.Random(0)
     for attempt in range(4):  # saving takes most of the time when every update is followed by a checkpoint
         process = nmt.start(*options, *(["--resume"] if attempt else []), stderr=subprocess.DEVNULL)
-        wait_for(process, run, 1 if attempt else 2)
-        time.sleep(moment.uniform(0.0, 0.3) + (3.0 if attempt else 0.0))
+        wait_past(process, run, step(run) if attempt else 1)
+        time.sleep(moment.uniform(0.0, 0.3))
         process.kill()
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
@@ -205,12 +214,7 @@ def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: Comma
     while killed < kills:
         options = ["train", "--run", "runs/killed", "--resume"] if killed else training("runs/killed", **changes)
         process = nmt.start(*options, stderr=subprocess.DEVNULL)
-        before = step(run) if killed else 0
-        end = time.monotonic() + 120
-        while not checkpoint.checkpoints(run) or step(run) <= before:
-            assert process.poll() is None, f"it ended after {killed} kills, at update {step(run)}"
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        wait_past(process, run, step(run) if killed else 0)
         time.sleep(moment.uniform(0.0, 0.3))
         process.kill()
         process.communicate(timeout=60)

@@ -116,6 +116,7 @@ def _serve(control: socket.socket) -> list[str]:
 
 
 def _become(streams: list[int], arguments: list[str], cwd: str, env: dict[str, str], session: bool) -> list[str]:
+    """Be as a new Python would; only that its output is buffered, as it is for users, even under PYTHONUNBUFFERED."""
     if session:
         os.setsid()
     os.chdir(cwd)
@@ -151,8 +152,11 @@ def _main() -> None:
 
     environment.set_defaults()
     modules = [module.name for module in pkgutil.walk_packages(__path__, "nmt.") if module.name != "nmt.__main__"]
-    for name in (*modules, *LAZY.split()):
+    for name in modules:
         importlib.import_module(name)
+    for name in LAZY.split():
+        with contextlib.suppress(ImportError):  # some belong to what our dependencies depend on
+            importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a fork has one thread, and what others do is lost"
     gc.freeze()  # a collection would write to, and so copy, everything that is shared with the server
     sys.argv[1:] = _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -102,7 +102,7 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
         "export runs/tiny --to ctranslate2",
         "info runs/tiny",
         "attention dog -o attention.html",
-        "plot runs/tiny -o curves.svg",
+        "plot curves runs/tiny -o curves.svg",
         "reproduce runs/tiny",
     ],
 )

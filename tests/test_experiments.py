@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commandline import TINY
+from commandline import TINY, sentences
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,22 +25,28 @@ def script(name: str, *arguments: str, **environment: str) -> list[list[str]]:
     return [re.split(r" *\| *", line.strip("| ")) for line in done.stdout.splitlines()]
 
 
-def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
+def small(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Arguments and environment for experiments of some updates."""
     sections = ("tokenizer", "model")
     tiny = {name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key] for name in sections}
     options = "".join(f"{name}: {{{', '.join(values)}}}\n" for name, values in tiny.items())
-    config = tmp_path / "tiny.yaml"
+    config = folder / "tiny.yaml"
     config.write_text(f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n")
-    folders = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
-    changes = ("--set", "train.steps=4", "--set", "train.valid_every=4")
-    table = script("label_smoothing.sh", *changes, CONFIG=str(config), SEEDS="1", LIMIT="5m", **folders)
+    folders = {"NMT_RUNS": str(folder / "runs"), "NMT_DATA": str(folder / "data")}
+    changes = ["--set", "train.steps=4", "--set", "train.valid_every=4"]
+    return changes, folders | {"CONFIG": str(config), "SEEDS": "1", "LIMIT": "5m"}
+
+
+def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
+    changes, environment = small(tmp_path)
+    table = script("label_smoothing.sh", *changes, **environment)
     assert [row[0].split(":")[0] for row in table[:3]] == [
         f"label_smoothing={value}_seed=1" for value in ("0", "0.1", "0.2")
     ]
     assert [row[0].split()[0] for row in table[-3:]] == [f"label_smoothing={value}" for value in ("0", "0.1", "0.2")]
 
     (run, *_) = sorted((tmp_path / "runs" / "experiments").rglob("config.yaml"))
-    table = script("beam_size.sh", str(run.parent), SIZES="1 2", PENALTIES="0.0 1.0", **folders)
+    table = script("beam_size.sh", str(run.parent), SIZES="1 2", PENALTIES="0.0 1.0", **environment)
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]
     assert [row[0] for row in table[2:]] == ["1", "2"]
     assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[1:])
@@ -83,3 +89,16 @@ def test_longer_sentences_are_kept_apart(tmp_path: Path) -> None:
         assert all(least <= len(line.split()) <= most for line in found[name])
     together = [line for lines in found.values() for line in lines]
     assert len(set(together)) == len(together)
+
+
+def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
+    changes, environment = small(tmp_path)
+    source, target = sentences(503)
+    lengths = [7] * 400 + [14] * 30 + [18] * 30 + [25] * 40
+    for code, side in (("en", source), ("de", target)):
+        lines = (" ".join(" ".join(side[at : at + 4]).split()[:length]) for at, length in enumerate(lengths))
+        (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
+    arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.size=320")
+    table = script("extrapolation.sh", *arguments, SIZE="20", POSITIONS="none", **environment)
+    assert table[0] == ["positions, seed", "to 12 words", "to 16", "to 20", "more"]
+    assert [row[0] for row in table[2:]] == ["positions=none_seed=1"]

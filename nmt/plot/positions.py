@@ -31,6 +31,8 @@ def draw(tables: Mapping[str, Table], output: Path) -> None:
         _heat_map(page, row[0], name, table)
         _channels(row[1], table)
         _similarity(row[2], table)
+        for axis in (row[0].xaxis, row[0].yaxis, row[1].xaxis, row[2].xaxis):
+            axis.get_major_locator().set_params(integer=True)
     picture.save(page, output)
 
 
@@ -64,7 +66,6 @@ def _heat_map(page: Any, panel: Any, name: str, table: Table) -> None:
         values_MC.numpy(), aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most, extent=edges, interpolation="nearest"
     )
     panel.set(title=name, xlabel=table.column, ylabel=table.by)
-    panel.xaxis.get_major_locator().set_params(integer=True)
     page.colorbar(image, ax=panel)
 
 

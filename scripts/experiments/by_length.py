@@ -39,6 +39,8 @@ def main() -> None:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         chosen = part if name == "train" else part[:size]
+        if not chosen:
+            parser.error(f"there are no pairs for {name}: take other --limits, or a smaller --size")
         write_pairs(arguments.folder / f"{name}.en", arguments.folder / f"{name}.de", chosen)
         print(f"{name}: {len(chosen):,} pairs")
 

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Draw every figure of docs/guide. Trains three small models on the phrasebook first, some minutes each on two cores,
+# unless they are there: the quickstart's, one with learned positions and one with T5's.
+#
+#   scripts/make_figures.sh
+set -euo pipefail
+CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+scripts/venv.sh dev # matplotlib is one of the tests' packages
+export PATH="$PWD/.venv/bin:$PATH"
+figures=docs/guide/figures runs="${NMT_RUNS:-runs}"
+
+scripts/figures.py "$figures"
+
+nmt plot positions sinusoidal rotary alibi -o "$figures/positions.png"
+# Train a model of this name unless it is there; one that was stopped goes on.
+trained() {
+  local run="$runs/$1"
+  shift
+  if [ -f "$run/config.yaml" ]; then set -- --resume; fi
+  nmt train --run "$run" "$@" > /dev/null
+}
+trained quickstart
+trained guide-learned --set "model.positions=learned(n=64)" --set train.max_length=64
+trained guide-t5 --set model.positions=t5
+nmt plot positions --model "$runs/guide-learned" --length 20 -o "$figures/learned.png"
+nmt plot positions --model "$runs/guide-t5" --length 20 -o "$figures/t5.png"
+nmt plot curves "$runs/quickstart" -o "$figures/curves.png"
+for part in encoder cross; do
+  nmt attention "The children are playing in the garden." --model "$runs/quickstart" --part "$part" -o "$figures/$part.png"
+done

@@ -1,0 +1,85 @@
+"""The guide's figures: all are made by the scripts, and show what the pages say."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from nmt.search.beam import Beam
+from nmt.search.greedy import Greedy
+
+pytest.importorskip("matplotlib")
+ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "docs" / "guide"
+
+
+def script(path: str) -> ModuleType:
+    """Import a script of the project."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "scripts" / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+figures = script("figures.py")
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_a_figure_is_drawn(name: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        figures.FIGURES[name]().savefig(tmp_path / name)
+    assert (tmp_path / name).stat().st_size > 5000
+
+
+def test_the_guide_shows_what_the_scripts_draw() -> None:
+    shown = {name for page in GUIDE.glob("*.md") for name in re.findall(r"\(figures/(.*?)\)", page.read_text())}
+    by_models = set(re.findall(r"\$figures/(\w+\.png)", (ROOT / "scripts" / "make_figures.sh").read_text()))
+    assert shown == {*figures.FIGURES, *by_models, "encoder.png", "cross.png"}
+    assert {path.name for path in (GUIDE / "figures").iterdir()} == shown
+
+
+def test_a_learned_kernel_guesses_better() -> None:
+    keys_S = torch.rand(40, generator=torch.Generator().manual_seed(2)).mul(5).sort().values
+    values_S = (3 * keys_S).sin()
+    errors = [
+        float(
+            (figures.masked_softmax(figures._kernel(keys_S + 0.01, keys_S, w), None) @ values_S - values_S)
+            .square()
+            .mean()
+        )
+        for w in (1.0, figures._learned_width(keys_S, values_S))
+    ]
+    assert errors[1] < errors[0] / 4
+
+
+def test_masks_share_attention_among_what_may_be_seen() -> None:
+    real_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
+    assert figures._weights(0, real_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
+    ahead = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
+    assert ahead.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
+
+
+def test_the_worked_example_is_what_the_searches_do() -> None:
+    page = (GUIDE / "9-searching.md").read_text()
+    assert figures.searched(Greedy()) == [("der Hund", pytest.approx(0.2))]
+    found = figures.searched(Beam(size=2, top=2, length_penalty=0.0))
+    assert found == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]
+    every = figures.searched(Beam(size=20, top=20, length_penalty=0.0))
+    assert every[:2] == found
+    assert sum(probability for _, probability in every) == pytest.approx(1)
+    for text in (
+        "ein Hund 0.32, der Hund 0.20, der kleine 0.175, der Mann 0.125, ein Mann 0.04, ein kleiner 0.04",
+        "0.5 · 0.4",
+    ):
+        assert text in page

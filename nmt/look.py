@@ -29,7 +29,9 @@ END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "attention to the source"}
 """The attentions of a Transformer; a recurrent model has but the last."""
 MOST = 128
-"""Pieces of a side: a picture of more shows nothing."""
+"""Pieces of a side, the end counted: a picture of more shows nothing."""
+WIDEST = 24
+"""Inches of a picture."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,9 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
     if not src:
         raise UsageError("there is no sentence to look at", 'nmt attention "Are we done?"')
     tgt = tokenizer.encode(target) if target is not None else []
-    if max(len(src), len(tgt)) >= MOST:
-        raise UsageError(f"the sentence has {max(len(src), len(tgt))} pieces", f"give a shorter one, of up to {MOST}")
+    for what, ids in (("sentence", src), ("translation", tgt)):
+        if len(ids) >= MOST:  # the end is one more
+            raise UsageError(f"the {what} has {len(ids)} pieces", f"give a shorter one, of up to {MOST - 1}")
     beam = []
     if target is None:
         engine = NativeEngine([model], tokenizer.decode, torch.device("cpu"), "fp32")
@@ -193,8 +196,8 @@ def draw(view: View, output: Path, part: str, layer: int) -> None:
         raise UsageError(f"there is no layer {layer}", f"there are {len(layers)}")
     rows, columns = view.sides(part)
     heads = layers[layer - 1]
-    across = min(4, len(heads))
     size = (1.2 + 0.28 * len(columns), 0.8 + 0.28 * len(rows))
+    across = max(1, min(4, len(heads), int(WIDEST / size[0])))
     page = figure(output, across * size[0], -(-len(heads) // across) * size[1])
     panels = page.subplots(-(-len(heads) // across), across, squeeze=False).flat
     for number, panel in enumerate(panels):

@@ -19,10 +19,12 @@ import os
 import platform
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
+from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError
 from nmt.paths import write_text
 
@@ -32,6 +34,13 @@ if TYPE_CHECKING:  # it loads torch
 SESSIONS = "sessions.jsonl"
 CARD = "README.md"
 MARK = "<!-- Written by nmt from the run's own files; remove this line to keep what you write here. -->"
+RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tied")
+"""Options of a model that count for the recurrent one."""
+UNTOLD = (
+    "normalization", "activation", "attention", "window", "kv_heads", "layer_sharing", "dropout", "attention_dropout",
+    "ff_dropout", "tied",
+)  # fmt: skip
+"""Those of a Transformer that are told only where they are not as usual."""
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 
 
@@ -87,11 +96,7 @@ def gather(run: Path) -> dict[str, Any]:
         "source": config.data.src,
         "target": config.data.tgt,
         "parameters": _parameters(chosen),
-        "model": {
-            "arch": config.model.arch, "encoder_layers": config.model.encoder_layers,
-            "decoder_layers": config.model.decoder_layers, "dim": config.model.dim, "heads": config.model.heads,
-            "ff": config.model.ff, "norm": config.model.norm, "positions": config.model.positions,
-        },
+        "model": _model(config.model),
         "tokenizer": {"kind": config.tokenizer.kind, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
             "train": [{"name": name, "sha256": sum_} for name, sum_ in recipe.get("train", [])],
@@ -176,8 +181,7 @@ def told(found: dict[str, Any]) -> dict[str, list[str]]:
     lines = {
         "model": [
             f"{model['arch']}, {found['source']} to {found['target']}, {found['parameters'] / 1e6:.1f} M parameters: "
-            f"{model['encoder_layers']}+{model['decoder_layers']} layers, width {model['dim']}, "
-            f"{model['heads']} heads, feed-forward {model['ff']}, {model['norm']}-norm, {model['positions']} positions"
+            f"{model['encoder_layers']}+{model['decoder_layers']} layers, width {model['dim']}{_variant(model)}"
         ],
         "tokenizer": [
             f"{found['tokenizer']['kind']}, {found['tokenizer']['pieces']:,} pieces, {_short(found['tokenizer'])}"
@@ -212,6 +216,21 @@ def told(found: dict[str, Any]) -> dict[str, list[str]]:
         "disk": [f"{found['bytes'] / 1e6:,.0f} MB, {len(found['checkpoints'])} checkpoints"],
     }  # fmt: skip
     return {name: entries for name, entries in lines.items() if entries}
+
+
+def _model(config: ModelConfig) -> dict[str, Any]:
+    """Return the options that count for this architecture."""
+    found = asdict(config)
+    return found if config.arch == "transformer" else {name: found[name] for name in RECURRENT}
+
+
+def _variant(model: dict[str, Any]) -> str:
+    """Tell a Transformer's kind, and every option that is not as usual."""
+    if model["arch"] != "transformer":
+        return ""
+    told = f", {model['heads']} heads, feed-forward {model['ff']}, {model['norm']}-norm, {model['positions']} positions"
+    usual = asdict(ModelConfig())
+    return told + "".join(f", {name}={model[name]}" for name in UNTOLD if model[name] != usual[name])
 
 
 def _thinned(points: list[dict[str, Any]], most: int = 16) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
 
 MOST_LAYERS = 1000
+MOST_WIDTH = 65_536
 SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
 
 
@@ -249,6 +250,8 @@ def check(config: Config) -> None:
         ("tokenizer.size", config.tokenizer.size, MOST_PIECES),
         ("model.encoder_layers", model.encoder_layers, MOST_LAYERS),
         ("model.decoder_layers", model.decoder_layers, MOST_LAYERS),
+        ("model.dim", model.dim, MOST_WIDTH),
+        ("model.ff", model.ff, MOST_WIDTH),
     ):
         if value > most:
             raise ConfigError(f"{path} must be at most {most}, got {value}")

@@ -5,6 +5,7 @@ What validation, evaluation and a user's translation have in common is this path
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from nmt.data.segment import count_sentences, segments
 from nmt.engine import Engine, Query, Scored
 from nmt.engine.ctranslate2 import MODEL, CTranslate2Engine
 from nmt.engine.native import NativeEngine
-from nmt.errors import CheckpointError, UsageError, suggest
+from nmt.errors import CheckpointError, DataError, UsageError, suggest
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Constrained, Hypothesis, Search, search
 from nmt.text import normalize
@@ -198,15 +199,31 @@ class Translator:
         """Yield what the model thinks of given translations, in order; `score` is the log-probability.
 
         Nothing is cut: a line much longer than the model was trained for is scored as it is.
+
+        Raises:
+            DataError: a line is longer than the positions that the model has learned.
         """
+        before = 0
         for window in in_windows(pairs):
             sources = [self.tokenizer.encode(src) for src, _ in window]
             targets = [self.tokenizer.encode(tgt) for _, tgt in window]
+            self._check_lengths(sources, targets, before)
+            before += len(window)
             for (_, text), src, tgt, scored in zip(
                 window, sources, targets, self.engine.score(sources, targets), strict=True
             ):
                 piece = _Piece(Query(src), "", 0)
                 yield self._join([piece], [Hypothesis(tgt, sum(scored.log_probs), 0.0)], [scored], text)
+
+    def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], before: int) -> None:
+        most = self.engine.most_positions or math.inf
+        for number, pair in enumerate(zip(sources, targets, strict=True), before + 1):
+            longest = max(map(len, pair)) + 1
+            if longest > most:
+                raise DataError(
+                    f"line {number} has {longest} tokens, its end counted, and the model has learned {most} positions",
+                    "leave the line out, or train with positions that have no end",
+                )
 
     def _window(
         self, lines: Sequence[str | Line], find: Search, details: bool, tick: Callable[[int], object]

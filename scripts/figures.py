@@ -45,7 +45,7 @@ def pooling() -> Figure:
     for (line, image), (name, width) in zip(figure.subplots(2, 3).T, kinds.items(), strict=True):
         weights_QS = masked_softmax(_kernel(queries_Q, keys_S, width), None)
         line.plot(keys_S, values_S, "o", markersize=3, alpha=0.5, label="keys and values")
-        line.plot(queries_Q, _truth(queries_Q), "--", color="C7", label="what they are noisy points of")
+        line.plot(queries_Q, _truth(queries_Q), "--", color="C7", label="the truth")
         line.plot(queries_Q, weights_QS @ values_S, color="C1", label="what queries get")
         line.set(title=name, xlabel="query")
         image.imshow(

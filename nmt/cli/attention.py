@@ -24,8 +24,10 @@ def attention(
         str | None, typer.Option(help="A translation to look at.", show_default="the search's best")
     ] = None,
     search: SearchOption = "",
-    part: Annotated[str, typer.Option(help="Of a picture: encoder, decoder or cross.")] = "cross",
-    layer: Annotated[int | None, typer.Option(help="Of a picture, from 1.", show_default="the last")] = None,
+    part: Annotated[
+        str | None, typer.Option(help="Of a picture: encoder, decoder or cross.", show_default="cross")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(min=1, help="Of a picture, from 1.", show_default="the last")] = None,
 ) -> None:
     """Show what a model looks at while it translates a sentence.
 
@@ -41,20 +43,24 @@ def attention(
     from nmt import checkpoint
     from nmt.console import log
     from nmt.look import PARTS, draw, look
+    from nmt.picture import check_format
 
-    if part not in PARTS:
+    check_format(output, ".html", ".json")
+    suffix = output.suffix.lower()
+    if part is not None and part not in PARTS:
         raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))
-    if not output.suffix:
-        raise UsageError(f"the name {output} says no format", "end it in .html, .json, .png, .svg or .pdf")
+    if suffix in (".html", ".json") and (part or layer):
+        raise UsageError("--part and --layer are for pictures", f"leave them out: a {suffix} file has all of them")
     path = model or checkpoint.newest_run()
     if model is None:
         log(f"using {path}")
     view = look(checkpoint.load(path), text, target=target, spec=search or None)
-    if output.suffix == ".html":
+    if suffix == ".html":
         write_file(output, view.page())
-    elif output.suffix == ".json":
+    elif suffix == ".json":
         write_file(output, json.dumps(view.as_dict(), ensure_ascii=False) + "\n")
     else:
-        draw(view, output, part, layer if layer is not None else len(view.weights.get(part, ())))
+        shown = part or "cross"
+        draw(view, output, shown, layer if layer is not None else len(view.weights.get(shown, ())))
     log(f"{view.source_text} -> {view.translation}"[:WIDEST])
     typer.echo(output)

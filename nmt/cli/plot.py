@@ -53,9 +53,11 @@ def positions(
     output: OutputOption = Path("positions.png"),
     length: Annotated[int, typer.Option(min=2, max=4096, help="Positions to draw.")] = 64,
     decoder: Annotated[bool, typer.Option("--decoder", help="The decoder's, which looks back only.")] = False,
-    layer: Annotated[int, typer.Option(min=1, help="For encodings that differ between layers.")] = 1,
-    dim: Annotated[int, typer.Option(min=2, max=65_536, help="Width of the model.")] = 128,
-    heads: Annotated[int, typer.Option(min=1, help="Attention heads; must divide --dim.")] = 4,
+    layer: Annotated[int, typer.Option(min=1, max=100, help="For encodings that differ between layers.")] = 1,
+    dim: Annotated[int | None, typer.Option(min=2, max=4096, help="Width of the model.", show_default="128")] = None,
+    heads: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Attention heads; must divide --dim.", show_default="4")
+    ] = None,
 ) -> None:
     """Draw positional encodings: as a heat map, some channels, and how alike two positions are.
 
@@ -69,12 +71,12 @@ def positions(
     """
     from nmt.plot.positions import draw
 
-    if model is not None and encodings:
-        raise UsageError("give encodings or --model", "nmt plot positions --model runs/multi30k")
+    if model is not None and (encodings or dim is not None or heads is not None):
+        raise UsageError("give encodings, or --model, which has its own", "nmt plot positions --model runs/multi30k")
     if model is not None:
         made = _of_model(model, decoder)
     else:
-        made = _made(encodings or ["sinusoidal"], dim, heads, layer, decoder)
+        made = _made(encodings or ["sinusoidal"], dim or 128, heads or 4, layer, decoder)
     draw({name: _table(name, each, length, layer) for name, each in made.items()}, output)
     if model is None and any(list(each.parameters()) for each in made.values()):
         log("trained values are drawn as they begin; --model RUN draws what a model has learned")
@@ -109,6 +111,8 @@ def _table(name: str, made: Positions, length: int, layer: int) -> Table:
 
     if layer > made.stack.layers:
         raise UsageError(f"there is no layer {layer}", f"there are {made.stack.layers}")
+    if made.most and length > made.most:
+        log(f"{name}: there are {made.most} positions")
     with torch.inference_mode():
         table = made.eval().table(min(length, made.most or length), layer - 1)
     if table is None:

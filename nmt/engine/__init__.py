@@ -39,6 +39,10 @@ class Scored:
 class Engine(Protocol):
     """Translates ids."""
 
+    @property
+    def most_positions(self) -> int | None:
+        """Tokens a sentence may have, start or end counted; None: as many as one likes."""
+
     def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first; `tick` is told how many more sentences are done."""
 

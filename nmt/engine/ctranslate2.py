@@ -28,6 +28,8 @@ are translated together, so that company does not change a translation."""
 class CTranslate2Engine:
     """Searches with CTranslate2; knows `greedy` and `beam`."""
 
+    most_positions: int | None = None
+
     def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device, precision: str) -> None:
         """Load the model in `folder`.
 

@@ -53,6 +53,11 @@ class NativeEngine:
         # The same threads each time: new ones would take new memory. None starts before it has work.
         self._pool = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
 
+    @property
+    def most_positions(self) -> int | None:
+        """Tokens a sentence may have, start or end counted; None: as many as one likes."""
+        return min((model.most_positions for model in self.models if model.most_positions), default=None)
+
     def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first; `tick` is told how many more sentences are done."""
         lengths = [len(query.ids) + 1 for query in queries]
@@ -99,8 +104,7 @@ class NativeEngine:
     def _search(self, queries: list[Query], find: Search) -> list[list[Hypothesis]]:
         src_BS, src_mask_BS = collate_source([list(query.ids) for query in queries])
         most_B = 2 * src_mask_BS.sum(1) + 10  # of each sentence alone: company must not change a translation
-        limits = [model.most_positions - 1 for model in self.models if model.most_positions]  # one is for the start
-        most_B = most_B.clamp(max=min(limits, default=2**31))
+        most_B = most_B.clamp(max=(self.most_positions or 2**31) - 1)  # one is for the start
         prefixes = [query.prefix for query in queries] if any(query.prefix for query in queries) else ()
         phrases = [query.phrases for query in queries]
 

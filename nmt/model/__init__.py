@@ -13,14 +13,24 @@ from nmt.model.recurrent import Recurrent
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.registry import resolve
+from nmt.runtime import is_out_of_memory
 
 MODELS: dict[str, type[Seq2Seq]] = {"transformer": Transformer, "rnn": Recurrent}
 
 
 def build(config: ModelConfig, vocabulary: int) -> Seq2Seq:
-    """Make the network that `config` describes, with fresh weights, for V = `vocabulary` pieces."""
+    """Make the network that `config` describes, with fresh weights, for V = `vocabulary` pieces.
+
+    Raises:
+        ConfigError: parts that there are not or that do not fit each other, or more than the memory holds.
+    """
     check(config)
-    return MODELS[config.arch](config, vocabulary)
+    try:
+        return MODELS[config.arch](config, vocabulary)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ConfigError("the model does not fit into memory", "make model.dim, model.ff or its layers less") from None
 
 
 def check(config: ModelConfig) -> None:

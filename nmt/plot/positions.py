@@ -58,7 +58,7 @@ def similarity(table: Table) -> tuple[Tensor, Tensor]:
 
 def _heat_map(page: Any, panel: Any, name: str, table: Table) -> None:
     values_MC = table.values_MC.float()
-    most = max(float(values_MC.abs().max()), 1e-9)
+    most = float(values_MC.abs().max()) or 1.0
     least, last = int(table.rows_M[0]), int(table.rows_M[-1])
     first = 0 if table.column == "channel" else 1
     edges = (first - 0.5, first + values_MC.shape[1] - 0.5, last + 0.5, least - 0.5)

@@ -57,7 +57,7 @@ class Learned(Positions):
             n: positions.
         """
         super().__init__(stack)
-        at_least("learned", n=(n, 1))
+        within("learned", n=(n, 1, 1_000_000))
         self.most = n
         self.table_ND = nn.Parameter(torch.randn(n, stack.dim) * stack.dim**-0.5)
 
@@ -97,7 +97,7 @@ class Floater(Positions):
             UsageError: torchdiffeq is not installed.
         """
         super().__init__(stack)
-        at_least("floater", hidden=(hidden, 1), step=(step, 1e-3))
+        within("floater", hidden=(hidden, 1, 65_536), step=(step, 1e-3, 1000))
         try:
             from torchdiffeq import odeint
         except ImportError:
@@ -182,8 +182,10 @@ def concatenated_sinusoids(length: int, dim: int) -> Tensor:
     return torch.cat((table_TD[:, ::2], table_TD[:, 1::2]), 1)
 
 
-def at_least(name: str, **options: tuple[float, float]) -> None:
-    """Raise a ConfigError for the first option of an encoding that is below what it must be."""
-    for option, (value, least) in options.items():
+def within(name: str, **options: tuple[float, float, float]) -> None:
+    """Raise a ConfigError for the first option of an encoding that is below or above what it may be."""
+    for option, (value, least, most) in options.items():
         if not value >= least:  # nan, too
             raise ConfigError(f"positions '{name}': {option} must be at least {least:g}, got {value}")
+        if value > most:
+            raise ConfigError(f"positions '{name}': {option} must be at most {most:,g}, got {value}")

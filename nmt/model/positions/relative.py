@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 from nmt.model.layers import Linear
-from nmt.model.positions.absolute import at_least, sinusoids_at
+from nmt.model.positions.absolute import sinusoids_at, within
 from nmt.model.positions.base import Positions, Rows, Stack, Table, distances
 
 
@@ -35,10 +35,10 @@ class Rotary(Positions):
             base: the longest wavelength, over 2π.
         """
         super().__init__(stack)
-        at_least("rotary", base=(base, 1.0))
+        within("rotary", base=(base, 1.0, math.inf))
         width = stack.dim // stack.heads
         if width % 2:
-            raise ConfigError(f"positions 'rotary' turn pairs of channels, and a head has {width}", "take fewer heads")
+            raise ConfigError(f"positions 'rotary' turns pairs of channels, and a head has {width}", "take fewer heads")
         self.rows = Rows(functools.partial(_turns, width=width, base=base))
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
@@ -72,7 +72,7 @@ class Shaw(Positions):
             clip: largest distance that is told from larger ones.
         """
         super().__init__(stack)
-        at_least("shaw", clip=(clip, 0))
+        within("shaw", clip=(clip, 0, 65_536))
         self.clip, shape = clip, (stack.layers, 2 * clip + 1, stack.dim // stack.heads)
         self.keys_LMK, self.values_LMK = (
             nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for _ in range(2)
@@ -156,7 +156,7 @@ class T5(Positions):
             most_distant: the distance from which on all are one.
         """
         super().__init__(stack)
-        at_least("t5", buckets=(buckets, 4), most_distant=(most_distant, buckets))
+        within("t5", buckets=(buckets, 4, 65_536), most_distant=(most_distant, buckets, 1_000_000))
         self.buckets, self.most_distant = buckets, most_distant
         self.bias_MH = nn.Parameter(torch.zeros(buckets, stack.heads))
 
@@ -200,7 +200,7 @@ class DeBERTa(Positions):
             clip: distances from -clip up to clip-1 are told from each other.
         """
         super().__init__(stack)
-        at_least("deberta", clip=(clip, 1))
+        within("deberta", clip=(clip, 1, 65_536))
         self.clip, self.heads = clip, stack.heads
         self.table_MD = nn.Parameter(torch.randn(2 * clip, stack.dim))
         self.keys, self.queries = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,12 @@ import torch
 from commandline import CommandLine
 
 from nmt import checkpoint
+from nmt.cli.attention import attention
+from nmt.data.batching import collate
 from nmt.errors import UsageError
-from nmt.look import View, look
+from nmt.look import View, draw, look
+from nmt.model.attention import recording
+from nmt.search import Hypothesis
 from nmt.train import train
 from nmt.translate import Translator
 
@@ -60,6 +65,77 @@ def test_weights_probabilities_and_beams_are_the_models(loaded: checkpoint.Loade
         assert (view.weights["decoder"].triu(1) == 0).all()
 
 
+def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: checkpoint.Loaded) -> None:
+    (*found,) = next(iter(Translator.load(loaded.run).n_best(["ba be"], "beam(size=3, top=3)")))
+    view = look(loaded, "ba be", spec="beam(size=3)")
+    assert [each.text for each in view.beam] == [each.text for each in found]
+    assert [each.score for each in view.beam] == pytest.approx([each.score for each in found], abs=1e-3)
+    assert len(look(loaded, "ba be", spec="beam(size=3, top=1)").beam) == 1
+
+
+def test_a_beam_that_nothing_speaks_for_is_no_alternative(
+    loaded: checkpoint.Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
+    monkeypatch.setattr("nmt.look.NativeEngine.search", lambda *_: [found])
+    assert [each.log_prob for each in look(loaded, "ba be").beam] == [-1.0]
+
+
+def test_weights_stand_in_the_order_of_the_layers_and_both_sides_are_named(loaded: checkpoint.Loaded) -> None:
+    view = look(loaded, "ba be", target="du gi")
+    assert (view.languages, view.source[-1], view.target[-1]) == (("en", "de"), "</s>", "</s>")
+    batch = collate([(loaded.tokenizer.encode("ba be"), loaded.tokenizer.encode("du gi"))])
+    with torch.inference_mode(), recording(loaded.model) as seen:
+        state = loaded.model.start(loaded.model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
+        loaded.model.step(batch.tgt_in_BT, state)
+    if loaded.config.model.arch == "transformer":
+        for part, name in {"encoder": "encoder.{}.attention", "decoder": "decoder.{}.attention"}.items():
+            wanted = torch.cat([*seen[name.format(0)], *seen.get(name.format(1), [])])
+            torch.testing.assert_close(view.weights[part], wanted)
+        wanted = torch.cat([*seen["decoder.0.cross"], *seen["decoder.1.cross"]])
+        torch.testing.assert_close(view.weights["cross"], wanted)
+
+
+def test_the_decoder_looks_at_what_it_has_read() -> None:
+    view = made()
+    read = ["<s>", "▁der", "▁kleine", "▁Hund"]
+    assert view.sides("encoder") == (view.source, view.source)
+    assert view.sides("decoder") == (read, read)
+    assert view.sides("cross") == (view.target, view.source)
+    assert view.as_dict()["read"] == read
+    found = torch.tensor(view.as_dict()["weights"]["encoder"])
+    torch.testing.assert_close(found, view.weights["encoder"], atol=6e-5, rtol=0)
+
+
+def test_a_picture_has_a_map_for_each_head_with_the_pieces_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn: list[Any] = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda page, *_, **__: drawn.append(page))
+    view = made()
+    draw(view, tmp_path / "a.png", "cross", 2)
+    for number, panel in enumerate(drawn[0].axes):
+        torch.testing.assert_close(torch.tensor(panel.images[0].get_array()), view.weights["cross"][1, number])
+        assert [label.get_text() for label in panel.get_xticklabels()] == view.source
+        assert [label.get_text() for label in panel.get_yticklabels()] == view.target
+        assert panel.get_title() == f"head {number + 1}"
+    assert drawn[0].get_suptitle() == "attention to the source, layer 2"
+    for layer in (0, 3):
+        with pytest.raises(UsageError, match=f"there is no layer {layer}"):
+            draw(view, tmp_path / "a.png", "cross", layer)
+
+
+def test_the_last_layer_is_drawn_unless_another_is_named(
+    loaded: checkpoint.Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr("nmt.look.draw", lambda view, output, part, layer: drawn.append(layer))
+    attention("ba be", model=loaded.run, output=tmp_path / "a.png")
+    attention("ba be", model=loaded.run, output=tmp_path / "a.png", layer=1)
+    assert drawn == [3 if loaded.config.model.arch == "transformer" else 1, 1]
+
+
 def test_a_given_translation_is_looked_at_as_it_is(loaded: checkpoint.Loaded) -> None:
     view = look(loaded, "ba be", target="du gi")
     assert (view.translation, view.beam) == ("du gi", [])
@@ -73,6 +149,8 @@ def test_what_cannot_be_looked_at_is_refused(loaded: checkpoint.Loaded) -> None:
         look(loaded, "  ")
     with pytest.raises(UsageError, match="pieces"):
         look(loaded, "ba " * 400)
+    with pytest.raises(UsageError, match="pieces"):
+        look(loaded, "ba", target="ba " * 400)
 
 
 def test_pages_data_and_pictures(trained: CommandLine, tmp_path: Path) -> None:
@@ -82,6 +160,7 @@ def test_pages_data_and_pictures(trained: CommandLine, tmp_path: Path) -> None:
             "attention", "the <b>dog</b>", "--model", "runs/tiny", "-o", tmp_path / name, "--part", "encoder"
         )
         assert (done.code, done.out.strip()) == (0, str(tmp_path / name)), done.err
+        assert "the <b>dog</b> -> " in done.err
     page = (tmp_path / "page.html").read_text()
     assert "<b>dog</b>" not in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")

@@ -17,8 +17,9 @@ from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
 from nmt.model.inference import Int8Linear, PackedModel, for_inference
-from nmt.model.layers import Dropout
+from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import POSITIONS
+from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import SearchModel
 
@@ -191,6 +192,31 @@ def test_a_model_made_ready_for_search_is_the_same_model(model: Seq2Seq, dtype: 
         tolerance = share * max(1.0, wanted.abs().max().item())
         torch.testing.assert_close(found.float(), wanted, atol=tolerance, rtol=1e-4)
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+def test_int8_matrices_have_a_scale_for_each_row_and_a_bias() -> None:
+    torch.manual_seed(0)
+    size_O = 10.0 ** torch.arange(-4, 4)
+    weight_OI, bias_O, x_RI = size_O[:, None] * torch.randn(8, 64), 1e4 * torch.randn(8), torch.randn(5, 64)
+    bare = Int8Linear(weight_OI, None)
+    torch.testing.assert_close(bare(x_RI) / size_O, x_RI @ weight_OI.t() / size_O, atol=0.5, rtol=0)
+    torch.testing.assert_close(Int8Linear(weight_OI, bias_O)(x_RI), bare(x_RI) + bias_O)
+
+
+def test_what_moves_floater_is_never_in_int8() -> None:
+    ready = for_inference(build(dataclasses.replace(TINY, positions="floater"), VOCABULARY), torch.int8)
+    assert isinstance(ready, PackedModel)
+    moving = [module for module in ready.model.modules() if isinstance(module, Floater)]
+    assert [type(each.outer) for each in moving] == [Linear, Linear]
+
+
+def test_a_model_that_was_trained_in_bf16_is_searched_in_what_is_asked() -> None:
+    model = build(TINY, VOCABULARY).eval()
+    tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS), 3))
+    wanted = searched(for_inference(model, torch.float32), 1, tokens_RT, [0, 2])
+    model.compute_dtype = torch.bfloat16
+    found = searched(for_inference(model, torch.float32), 1, tokens_RT, [0, 2])
+    torch.testing.assert_close(found, wanted)
 
 
 def test_a_model_is_ready_for_search_without_onednns_layout_too(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from commandline import CommandLine
 
+from nmt.cli.plot import _made, _of_model, _table
 from nmt.errors import UsageError
 from nmt.model.positions import POSITIONS, Positions, Stack, Table
 from nmt.plot import positions
@@ -171,6 +172,68 @@ def test_biases_share_out_attention() -> None:
     assert apart_M[share_MH.argmax(0)].tolist() == [0, 0]
 
 
+def test_vectors_of_distances_are_alike_by_their_cosine_to_that_of_0() -> None:
+    found = table(encoding("shaw"))
+    apart_M, alike_M1 = positions.similarity(found)
+    middle_C = found.values_MC[found.rows_M == 0]
+    assert apart_M.tolist() == [*range(-5, 6)]
+    torch.testing.assert_close(alike_M1[:, 0], torch.cosine_similarity(found.values_MC, middle_C))
+
+
+def test_positions_are_alike_by_their_cosine() -> None:
+    found = table(encoding("learned"))
+    _, alike = positions.similarity(found)
+    torch.testing.assert_close(alike[0], torch.ones(6))
+    torch.testing.assert_close(alike[2, :4], torch.cosine_similarity(found.values_MC[2:], found.values_MC[:-2]))
+
+
+def test_a_picture_shows_the_values_of_each_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    stacks = {"learned": Stack(32, 2, 2), "shaw": STACK, "t5": STACK}
+    with torch.no_grad():
+        tables = {name: table(encoding(name, stack)) for name, stack in stacks.items()}
+    positions.draw(tables, tmp_path / "a.png")
+    edges = {"learned": [-0.5, 31.5, 5.5, -0.5], "shaw": [-0.5, 7.5, 5.5, -5.5], "t5": [0.5, 2.5, 5.5, -5.5]}
+    channels = {"learned": [0, 3, 6, 9, 12], "shaw": [0, 1, 2, 3, 4], "t5": [0, 1]}
+    for row, (name, found) in enumerate(tables.items()):
+        heat, single, alike = drawn[0].axes[3 * row : 3 * row + 3]
+        assert (heat.get_title(), heat.get_xlabel(), heat.get_ylabel()) == (name, found.column, found.by)
+        torch.testing.assert_close(torch.tensor(heat.images[0].get_array()), found.values_MC)
+        assert heat.images[0].get_extent() == edges[name]
+        most = float(found.values_MC.abs().max())
+        assert heat.images[0].get_clim() == pytest.approx((-most, most))
+        for line, channel in zip(single.lines, channels[name], strict=True):
+            assert line.get_label() == f"{found.column} {channel + (found.column == 'head')}"
+            assert line.get_xdata().tolist() == found.rows_M.tolist()
+            assert line.get_ydata().tolist() == found.values_MC[:, channel].tolist()
+        _, wanted = positions.similarity(found)
+        mean_M = wanted.nanmean(1) if name == "learned" else wanted[:, 0]
+        assert alike.lines[0].get_ydata().tolist() == mean_M.tolist()
+        if name == "t5":
+            assert [line.get_label() for line in alike.lines] == ["head 1", "head 2"]
+        if name == "learned":
+            places = alike.collections[0].get_paths()[0].vertices.round(4).tolist()
+            for apart in range(6):
+                pairs = wanted[apart, : 6 - apart]
+                ends = sorted({round(float(pairs.min()), 4), round(float(pairs.max()), 4)})
+                assert sorted({y for x, y in places if x == apart}) == pytest.approx(ends, abs=2e-4)
+
+
+def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
+    made = encoding("xlnet")
+    found, wanted = _table("xlnet", made, 5, 2), table(made, 5)
+    torch.testing.assert_close(found.values_MC, wanted.values_MC)
+    few = _made(["learned(n=4)"], 16, 2, 1, True)["learned(n=4)"]
+    assert few.stack.causal
+    assert len(_table("learned(n=4)", few, 64, 1).rows_M) == 4
+    for decoder in (False, True):
+        (one,) = _of_model(trained.folder / "runs/tiny", decoder).values()
+        assert one.stack.causal == decoder
+
+
 def test_positions_are_drawn(nmt: CommandLine) -> None:
     done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(buckets=8)", "--length", "9", "-o", "p.svg")
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
@@ -186,6 +249,8 @@ def test_positions_that_cannot_be_drawn_are_said(nmt: CommandLine) -> None:
     nmt("plot", "positions", "none").refuses(2, "'none' has nothing to draw", "hint: nmt plot positions sinusoidal")
     nmt("plot", "positions", "alib").refuses(2, "did you mean 'alibi'?")
     nmt("plot", "positions", "--heads", "3").refuses(2, "--dim must be even and a multiple of --heads, got 128 and 3")
+    for option, value in (("--length", "1"), ("--layer", "0"), ("--dim", "0"), ("--heads", "0")):
+        nmt("plot", "positions", option, value).refuses(2, option)
     nmt("plot", "positions", "alibi", "--model", "runs/tiny").refuses(2, "give encodings or --model")
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(2, "there is no layer 2", "there are 1")
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0

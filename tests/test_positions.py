@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 
@@ -108,6 +109,21 @@ def test_floater_learns_its_field_and_forgets_what_it_solved() -> None:
     assert not torch.allclose(positions.eval().embed(x_BTD, 0, 0), before)
 
 
+def test_floater_forgets_what_it_solved_where_it_moves_and_keeps_its_type() -> None:
+    positions, x_BTD = Floater(WIDE).eval(), torch.zeros(1, 5, 16)
+    before = positions.embed(x_BTD, 0, 0)
+    with torch.no_grad():
+        positions.start_LD.add_(1)
+    assert not torch.allclose(positions.to("cpu", torch.bfloat16).embed(x_BTD, 0, 0), before)
+    assert {parameter.dtype for parameter in positions.parameters()} == {torch.float32}
+
+
+def test_floater_is_copied_amid_a_training_step() -> None:
+    positions, x_BTD = Floater(WIDE), torch.zeros(1, 5, 16)
+    wanted = positions.embed(x_BTD, 0, 0)
+    torch.testing.assert_close(copy.deepcopy(positions).embed(x_BTD, 0, 0), wanted)
+
+
 @pytest.mark.parametrize("name", RELATIVE)
 def test_relative_scores_depend_on_the_distance_only(name: str) -> None:
     """The same vectors everywhere: what scores differ by is the positions alone."""
@@ -141,6 +157,11 @@ def test_rotary_turns_pairs_by_position_times_rate() -> None:
             torch.testing.assert_close(turned_BTHK[0, t, :, 2 * i : 2 * i + 2], torch.view_as_real(wanted))
 
 
+def test_rotary_rounds_only_what_it_has_turned() -> None:
+    rotary, x_BTHK = Rotary(WIDE), torch.randn(1, 9, 4, 4).bfloat16()
+    assert torch.equal(rotary.rotate(x_BTHK, 1000), rotary.rotate(x_BTHK.float(), 1000).bfloat16())
+
+
 def test_shaw_is_equations_3_and_4() -> None:
     positions = made("shaw")
     assert isinstance(positions, Shaw)
@@ -160,6 +181,14 @@ def test_shaw_is_equations_3_and_4() -> None:
             torch.testing.assert_close(bias[0, :, i, j], q_BHQK[0, :, i] @ positions.keys_LMK[1, place])
             gathered += weights_BHQS[0, :, i, j, None] * positions.values_LMK[1, place]
         torch.testing.assert_close(value[0, :, i], gathered)
+
+
+def test_each_layer_has_shaws_values_of_its_own() -> None:
+    positions, weights_BHQS = made("shaw"), torch.randn(1, 4, 6, 6).softmax(-1)
+    for layer in (0, 1):
+        found, wanted = Place(positions, layer, 0).value(weights_BHQS), positions.value(weights_BHQS, layer, 0)
+        assert found is not None
+        torch.testing.assert_close(found, wanted)
 
 
 def test_xlnet_is_its_four_terms() -> None:
@@ -207,6 +236,13 @@ def test_t5_has_single_buckets_for_near_and_shared_ones_for_far() -> None:
     found = biased.score(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
     assert found is not None
     torch.testing.assert_close(found[0, :, 0, 2], biased.bias_MH[18])
+
+
+def test_t5s_shared_buckets_grow_like_the_logarithm() -> None:
+    first_M = torch.tensor([math.ceil(16 * 8 ** (k / 16)) for k in range(1, 16)])
+    causal = T5(dataclasses.replace(WIDE, causal=True))
+    assert causal.bucket(first_M).tolist() == [*range(17, 32)]
+    assert causal.bucket(first_M - 1).tolist() == [*range(16, 31)]
 
 
 def test_alibi_penalises_distance_by_head() -> None:
@@ -262,6 +298,11 @@ def test_options_out_of_range_are_refused(spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check(dataclasses.replace(TINY, positions=spec))
     assert message in caught.value.message
+
+
+def test_an_option_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="base must be at least 1, got nan"):
+        Rotary(WIDE, base=math.nan)
 
 
 def test_rotary_needs_pairs() -> None:

@@ -8,8 +8,10 @@ import torch
 from commandline import CommandLine
 from test_model import TINY, VARIANTS, VOCABULARY
 
+from nmt.cli.summary import _table
 from nmt.config import ModelConfig
 from nmt.model import build, count_parameters
+from nmt.model.transformer import Transformer
 from nmt.summary import parts
 
 
@@ -34,6 +36,31 @@ def test_layers_have_the_papers_sizes() -> None:
 def test_few_positions_are_enough_to_tell_the_shapes() -> None:
     found = parts(build(dataclasses.replace(TINY, positions="learned(n=4)"), VOCABULARY))
     assert {part.output[1] for part in found if part.output} == {"S", "T"}
+
+
+def test_asking_leaves_no_trace() -> None:
+    model = build(TINY, VOCABULARY)
+    before = torch.get_rng_state()
+    found = parts(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not any(module._forward_hooks for module in model.modules())
+    assert all(part.parameters for part in found)
+
+
+def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
+    model = build(dataclasses.replace(TINY, ff=1000, encoder_layers=4, layer_sharing=2), VOCABULARY)
+    assert isinstance(model, Transformer)
+    total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
+    lines = _table(model, parts(model)).splitlines()
+    (row, _) = (line for line in lines if line.strip().startswith("layer"))
+    assert row.startswith("  layers 1 to 2 ")
+    assert row.endswith(f"[B, S, 16]  {encoder:>10,}  {encoder / total:.1%}  EncoderLayer  2 x {encoder // 2:,}")
+    row = next(line for line in lines if line.strip().startswith("up "))
+    up = 2 * (16 * 1000 + 1000)
+    assert row.startswith("      up ")
+    assert row.split()[1:] == ["1000", "x", "16", "[B,", "S,", "1000]", f"{up:,}", f"{up / total:.1%}", "Linear"]
+    last = f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer runs up to 2 times in a row"
+    assert lines[-1] == last
 
 
 def test_layers_that_are_not_alike_stand_apart() -> None:

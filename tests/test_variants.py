@@ -21,9 +21,9 @@ from nmt.errors import ConfigError
 from nmt.export import ENGINES, EXPORTS
 from nmt.model import build, check, count_parameters
 from nmt.model.attention import SelfAttention, recording
-from nmt.model.layers import FeedForward, RMSNorm
+from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITIONS, Place, Stack
-from nmt.model.positions.relative import Shaw
+from nmt.model.positions.relative import Rotary, Shaw
 from nmt.model.recurrent import Recurrent, gated
 from nmt.model.transformer import Transformer
 from nmt.search import search
@@ -52,6 +52,21 @@ def test_additive_attention_is_bahdanaus_formula() -> None:
         weight_K = cast(Tensor, own.scoring.weight_HK)[h]
         scores = torch.stack([torch.tanh(q[:, h, i, None] + k_BTK) @ weight_K for i in range(3)], 1)
         torch.testing.assert_close(found[:, h], scores.softmax(-1) @ v_BTK)
+
+
+@pytest.mark.parametrize("way", ["gather", "fused"])
+def test_weights_are_dropped_in_training_only(way: str) -> None:
+    own = attention(attention_dropout=0.5)
+    q, kv = own.project(torch.randn(2, 5, 16))
+    k, ones = kv.transpose(1, 3)[:, :, 0], torch.ones(2, 4, 5, 4)
+    torch.testing.assert_close(getattr(own, way)(q, k, ones, None, None), ones)
+    dropped = getattr(own.train(), way)(q, k, ones, None, None)
+    assert (dropped - ones).abs().mean() > 0.1
+
+
+def test_stacked_matrices_begin_as_if_each_stood_alone() -> None:
+    for part in attention().qkv.weight.split(16):
+        assert part.abs().max().item() == pytest.approx(math.sqrt(6 / 32), rel=0.05)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -110,6 +125,62 @@ def test_rms_normalisation_and_swiglu_are_their_formulas() -> None:
     torch.testing.assert_close(ff(x_BTD), ff.down(gate * torch.sigmoid(gate) * up))
 
 
+def test_rms_normalisation_leaves_nothing_as_nothing() -> None:
+    x_BTD = 1e-3 * torch.randn(2, 3, 16)
+    torch.testing.assert_close(RMSNorm(16)(x_BTD), x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-6).sqrt())
+    assert not RMSNorm(16)(torch.zeros(1, 1, 16)).any()
+
+
+def test_gelu_is_its_formula() -> None:
+    x_BTD, ff = 3 * torch.randn(2, 3, 16), FeedForward(16, 24, 0.0, "gelu")
+    up = ff.up(x_BTD)
+    torch.testing.assert_close(ff(x_BTD), ff.down(up * (1 + torch.erf(up / math.sqrt(2))) / 2))
+
+
+def test_hidden_units_and_embeddings_are_dropped_in_training_only() -> None:
+    x_BTD, ff = torch.randn(2, 3, 16), FeedForward(16, 24, 0.5)
+    assert not torch.allclose(ff(x_BTD), ff.eval()(x_BTD))
+    model = build(dataclasses.replace(TINY, dropout=0.5), VOCABULARY)
+    assert isinstance(model, Transformer)
+    for role in ("source", "target"):
+        assert not model.train().embed(role, torch.tensor([[5, 6, 7]]), 0).all()
+        assert model.eval().embed(role, torch.tensor([[5, 6, 7]]), 0).all()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_residual_normalises_where_it_says_and_drops_the_update(norm: str) -> None:
+    x_BTD, update_BTD = torch.randn(2, 3, 16), torch.randn(2, 3, 16)
+    around = Residual(16, 0.5, norm).eval()
+    before, after = around.before(x_BTD), around.after(x_BTD, update_BTD)
+    if norm == "pre":
+        torch.testing.assert_close(before, F.layer_norm(x_BTD, (16,)))
+        torch.testing.assert_close(after, x_BTD + update_BTD)
+    else:
+        assert before is x_BTD
+        torch.testing.assert_close(after, F.layer_norm(x_BTD + update_BTD, (16,)))
+    assert not torch.allclose(around.train().after(x_BTD, update_BTD), after)
+
+
+def test_a_stack_before_whose_parts_norms_stand_ends_on_one() -> None:
+    model = build(TINY, VOCABULARY).eval()
+    memory_BSD = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
+    torch.testing.assert_close(memory_BSD, F.layer_norm(memory_BSD, (16,)), atol=1e-3, rtol=1e-3)
+
+
+def test_only_the_decoders_positions_know_that_they_look_back() -> None:
+    model = build(TINY, VOCABULARY)
+    assert isinstance(model, Transformer)
+    assert (model.source_positions.stack.causal, model.target_positions.stack.causal) == (False, True)
+
+
+def test_rotary_turns_queries_and_keys_and_no_values() -> None:
+    own, x_BTD, place = attention(), torch.randn(2, 5, 16), Place(Rotary(Stack(16, 4, 1)), 0, 3)
+    (q, kv), (turned_q, turned_kv) = own.project(x_BTD), own.project(x_BTD, place)
+    torch.testing.assert_close(turned_q.transpose(1, 2), place.rotate(q.transpose(1, 2)))
+    torch.testing.assert_close(turned_kv[:, :, 0], place.rotate(kv[:, :, 0]))
+    assert torch.equal(turned_kv[:, :, 1], kv[:, :, 1])
+
+
 def test_layers_that_share_weights_count_once() -> None:
     shared = build(dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY)
     own = build(dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2), VOCABULARY)
@@ -117,6 +188,23 @@ def test_layers_that_share_weights_count_once() -> None:
     assert count_parameters(shared) == count_parameters(own)
     assert [id(layer) for layer in shared.decoder_layers].count(id(shared.decoder[0])) == 3
     assert len(shared.encoder_layers) == 6
+
+
+def test_layers_that_share_weights_follow_each_other() -> None:
+    model = build(dataclasses.replace(TINY, encoder_layers=4, decoder_layers=5, layer_sharing=3), VOCABULARY)
+    assert isinstance(model, Transformer)
+    assert [[*model.encoder].index(layer) for layer in model.encoder_layers] == [0, 0, 0, 1]
+    assert [[*model.decoder].index(layer) for layer in model.decoder_layers] == [0, 0, 0, 1, 1]
+
+
+def test_the_last_layer_but_one_is_watched_as_the_mean_of_its_heads() -> None:
+    model = build(dataclasses.replace(TINY, decoder_layers=3), VOCABULARY).eval()
+    mask_BS = torch.ones(1, 4, dtype=torch.bool)
+    state = model.start(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
+    state.watch()
+    with recording(model) as seen:
+        model.step(torch.tensor([[3, 4]]), state)
+    torch.testing.assert_close(state.seen_RTS, seen["decoder.1.cross"][0].mean(1))
 
 
 def test_recording_sees_every_attention_and_leaves_no_trace() -> None:
@@ -164,6 +252,30 @@ def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw(
     context_BE = (weights_BS[..., None] * memory_BSE).sum(1)
     new_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](last_BD), last_BD)
     torch.testing.assert_close(found, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1))))
+
+
+def test_the_recurrent_decoders_upper_layer_looks_and_reads_the_one_below() -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, arch="rnn"), VOCABULARY).eval()
+    assert isinstance(model, Recurrent)
+    src_BS, mask_BS = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
+    memory_BSE = model.encode(src_BS, mask_BS)
+    state = model.start(memory_BSE, mask_BS)
+    low_BD, high_BD = state.hidden_LRD
+    scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
+    context_BE = (scores_BS.softmax(1)[..., None] * memory_BSE).sum(1)
+    token_BD = model.look_up("target", torch.tensor([3]))
+    low_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](low_BD), low_BD)
+    high_BD = gated(model.from_below[0](low_BD), model.from_state[1](high_BD), high_BD)
+    model.step(torch.tensor([[3]]), state)
+    torch.testing.assert_close(state.hidden_LRD, torch.stack((low_BD, high_BD)))
+
+
+@pytest.mark.parametrize(("layers", "rate"), [(1, 0.0), (2, 0.3)])
+def test_the_recurrent_encoder_drops_between_its_layers(layers: int, rate: float) -> None:
+    model = build(dataclasses.replace(TINY, arch="rnn", encoder_layers=layers, dropout=0.3), VOCABULARY)
+    assert isinstance(model, Recurrent)
+    assert model.encoder.dropout == rate
 
 
 def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:

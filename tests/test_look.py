@@ -155,10 +155,9 @@ def test_what_cannot_be_looked_at_is_refused(loaded: checkpoint.Loaded) -> None:
 
 def test_pages_data_and_pictures(trained: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for name in ("page.html", "data.json", "picture.png"):
-        done = trained(
-            "attention", "the <b>dog</b>", "--model", "runs/tiny", "-o", tmp_path / name, "--part", "encoder"
-        )
+    for name in ("page.html", "data.json", "new/picture.PNG"):
+        shown = ("--part", "encoder") if name.endswith("PNG") else ()
+        done = trained("attention", "the <b>dog</b>", "--model", "runs/tiny", "-o", tmp_path / name, *shown)
         assert (done.code, done.out.strip()) == (0, str(tmp_path / name)), done.err
         assert "the <b>dog</b> -> " in done.err
     page = (tmp_path / "page.html").read_text()
@@ -168,13 +167,17 @@ def test_pages_data_and_pictures(trained: CommandLine, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "data.json").read_text())
     assert found["source_text"] == "the <b>dog</b>"
     assert len(found["weights"]["encoder"][0][0]) == len(found["source"])
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "new/picture.PNG").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["the dog", "-o", "x"], 2, "the name x says no format"),
+        (["the dog", "-o", "x"], 2, "cannot write the format '' of x"),
+        (["the dog", "-o", "x.txt"], 2, "end it in .html, .json, .png, .svg, .pdf"),
+        (["the dog", "-o", "x.pgf"], 2, "cannot write the format '.pgf' of x.pgf"),
+        (["the dog", "-o", "x.HTML", "--layer", "1"], 2, "--part and --layer are for pictures"),
+        (["the dog", "-o", "x.json", "--part", "cross"], 2, "--part and --layer are for pictures"),
         (["the dog", "-o", "x.png", "--layer", "9"], 2, "there is no layer 9"),
         (["the dog", "--part", "crss"], 2, "unknown part 'crss'"),
         (["", "-o", "x.html"], 2, "there is no sentence to look at"),

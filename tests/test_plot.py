@@ -87,13 +87,12 @@ def test_what_cannot_be_drawn_is_said(nmt: CommandLine) -> None:
     nmt("plot", "curves", "runs/none").refuses(2, "runs/none holds no metrics.jsonl", "hint: ")
     nmt("plot", "curves", "runs/tiny", "--by", "hour").refuses(2, "unknown axis 'hour'", "did you mean")
     nmt("plot", "curves", "runs/tiny", "-o", "curves.xyz").refuses(
-        2, "cannot draw a picture of the format '.xyz'", "png"
+        2, "cannot write the format '.xyz' of curves.xyz", "end it in .png, .svg, .pdf"
     )
     for name in ("curves", ""):  # matplotlib would write to another name
-        nmt("plot", "curves", "runs/tiny", "-o", name).refuses(2, "cannot draw a picture of the format ''")
-    nmt("plot", "curves", "runs/tiny", "-o", "nowhere/curves.png").refuses(
-        1, "cannot write nowhere/curves.png: No such file"
-    )
+        nmt("plot", "curves", "runs/tiny", "-o", name).refuses(2, "cannot write the format ''")
+    (nmt.folder / "file").write_text("")
+    nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").refuses(1, "cannot write file/curves.png: ")
     (nmt.folder / "blank").mkdir()
     (nmt.folder / "blank/metrics.jsonl").write_text("")
     nmt("plot", "curves", "blank").refuses(2, "the log of blank has no updates yet")
@@ -249,9 +248,12 @@ def test_positions_that_cannot_be_drawn_are_said(nmt: CommandLine) -> None:
     nmt("plot", "positions", "none").refuses(2, "'none' has nothing to draw", "hint: nmt plot positions sinusoidal")
     nmt("plot", "positions", "alib").refuses(2, "did you mean 'alibi'?")
     nmt("plot", "positions", "--heads", "3").refuses(2, "--dim must be even and a multiple of --heads, got 128 and 3")
-    for option, value in (("--length", "1"), ("--layer", "0"), ("--dim", "0"), ("--heads", "0")):
+    for option, value in (("--length", "1"), ("--layer", "0"), ("--layer", "101"), ("--dim", "0"), ("--heads", "0")):
         nmt("plot", "positions", option, value).refuses(2, option)
-    nmt("plot", "positions", "alibi", "--model", "runs/tiny").refuses(2, "give encodings or --model")
+    for given in ("alibi", "--dim=64", "--heads=2"):
+        nmt("plot", "positions", given, "--model", "runs/tiny").refuses(2, "give encodings, or --model")
+    nmt("plot", "positions", "learned(n=100000000000)").refuses(2, "learned': n must be at most 1,000,000")
+    nmt("plot", "positions", "floater(hidden=100000)").refuses(2, "hidden must be at most 65,536")
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(2, "there is no layer 2", "there are 1")
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0
     nmt("plot", "positions", "--model", "runs/rnn").refuses(2, "runs/rnn is a recurrent model")

@@ -6,11 +6,14 @@ import hashlib
 import json
 import re
 import shutil
+from pathlib import Path
 
+import tiny
 import yaml
 from commandline import CommandLine, write
 
 from nmt.record import CARD, MARK, _thinned, environment, gather, told, write_card
+from nmt.train import train
 
 
 def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
@@ -36,6 +39,18 @@ def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
     weights = sum(size for size in (path.stat().st_size for path in run.glob("step-*/model.safetensors")))
     assert found["bytes"] > weights
     assert 0.9 < 4 * found["parameters"] * len(found["checkpoints"]) / weights <= 1
+
+
+def test_a_model_is_told_with_all_that_is_not_as_usual(tmp_path: Path) -> None:
+    options = ("model.kv_heads=1", "model.window=3", "model.activation=swiglu", "train.steps=2")
+    for name, changes in {"variant": options, "rnn": ("model.arch=rnn", "train.steps=2")}.items():
+        train(tiny.config(tmp_path, *changes), tmp_path / name)
+    (line,) = told(gather(tmp_path / "variant"))["model"]
+    assert line.endswith("sinusoidal positions, activation=swiglu, window=3, kv_heads=1")
+    assert gather(tmp_path / "variant")["model"]["window"] == 3
+    found = gather(tmp_path / "rnn")
+    assert told(found)["model"][0].endswith("layers, width 16")
+    assert set(found["model"]) == {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tied"}
 
 
 def test_info_shows_it_on_one_screen(trained: CommandLine) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt import checkpoint
 from nmt.engine import Query
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.export import ENGINES, EXPORTS
 from nmt.model import build, check, count_parameters
 from nmt.model.attention import SelfAttention, recording
@@ -313,6 +313,25 @@ def test_learned_positions_are_enough_for_the_training_text_and_end_translations
     translator = Translator.load(tmp_path / "run")
     (ids,) = translator.engine.search([Query([5] * 15)], search("greedy(min_ratio=9.0)"), lambda _: None)[0][:1]
     assert len(ids.ids) == 15  # and the start before them
+
+
+def test_a_pair_with_more_tokens_than_learned_positions_is_named(tmp_path: Path) -> None:
+    config = tiny.config(tmp_path, "model.positions=learned(n=16)", "train.max_length=16", "train.steps=2")
+    train(config, tmp_path / "run")
+    translator = Translator.load(tmp_path / "run")
+    short = ("ba be", "du")
+    most = "ba " * 40
+    while len(translator.tokenizer.encode(most)) > 15:  # the end, or the start, is the sixteenth
+        most = most[:-3]
+    assert len(list(translator.score([short, (most, "du"), ("ba", most)]))) == 3
+    for pair in ((most + " ba", "du"), ("ba", most + " ba")):
+        with pytest.raises(DataError, match="line 2 has 17 tokens, its end counted, and the model has learned 16"):
+            list(translator.score([short, pair]))
+
+
+def test_a_model_that_no_memory_holds_is_refused() -> None:
+    with pytest.raises(ConfigError, match="does not fit into memory"):
+        build(dataclasses.replace(TINY, dim=10**9, heads=1), VOCABULARY)
 
 
 def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:

@@ -24,8 +24,8 @@ def build(config: ModelConfig, vocabulary: int) -> Seq2Seq:
     Raises:
         ConfigError: parts that there are not or that do not fit each other, or more than the memory holds.
     """
-    check(config)
     try:
+        check(config)
         return MODELS[config.arch](config, vocabulary)
     except RuntimeError as error:
         if not is_out_of_memory(error):

@@ -188,4 +188,4 @@ def within(name: str, **options: tuple[float, float, float]) -> None:
         if not value >= least:  # nan, too
             raise ConfigError(f"positions '{name}': {option} must be at least {least:g}, got {value}")
         if value > most:
-            raise ConfigError(f"positions '{name}': {option} must be at most {most:,g}, got {value}")
+            raise ConfigError(f"positions '{name}': {option} must be at most {most:,}, got {value}")

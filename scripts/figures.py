@@ -44,12 +44,18 @@ def pooling() -> Figure:
     figure = Figure(figsize=(11, 6), layout="constrained")
     for (line, image), (name, width) in zip(figure.subplots(2, 3).T, kinds.items(), strict=True):
         weights_QS = masked_softmax(_kernel(queries_Q, keys_S, width), None)
-        line.plot(keys_S, values_S, "o", markersize=3, alpha=0.5, label="keys and values")
-        line.plot(queries_Q, _truth(queries_Q), "--", color="C7", label="the truth")
-        line.plot(queries_Q, weights_QS @ values_S, color="C1", label="what queries get")
+        line.plot(keys_S.numpy(), values_S.numpy(), "o", markersize=3, alpha=0.5, label="keys and values")
+        line.plot(queries_Q.numpy(), _truth(queries_Q).numpy(), "--", color="C7", label="the truth")
+        line.plot(queries_Q.numpy(), (weights_QS @ values_S).numpy(), color="C1", label="what queries get")
         line.set(title=name, xlabel="query")
         image.imshow(
-            weights_QS, vmin=0, vmax=0.2, aspect="auto", cmap="Blues", extent=(0, 50, 5, 0), interpolation="nearest"
+            weights_QS.numpy(),
+            vmin=0,
+            vmax=0.2,
+            aspect="auto",
+            cmap="Blues",
+            extent=(0, 50, 5, 0),
+            interpolation="nearest",
         )
         image.set(xlabel="number of the key", ylabel="query")
     figure.axes[0].legend(fontsize=8)
@@ -114,9 +120,11 @@ def masks() -> Figure:
     }
     figure = Figure(figsize=(14, 3.1), layout="compressed")
     for axes, (name, weights_QS) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        image = axes.imshow(weights_QS, vmin=0, vmax=1, cmap="Blues")
+        image = axes.imshow(weights_QS.numpy(), vmin=0, vmax=1, cmap="Blues")
         axes.set(title=name, xlabel="key", ylabel="query")
         axes.title.set_fontsize(10)
+        axes.set_xticks(range(tokens))
+        axes.set_yticks(range(tokens))
     figure.colorbar(image, ax=figure.axes)
     return figure
 
@@ -219,8 +227,8 @@ def schedules() -> Figure:
         for lead in leads:  # the right word's logit stands so far above all the others
             logits_V1 = torch.zeros(words, 1).index_fill(0, target_1, float(lead))
             losses.append(float(cross_entropy(torch.ones(1, 1), logits_V1, target_1, smoothing=smoothing)))
-        smoothed.plot(leads, losses, label=f"label_smoothing={smoothing}")
-    smoothed.set(title="loss", xlabel="logit of the right word above all others", ylabel="nats")
+        smoothed.plot(leads.numpy(), losses, label=f"label_smoothing={smoothing}")
+    smoothed.set(title="loss with label smoothing", xlabel="logit of the right word above all others", ylabel="nats")
     for axes in (rates, smoothed):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)

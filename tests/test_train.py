@@ -252,6 +252,12 @@ def test_what_does_not_fit_into_memory_is_cut_and_gives_the_same(
     assert losses(folder / "cramped") == pytest.approx(losses(folder / "roomy"), abs=1e-5)
 
 
+def test_a_model_that_a_device_cannot_hold_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "adam", lambda *_: torch.empty(2**60))
+    with pytest.raises(TrainingError, match="the model does not fit into memory"):
+        run(config(folder), folder)
+
+
 def test_a_pair_that_never_fits_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> Any:
         return torch.empty(2**60)  # what torch says where a machine has no such memory

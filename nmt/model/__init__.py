@@ -30,7 +30,7 @@ def build(config: ModelConfig, vocabulary: int) -> Seq2Seq:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        raise ConfigError("the model does not fit into memory", "make model.dim, model.ff or its layers less") from None
+        raise ConfigError("the model does not fit into memory", "set model.dim, model.ff or the layers lower") from None
 
 
 def check(config: ModelConfig) -> None:

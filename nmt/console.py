@@ -15,10 +15,19 @@ SILENT = os.environ.get("RANK", "0") != "0"
 """Of the processes that torchrun starts, the first speaks for all."""
 
 
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def visible(message: str) -> str:
+    """Spell out what would move the cursor or change colours: sentences, a model's too, may hold any character."""
+    return message.translate(CONTROL)
+
+
 def log(message: str) -> None:
     """Print one line on stderr without tearing a progress bar."""
     if SILENT:
         return
+    message = visible(message)
     if sys.stderr.isatty():
         tqdm.write(f"nmt: {message}", file=sys.stderr)
     else:

@@ -170,6 +170,14 @@ def test_pages_data_and_pictures(trained: CommandLine, tmp_path: Path) -> None:
     assert (tmp_path / "new/picture.PNG").read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_a_sentence_would_do_to_a_terminal_is_spelt_out(trained: CommandLine, tmp_path: Path) -> None:
+    done = trained("attention", "\x1b[31mthe dog", "--model", "runs/tiny", "-o", tmp_path / "page.html")
+    assert done.code == 0
+    assert "nmt: \\x1b[31mthe dog -> " in done.err
+    done = trained("attention", "the dog", "--search", "\x1b[31m")
+    assert done.errors == ["cannot read '\\x1b[31m'"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -294,7 +295,35 @@ def test_noise_is_how_people_type(spec: str, noisy: str) -> None:
 def test_noise_never_empties_a_sentence() -> None:
     assert compose([f"{name}(p=1.0)" for name in NOISES])("?!", Random(0)) == "?!"
     with pytest.raises(ConfigError, match="unknown noise"):
-        compose(["typos"])
+        compose(["typo"])
+
+
+@given(text=st.text(max_size=60), seed=st.integers(0, 2**32))
+def test_typos_change_words_by_one_slip_each_and_nothing_else(text: str, seed: int) -> None:
+    noisy = compose(["typos(p=1.0, words=1.0)"])(text, Random(seed))
+    rest = re.compile(r"[^\W\d_]+")
+    assert rest.split(noisy) == rest.split(text)
+    for word, typed in zip(rest.findall(text), rest.findall(noisy), strict=True):
+        assert typed[:1] == word[:1]
+        assert abs(len(typed) - len(word)) <= 1
+        if len(word) < 3:
+            assert typed == word
+        elif len(typed) == len(word):  # swapped or hit
+            assert sorted(typed) == sorted(word) or sum(a != b for a, b in zip(typed, word, strict=True)) == 1
+
+
+def test_typos_are_of_four_kinds_and_in_a_share_of_the_words() -> None:
+    words = compose(["typos(p=1.0, words=1.0)"])
+    slips = {words("Wagen", Random(seed)) for seed in range(400)}
+    assert {"Wgen", "Waagen", "Wgaen", "Wagrn", "Wagne", "Wagenn", "Wsgen"} <= slips
+    few = compose(["typos(p=1.0, words=0.2)"])("hund " * 1000, Random(1)).split()
+    assert 150 < sum(word != "hund" for word in few) < 250
+    assert compose(["typos(p=0.0)"])("hund", Random(1)) == "hund"
+
+
+def test_german_without_its_keys() -> None:
+    found = {compose(["no_umlauts(p=1.0)"])("Größe, ÄRGER", Random(seed)) for seed in range(30)}
+    assert found == {"Groesse, AeRGER", "Grosse, ARGER"}
 
 
 TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20

@@ -87,6 +87,25 @@ def test_dedup_keeps_the_first_of_each_pair_and_other_translations() -> None:
     assert cleaned(pairs, "dedup") == [("a", "b"), ("a", "c"), ("a\nb", "c"), ("a", "b\nc")]
 
 
+def test_new_spelling_writes_ss_after_short_vowels_only() -> None:
+    old = "daß muß mußte müßte gewußt bewußt läßt Faßt paßt haßerfüllt naß blaß kraß häßlich gräßlich unpäßlich"
+    old += (
+        " Prozeß Kongreß Meßinstrument ißt mißachten Kompromißentschließung Biß Schluß Schlußabstimmung Fluß Ausschuß"
+    )
+    old += " Genuß Kuß küßt wüßte Rußland Schloß goß genoß verdroß schoß floß PROZESS MUẞ Iß Elsaß"
+    new = "dass muss musste müsste gewusst bewusst lässt Fasst passt hasserfüllt nass blass krass hässlich grässlich"
+    new += " unpässlich Prozess Kongress Messinstrument isst missachten Kompromissentschließung Biss Schluss"
+    new += (
+        " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss verdross schoss floss"
+    )
+    new += " PROZESS MUSS Iss Elsass"
+    assert cleaned([(old, old)], "new_spelling") == [(new, new)]
+    long = (
+        "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
+    )
+    assert cleaned([("Strauß", long)], "new_spelling") == [("Strauß", long)]
+
+
 def test_charset_drops_text_in_another_script() -> None:
     good, greek, mixed, numbers = ("word", "Übergröße"), ("word", "λόγος"), ("word λ", "Wort"), ("12 %", "12 %")
     assert cleaned([good, greek, mixed, numbers], "charset") == [good, mixed, numbers]

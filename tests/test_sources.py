@@ -157,6 +157,14 @@ def test_no_sentence_is_in_two_splits_and_each_held_out_one_is_there_once() -> N
     assert len(parts["train"]) == 4 * (len(TEXT) - 2 * len(TEXT) // SHARE)
 
 
+def test_no_target_of_a_held_out_sentence_is_trained_on_with_another_source() -> None:
+    pairs = [(f"s {n}", f"T {n % 100}!" if n % 2 else f"t {n % 100}") for n in range(200)]
+    parts = held(pairs)
+    keys = {split: {key(de) for _, de in part} for split, part in parts.items()}
+    assert not keys["train"] & (keys["valid"] | keys["test"])
+    assert len(parts["train"]) == 200 - 2 * len(keys["valid"] | keys["test"])
+
+
 def test_the_order_of_the_corpus_does_not_matter_and_more_text_moves_little() -> None:
     shuffled = random.Random(1).sample(TEXT, len(TEXT))
     assert {s: sorted(p) for s, p in held(TEXT).items()} == {s: sorted(p) for s, p in held(shuffled).items()}
@@ -165,7 +173,7 @@ def test_the_order_of_the_corpus_does_not_matter_and_more_text_moves_little() ->
 
 
 def test_a_large_corpus_gives_two_thousand_each() -> None:
-    pairs = [(f"s {n}", "t") for n in range(MOST * SHARE + 5000)]
+    pairs = [(f"s {n}", f"t {n}") for n in range(MOST * SHARE + 5000)]
     parts = held(pairs)
     assert len(parts["valid"]) == len(parts["test"]) == MOST
     assert len(parts["train"]) == len(pairs) - 2 * MOST

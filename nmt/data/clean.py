@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,24 @@ def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
             yield source, target
 
 
+def new_spelling(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """Write German ß as since the reform of 1996 on both sides: daß is dass, mußte musste, but Fuß stays."""
+    for source, target in pairs:
+        yield tuple(_OLD_SS.sub(_reformed, side) if "ß" in side else side for side in (source, target))  # type: ignore[misc]
+
+
+_OLD_SS = re.compile(
+    # ß stays after a long vowel. Short i and e are told by the letter before; for the others it takes the words' stems.
+    r"(?:(?<!e)i|(?<!i)e|(?:[bdfhln]|kr|(?<!s)p|els)a|(?:[hlnp]|gr)ä|(?:schl|fl|sch|verdr|[gknw])u|[kw]ü"
+    r"|(?:schl|gen|g|verdr|spr)o|(?-i:\b(?:scho|flo))|ru(?=ßland)|m[uü](?!ß[ei]))ß",
+    re.IGNORECASE,
+)
+
+
+def _reformed(match: re.Match[str]) -> str:
+    return match[0][:-1] + ("ss" if match[0][-1] == "ß" else "SS")
+
+
 SCRIPTS = {
     "arabic": ("ARABIC",),
     "armenian": ("ARMENIAN",),
@@ -108,6 +127,7 @@ CLEANERS: dict[str, Cleaner] = {
     "identical": identical,
     "dedup": dedup,
     "charset": charset,
+    "new_spelling": new_spelling,
 }
 
 

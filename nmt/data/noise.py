@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Sequence
 from random import Random
@@ -12,6 +13,14 @@ Noise = Callable[..., str]
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation.replace("'", "").replace("-", "") + "„“”«»…¿¡")
 _NO_APOSTROPHES = str.maketrans("", "", "'’‘`´")
+_SPELT_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"})
+_NO_DOTS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEIGHBOURS = {
+    letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2]) for row in _ROWS for i, letter in enumerate(row)
+}
+"""The keys beside each letter's on an English keyboard."""
 
 
 def lowercase(text: str, rng: Random, *, p: float = 0.1) -> str:
@@ -39,12 +48,44 @@ def sloppy(text: str, rng: Random, *, p: float = 0.1) -> str:
     return text.lower().translate(_NO_PUNCTUATION).translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
+def typos(text: str, rng: Random, *, p: float = 0.1, words: float = 0.15) -> str:
+    """Mistype a share of the longer words: a letter left out, doubled, swapped, or the key beside it hit."""
+    if rng.random() >= p:
+        return text
+    return _WORD.sub(lambda match: _mistyped(match[0], rng) if rng.random() < words else match[0], text)
+
+
+def _mistyped(word: str, rng: Random) -> str:
+    i = rng.randrange(1, len(word))  # people get the first letter right
+    slip = rng.randrange(4)
+    if slip == 0:
+        return word[:i] + word[i + 1 :]
+    if slip == 1:
+        return word[:i] + word[i] + word[i:]
+    if slip == 2:
+        return (
+            word[: i - 1] + word[i] + word[i - 1] + word[i + 1 :] if i > 1 else word[0] + word[2] + word[1] + word[3:]
+        )
+    near = _NEIGHBOURS.get(word[i].lower(), word[i])
+    hit = near[rng.randrange(len(near))]
+    return word[:i] + (hit.upper() if word[i].isupper() else hit) + word[i + 1 :]
+
+
+def no_umlauts(text: str, rng: Random, *, p: float = 0.1) -> str:
+    """Type German without its keys: moechte, gross; or mochte where the dots are lost."""
+    if rng.random() >= p:
+        return text
+    return text.translate(_SPELT_OUT if rng.random() < 0.5 else _NO_DOTS)
+
+
 NOISES: dict[str, Noise] = {
     "lowercase": lowercase,
     "uppercase": uppercase,
     "no_punctuation": no_punctuation,
     "no_apostrophes": no_apostrophes,
     "sloppy": sloppy,
+    "typos": typos,
+    "no_umlauts": no_umlauts,
 }
 
 

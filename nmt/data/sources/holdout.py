@@ -2,7 +2,8 @@
 
 The split goes by source sentence, not by pair: everyday corpora hold many translations of one sentence. Sentences
 that differ in case, punctuation or spacing only count as one. Which are held out depends on a hash of the sentence
-alone, so neither the order of the corpus nor a few sentences more change who is where.
+alone, so neither the order of the corpus nor a few sentences more change who is where. A pair whose target sentence
+was held out with another source is not trained on either: translated back, it would be known.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import heapq
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from nmt.data.pairs import Pair
 from nmt.data.sources.corpus import Text
@@ -19,7 +21,7 @@ from nmt.errors import DataError
 
 MOST = 2000
 SHARE = 20
-VERSION = "holdout-1"
+VERSION = "holdout-2"
 
 _APOSTROPHES = re.compile("['’ʼ`´‘]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
@@ -35,8 +37,8 @@ def hold_out(text: Text, splits: Sequence[str] = ("valid", "test")) -> dict[str,
     """Divide a text into train and the held-out `splits` by its source sentences.
 
     Each held-out split gets 2,000 source sentences, or one in twenty where the corpus has fewer than 40,000, with one
-    pair for each sentence: the first that has a target. Every pair of another source sentence goes to train. The text
-    is read once to choose and once for each split.
+    pair for each sentence: the first that has a target. Every pair of other sentences goes to train. The text is read
+    once to choose, once for each split and once more for train.
     """
     chosen: dict[int, str] = {}
 
@@ -45,7 +47,7 @@ def hold_out(text: Text, splits: Sequence[str] = ("valid", "test")) -> dict[str,
             chosen.update(_choose((source for source, _ in text()), splits))
         return chosen
 
-    parts: dict[str, Text] = {"train": lambda: _rest(text(), labels())}
+    parts: dict[str, Text] = {"train": lambda: _rest(text, labels())}
     return parts | {split: _part(text, labels, split) for split in splits}
 
 
@@ -80,8 +82,10 @@ def _choose(sources: Iterable[str], splits: Sequence[str]) -> dict[int, str]:
     return {mark: split for split in splits for mark in blocks[split]}
 
 
-def _rest(pairs: Iterator[Pair], labels: dict[int, str]) -> Iterator[Pair]:
-    return (pair for pair in pairs if _hash(pair[0]) not in labels)
+def _rest(text: Text, labels: dict[int, str]) -> Iterator[Pair]:
+    held_out = [_firsts(text(), labels, split) for split in set(labels.values())]
+    targets = {_hash(target) for _, target in chain.from_iterable(held_out)}
+    return (pair for pair in text() if _hash(pair[0]) not in labels and _hash(pair[1]) not in targets)
 
 
 def _firsts(pairs: Iterator[Pair], labels: dict[int, str], split: str) -> Iterator[Pair]:

@@ -292,6 +292,19 @@ def test_noise_is_how_people_type(spec: str, noisy: str) -> None:
     assert compose([spec])("I'm thirsty, Tom!", Random(0)) == noisy
 
 
+def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> None:
+    _, loader = loaded(folder, "train.batch_tokens=256", "train.noise=[uppercase(p=0.3)]")
+    _, clean = loaded(folder, "train.batch_tokens=256", "train.noise=[]")
+    longest = [batch.src_BS.shape[1] for update in loader.updates(0) for batch in update.batches]
+    assert max(longest) > max(batch.src_BS.shape[1] for update in clean.updates(0) for batch in update.batches)
+    padded = real = 0
+    for update in loader.updates(0):
+        for batch in update.batches:
+            assert batch.src_BS.numel() <= 256
+            padded, real = padded + batch.src_BS.numel(), real + int(batch.src_mask_BS.sum())
+    assert real > 0.85 * padded
+
+
 def test_noise_never_empties_a_sentence() -> None:
     assert compose([f"{name}(p=1.0)" for name in NOISES])("?!", Random(0)) == "?!"
     with pytest.raises(ConfigError, match="unknown noise"):

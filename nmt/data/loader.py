@@ -24,6 +24,9 @@ from nmt.errors import DataError
 from nmt.subword import Sampler
 from nmt.tokenizer import Tokenizer
 
+CHUNK = 10_000
+"""Sentences that are given to the tokenizer at a time."""
+
 
 @dataclass(frozen=True)
 class Update:
@@ -82,12 +85,30 @@ class Loader:
 
     def batches(self, epoch: int) -> list[NDArray[np.int64]]:
         """Return which of the pairs that fit make each batch of an epoch, for all ranks."""
-        return plan(self.lengths_N2, self.config.batch_tokens, self.seed, epoch)
+        return plan(self._lengths_in(epoch), self.config.batch_tokens, self.seed, epoch)
+
+    def _lengths_in(self, epoch: int) -> NDArray[np.integer]:
+        """Return the lengths of an epoch's pairs, [N, 2], with the noise that it will have.
+
+        A shouted sentence has several times the pieces: beside others of its old length they would all be padded.
+        """
+        if not self.noise:
+            return self.lengths_N2
+        lengths_N2 = self.lengths_N2.copy()
+        for first in range(0, len(lengths_N2), CHUNK):
+            numbers = self._fitting[first : first + CHUNK].tolist()
+            texts = [(self.store.src.text(i), self._source(i, epoch)) for i in numbers]
+            changed = [n for n, (text, noisy) in enumerate(texts) if noisy != text]
+            rows = self.tokenizer.encode_all([texts[n][1] for n in changed])
+            for n, row in zip(changed, rows, strict=True):
+                if len(row) < self.config.max_length:  # see _where_short
+                    lengths_N2[first + n, 0] = len(row)
+        return lengths_N2
 
     def hardest(self) -> list[Batch]:
         """Return the batches of the first epoch that need most memory: the largest, and that of the longest pairs."""
-        batches = self.batches(0)
-        longest = [int(self.lengths_N2[numbers].max()) + 1 for numbers in batches]
+        batches, lengths_N2 = self.batches(0), self._lengths_in(0)
+        longest = [int(lengths_N2[numbers].max()) + 1 for numbers in batches]
         largest = max(range(len(batches)), key=lambda b: len(batches[b]) * longest[b])
         chosen = {largest, max(range(len(batches)), key=lambda b: longest[b])}
         return [self._batch(self._fitting[batches[b]], 0) for b in sorted(chosen)]

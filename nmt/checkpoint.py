@@ -30,17 +30,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt import __version__, settings
+from nmt import __version__, settings, shipped
 from nmt.config import Config
 from nmt.console import log
 from nmt.errors import CheckpointError, ConfigError, NewerCheckpointError
+from nmt.int8 import restored
 from nmt.model import build
 from nmt.model.seq2seq import Seq2Seq
 from nmt.paths import new_directory, runs_dir, sha256, write_text
 from nmt.tokenizer import Tokenizer
 
-FORMAT = 1
-"""Version of the folder's layout; a model from a newer nmt is refused by name."""
+FORMAT, WITH_INT8 = 1, 2
+"""Versions of the folder's layout: what training writes, and where weights may be 8-bit numbers (`nmt.int8`). A model
+from a newer nmt is refused by name."""
 OTHER, OWN = "use another checkpoint of the run", "put the run's own file back"
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
 
@@ -186,7 +188,7 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
     """
     try:
         meta: dict[str, Any] = json.loads((checkpoint / META).read_text(encoding="utf-8"))
-        newer, version = meta["format"] > FORMAT, meta["nmt"]
+        newer, version = meta["format"] > WITH_INT8, meta["nmt"]
         if not newer:  # what else a newer one holds is not for us to judge
             Progress(**meta["progress"])
             if missing := {"tokenizer", "sha256"} - meta.keys():
@@ -288,8 +290,8 @@ def load(path: Path) -> Loaded:
         )
     model = build(config.model, len(tokenizer))
     try:
-        model.load_state_dict(read_tensors(checkpoint, WEIGHTS))
-    except RuntimeError:
+        model.load_state_dict(restored(read_tensors(checkpoint, WEIGHTS)))
+    except (RuntimeError, KeyError):
         raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}", OWN) from None
     return Loaded(checkpoint, run, config, tokenizer, model.eval(), *most)
 
@@ -326,11 +328,15 @@ def _most(run: Path, config: Config) -> tuple[int, int]:
 def locate(path: Path) -> tuple[Path, Path]:
     """Return the run and the checkpoint that a path means: a run's best, or the checkpoint itself.
 
+    The name of a model that comes with nmt is a path too.
+
     Raises:
         CheckpointError: there is neither.
     """
+    path = shipped.find(path) or path
     if not path.exists():
-        raise CheckpointError(f"there is no model at {path}", "nmt train makes one; see the folders under runs/")
+        hint = f"nmt train makes one; see the folders under runs/; with nmt come {', '.join(shipped.DIRECTIONS)}"
+        raise CheckpointError(f"there is no model at {path}", hint)
     if (path / META).is_file():
         return path.resolve().parent, path
     checkpoint = best(path) if path.is_dir() else None
@@ -358,7 +364,38 @@ def newest_run() -> Path:
     Raises:
         CheckpointError: there is none.
     """
+    for run in _newest_first():
+        return run
+    raise CheckpointError(
+        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or --model {shipped.towards('')}"
+    )
+
+
+def newest_model(language: str = "") -> Path:
+    """Return the newest run, or the newest that translates into a language; else a model that comes with nmt.
+
+    Raises:
+        CheckpointError: none does.
+    """
+    for run in _newest_first():
+        if not language or _target(run) == language:
+            return run
+    if name := shipped.towards(language):
+        return Path(name)
+    known = ", ".join(sorted({target for _, target in shipped.DIRECTIONS.values()}))
+    raise CheckpointError(
+        f"no model under {runs_dir()}/ translates into '{language}'", f"train one, or name --model; nmt brings {known}"
+    )
+
+
+def _newest_first() -> list[Path]:
     ages = {run: (latest[-1] / META).stat().st_mtime for run in runs_dir().glob("*") if (latest := checkpoints(run))}
-    if not ages:
-        raise CheckpointError(f"there is no trained model under {runs_dir()}/", "run nmt train first, or name --model")
-    return max(ages, key=lambda run: ages[run])
+    return sorted(ages, key=lambda run: ages[run], reverse=True)
+
+
+def _target(run: Path) -> str:
+    """Return the language that a run translates into; empty if its configuration does not load."""
+    try:
+        return settings.load(run / "config.yaml").data.tgt
+    except ConfigError:
+        return ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from nmt import checkpoint
+from nmt import checkpoint, shipped
 from nmt.checkpoint import META, WEIGHTS, Loaded
 from nmt.config import DataConfig
 from nmt.data.pairs import read_lines
@@ -104,7 +104,7 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
     write = resolve("format", EXPORTS, to)
     if not 0 <= least <= 1:
         raise UsageError(f"--least must be between 0 and 1, got {least}", "0.99 is the default")
-    folder = folder or checkpoint.locate(path)[0] / parse(to)[0]
+    folder = folder or shipped.place(checkpoint.locate(path)[0]) / parse(to)[0]
     if folder.exists():
         raise UsageError(f"{folder} stands already", "name another folder with --output, or remove it")
     loaded = checkpoint.load(path)

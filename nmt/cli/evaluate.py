@@ -99,6 +99,8 @@ def evaluate(
 
 def _folder(translator: Translator, asked: Path | None) -> Path:
     """Return the folder of hypotheses: the run's, and one of its own for a checkpoint asked for by name."""
-    folder = translator.run / "eval"
+    from nmt import shipped
+
+    folder = shipped.place(translator.run) / "eval"
     named = asked is not None and asked.resolve() == translator.origin.resolve()
     return folder / translator.origin.resolve().name if named else folder

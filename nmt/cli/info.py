@@ -23,10 +23,11 @@ def info(
       nmt info
       nmt info runs/multi30k --json
     """
-    from nmt import checkpoint
+    from nmt import checkpoint, shipped
     from nmt.record import gather, told
 
     run = run or checkpoint.newest_run()
+    run = shipped.find(run) or run
     found = gather(run)
     if json_:
         import json

@@ -24,12 +24,18 @@ SetOption = Annotated[
 ]
 ModelOption = Annotated[
     Path | None,
-    typer.Option("--model", "-m", help="A run, or one of its step-N folders.", show_default="the newest under runs/"),
+    typer.Option(
+        "--model",
+        "-m",
+        help="A run, one of its step-N folders, or en-de-small, de-en-small.",
+        show_default="the newest under runs/",
+    ),
 ]
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--model", "-m", help="A run, or one of its step-N folders; several translate together.",
+        "--model", "-m",
+        help="A run, one of its step-N folders, or en-de-small, de-en-small; several translate together.",
         show_default="the newest under runs/",
     ),
 ]  # fmt: skip

@@ -45,6 +45,9 @@ def translate(
         float | None, typer.Option(help="0 favours short translations.", show_default="the model's")
     ] = None,
     search: SearchOption = "",
+    to: Annotated[
+        str, typer.Option(metavar="LANG", help="Language to translate into: en, de, ...", show_default="the model's")
+    ] = "",
     prefix: Annotated[str, typer.Option(help="Words that every translation must begin with.")] = "",
     phrase: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Must appear in every translation; may be repeated.")
@@ -69,12 +72,14 @@ def translate(
 ) -> None:
     """Translate sentences, a file, or standard input, line by line; without any of them, ask for sentences.
 
-    As many lines come out as go in, in the same order; with --top-beams N, N lines for each, empty ones
+    Without --model the newest run is taken, and without runs a model for English and German that comes with
+    nmt. As many lines come out as go in, in the same order; with --top-beams N, N lines for each, empty ones
     where the search finds fewer.
 
     Examples:
       nmt translate "im thirsty"
       nmt translate "Are we done?" "I'm tired." --model runs/multi30k --beam-size 8 --top-beams 3
+      nmt translate --to en "Ich habe Durst."
       nmt translate --input news.en --output news.de
       cat news.en | nmt translate > news.de
       nmt translate --format jsonl --top-beams 4 "A dog runs."
@@ -106,15 +111,24 @@ def translate(
     if input:
         _check_files(input, output)
 
-    from nmt import checkpoint
+    from nmt import checkpoint, shipped
     from nmt.console import log
     from nmt.search import search as resolve
     from nmt.translate import Translator
 
-    paths = model or [checkpoint.newest_run()]
+    paths = model or [checkpoint.newest_model(to)]
     translator = Translator.load(paths, device, precision, engine)
+    languages = translator.config.data
+    if to and languages.tgt != to:
+        raise UsageError(f"{paths[0]} translates into '{languages.tgt}', not '{to}'", "leave out --model, or --to")
     if model is None:
-        log(f"using {translator.origin}")
+        own = translator.origin.is_relative_to(shipped.FOLDER)
+        log(
+            f"using {paths[0]}, which comes with nmt and knows everyday {languages.src}-{languages.tgt}; "
+            "nmt train makes a model of your own"
+            if own
+            else f"using {translator.origin}"
+        )
     prefix, *phrase = (" ".join(argument_lines([words], errors)) for words in (prefix, *(phrase or ())))
     if phrase and not search:
         search = "constrained"

@@ -19,6 +19,7 @@ from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
 from nmt.model.positions.absolute import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
+from nmt.registry import parse
 from nmt.search import search
 from nmt.tokenizer import BOS, EOS, UNK, Tokenizer
 
@@ -32,20 +33,25 @@ def export(loaded: Loaded, folder: Path) -> None:
     Raises:
         UsageError: CTranslate2 is not installed, or has no such model.
     """
-    config, model = loaded.config.model, transformer(loaded, "CTranslate2")
+    config = loaded.config.model
+    encoding, options = parse(config.positions)
+    rotary = encoding == "rotary"
+    model = transformer(loaded, "CTranslate2", ("positions",) if rotary else ())
     specs = _ctranslate2().specs
     copy_run_files(loaded, folder)
-    spec = specs.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.heads,
-        pre_norm=config.norm == "pre",
-        activation=specs.Activation.RELU,
+    common = {"pre_norm": config.norm == "pre", "activation": specs.Activation.RELU}
+    if rotary:
+        common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", 10000.0)}
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
+        specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
     )
     table = _array(sinusoids(positions(loaded), config.dim))
     for side, role in ((spec.encoder, "source"), (spec.decoder, "target")):
         embeddings = side.embeddings[0] if role == "source" else side.embeddings
         embeddings.weight = _array(model.table(role))
-        side.position_encodings.encodings = table
+        if hasattr(side, "position_encodings"):  # where queries and keys are turned, an encoder still adds a table
+            side.position_encodings.encodings = 0 * table if rotary else table
     if config.norm == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)

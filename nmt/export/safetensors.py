@@ -9,12 +9,14 @@ import torch
 from safetensors.torch import save_file
 
 from nmt import checkpoint
-from nmt.checkpoint import META, WEIGHTS, Loaded
+from nmt.checkpoint import META, WEIGHTS, WITH_INT8, Loaded
 from nmt.errors import ConfigError, suggest
 from nmt.export.engine import Engine, copy_run_files, searching
+from nmt.int8 import SCALE, rounded
 from nmt.paths import sha256
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.bfloat16}
+"""Type of each kind of weights; int8 has matrices of 8-bit numbers, and everything else in bf16."""
 
 
 def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
@@ -23,7 +25,8 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
     Args:
         loaded: the model.
         folder: where to.
-        weights: fp32, or bf16 for half the size and weights rounded to 8 bits; they are computed with in either type.
+        weights: fp32; bf16 for half the size and weights rounded to 8 bits; int8 for a quarter, with 8 bits for the
+            largest weight of a row and fewer for smaller ones (`nmt.int8`). They are computed with in any type.
 
     Raises:
         ConfigError: no such type of weights.
@@ -34,8 +37,15 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
     meta = checkpoint.read_meta(loaded.checkpoint)
     step = folder / f"step-{meta['progress']['step']:06d}"  # for an average too: it is the only one here
     step.mkdir()
-    tensors = {name: t.to(DTYPES[weights]).contiguous() for name, t in loaded.model.state_dict().items()}
-    save_file(tensors, step / WEIGHTS)
+    tensors = {name: t.contiguous() for name, t in loaded.model.state_dict().items()}
+    if weights == "int8":
+        tensors = rounded(tensors)
+        meta["format"] = WITH_INT8
+    small = {
+        name: t if t.dtype == torch.int8 or name.endswith(SCALE) else t.to(DTYPES[weights])
+        for name, t in tensors.items()
+    }
+    save_file(small, step / WEIGHTS)
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 

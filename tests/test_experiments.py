@@ -9,8 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
-from commandline import TINY, sentences
+from commandline import TINY, sentences, write
+
+from nmt import checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -121,3 +124,36 @@ def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
     assert script("../wmt14.sh", "--elsewhere", code=2) == []
     if not shutil.which("nvidia-smi"):
         assert script("../wmt14.sh", code=1) == []
+
+
+def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) -> None:
+    source, target = sentences(900)
+    for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):
+        (tmp_path / "tatoeba").mkdir(exist_ok=True)
+        write(tmp_path / "tatoeba" / name, source[part], target[part])
+    write(tmp_path / "europarl", source[840:], target[840:])
+    changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
+    places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "MULTI30K": "tatoeba", "NEWSTEST": "europarl"}
+    folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "SHIPPED": "shipped"}
+    environment = {name: str(tmp_path / path) for name, path in (places | folders).items()}
+    changes += ["--set=train.valid_every=4", "--set=train.log_every=4"]
+    for _ in range(2):  # again: what is trained is not trained again
+        (tmp_path / "shipped" / "en-de-small").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "shipped" / "en-de-small" / "README.md").write_text("a card")
+        script("../train_shipped.sh", *changes, STEPS="8", TUNE="4", **environment)
+    models = " ".join(str(tmp_path / "shipped" / f"{direction}-small") for direction in ("en-de", "de-en"))
+    rows = script("../score_shipped.sh", MODELS=models, **environment)
+    assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"
+    names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
+    kinds = ["lowercase", "uppercase", "no_punctuation", "no_apostrophes", "sloppy", "typos"]
+    tests = ["Tatoeba, test split", *(f"with {kind}" for kind in kinds), "Multi30k, test_2016_flickr", "newstest2013"]
+    assert names == tests + [name.replace("apostrophes", "umlauts") for name in tests]
+    for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
+        loaded = checkpoint.load(tmp_path / "shipped" / f"{direction}-small")
+        assert (loaded.config.data.src, loaded.config.data.tgt) == languages
+        tensors = checkpoint.read_tensors(loaded.checkpoint, checkpoint.WEIGHTS)
+        assert {tensor.dtype for tensor in tensors.values()} == {torch.int8, torch.bfloat16, torch.float32}
+    both = (tmp_path / "data" / "everyday" / "both.de").read_text().splitlines()
+    assert len(both) == 2 * (800 + 60)
+    assert both[0] in source
+    assert both[-1] in target or both[-1] in source

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Write text as people type it: every line of standard input with one kind of noise.
+
+scripts/noisy.py typos < test.en > typos.en
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from random import Random
+
+from nmt.data.noise import NOISES
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("kind", choices=sorted(NOISES))
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    noise = NOISES[options.kind]
+    for number, line in enumerate(sys.stdin):
+        text = line.rstrip("\n")
+        print(noise(text, Random(f"{options.seed} {number}"), p=1.0) or text)
+
+
+if __name__ == "__main__":
+    main()

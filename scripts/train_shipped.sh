@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Train the two models that come with nmt and write them to nmt/shipped: everyday English and German, from Tatoeba and the
+# beginning of Europarl. Takes the hours that docs/results.md tells; interrupt it and it goes on. scripts/score_shipped.sh
+# tells how good they are.
+#
+#   scripts/train_shipped.sh
+#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh      # from files that are at hand
+#   STEPS=... TUNE=... scripts/train_shipped.sh --set model.dim=128           # other numbers of updates, another model
+set -euo pipefail
+trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
+trap 'exit 143' TERM
+TATOEBA="${TATOEBA:+$(realpath -- "$TATOEBA")}" EUROPARL="${EUROPARL:+$(realpath -m -- "$EUROPARL")}"
+CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+scripts/venv.sh
+export PATH="$PWD/.venv/bin:$PATH"
+data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}"
+text="$data/everyday"
+shipped="${SHIPPED:-nmt/shipped}"
+
+# 1. Text: Tatoeba without what the test set has, too, and 20,000 pairs of Europarl; and all of it in both directions.
+if [ ! -f "$text/both.de" ]; then
+  mkdir -p "$text"
+  nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
+  if [ -z "$EUROPARL" ]; then
+    nmt data download europarl
+    EUROPARL="$data/corpora/europarl/train"
+  fi
+  tatoeba="$data/corpora/tatoeba/train"
+  nmt data check "$tatoeba.en" "$tatoeba.de" --test tatoeba --fix "$text/tatoeba" || [ $? -eq 3 ]
+  for language in en de; do
+    { if [ -f "$EUROPARL.$language.gz" ]; then zcat "$EUROPARL.$language.gz"; else cat "$EUROPARL.$language"; fi; } |
+      sed -n '1,20000p' | cat "$text/tatoeba.$language" - > "$text/train.$language"
+  done
+  cat "$text/train.en" "$text/train.de" > "$text/both.en"
+  cat "$text/train.de" "$text/train.en" > "$text/both.de.part"
+  mv "$text/both.de.part" "$text/both.de"
+fi
+
+options=("$@")
+# Train a model of this name unless it is there; one that was stopped goes on.
+trained() {
+  local run="$runs/everyday/$1"
+  shift
+  if [ -f "$run/config.yaml" ]; then
+    nmt train --run "$run" --resume
+  else
+    nmt train --run "$run" --config everyday "$@" "${options[@]}"
+  fi
+}
+
+# 2. One model that translates either language into the other: each direction learns from both.
+trained both --set "data.train=files(train='$text/both')" --set "train.steps=${STEPS:-40000}"
+
+# 3. From there a model for each direction.
+for direction in en-de de-en; do
+  trained "$direction" --init "$runs/everyday/both" --set "data.train=files(train='$text/train')" \
+    --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
+    --set "train.steps=${TUNE:-10000}" --set "train.schedule=linear(peak=1.5e-3, warmup=200)"
+  folder="$shipped/$direction-small"
+  rm -rf "$folder.new"
+  nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --least 0.8 --output "$folder.new"
+  if [ -f "$folder/README.md" ]; then cp "$folder/README.md" "$folder.new/"; fi
+  rm -rf "$folder"
+  mv "$folder.new" "$folder"
+done

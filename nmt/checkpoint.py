@@ -115,7 +115,7 @@ def average(run: Path, last: int) -> Path:
         )
     total: dict[str, Tensor] = {}
     for path in found:  # one at a time: a big model's checkpoints need not fit into memory together
-        for name, tensor in read_tensors(path, WEIGHTS).items():
+        for name, tensor in restored(read_tensors(path, WEIGHTS)).items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     weights = {name: (tensor / last).float() for name, tensor in total.items()}
     progress = replace(read_progress(found[-1]), scores={}, bad_validations=0)
@@ -367,7 +367,7 @@ def newest_run() -> Path:
     for run in _newest_first():
         return run
     raise CheckpointError(
-        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or --model {shipped.towards('')}"
+        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or name {shipped.towards('')}"
     )
 
 
@@ -381,7 +381,7 @@ def newest_model(language: str = "") -> Path:
         if not language or _target(run) == language:
             return run
     if name := shipped.towards(language):
-        return Path(name)
+        return shipped.FOLDER / name
     known = ", ".join(sorted({target for _, target in shipped.DIRECTIONS.values()}))
     raise CheckpointError(
         f"no model under {runs_dir()}/ translates into '{language}'", f"train one, or name --model; nmt brings {known}"

@@ -1,7 +1,7 @@
 """Weights rounded to whole numbers of 8 bits, for models that are to be small on disk.
 
 Every row of a matrix, which makes one output, has a scale of its own: a number q stands for q · scale, and the largest
-of a row for 127 · scale. What is no matrix (biases, norms) is a thousandth of a model and stays as it is.
+of a row for 127 · scale. What is no matrix (biases, norms) is a thousandth of a model.
 
 Shape letters: O rows (outputs), I columns (inputs).
 """
@@ -18,13 +18,15 @@ SCALE = ".scale"
 
 
 def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights with every matrix as int8 and its scales beside it."""
-    tensors = dict(weights)
-    for name, weight_OI in weights.items():
-        if weight_OI.ndim == 2:
-            scale_O = weight_OI.float().abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-            tensors[name] = (weight_OI.float() / scale_O[:, None]).round().to(torch.int8)
+    """Return weights with every matrix as int8 and its scales, in float32, beside it; the rest in bf16."""
+    tensors = {}
+    for name, weight in weights.items():
+        if weight.ndim == 2:
+            scale_O = weight.float().abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+            tensors[name] = (weight.float() / scale_O[:, None]).round().to(torch.int8)
             tensors[name + SCALE] = scale_O
+        else:
+            tensors[name] = weight.to(torch.bfloat16)
     return tensors
 
 
@@ -34,8 +36,8 @@ def restored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Raises:
         KeyError: a matrix of whole numbers has no scales.
     """
-    weights = {name: tensor for name, tensor in tensors.items() if not name.endswith(SCALE)}
-    for name, weight_OI in weights.items():
+    weights = dict(tensors)
+    for name, weight_OI in tensors.items():
         if weight_OI.dtype == torch.int8:
-            weights[name] = weight_OI.float() * tensors[name + SCALE][:, None]
+            weights[name] = weight_OI.float() * weights.pop(name + SCALE)[:, None]
     return weights

@@ -273,10 +273,14 @@ def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
 def _parameters(folder: Path) -> int:
     from safetensors import SafetensorError, safe_open
 
+    from nmt.int8 import SCALE
+
     path = folder / "model.safetensors"
     try:
         with safe_open(path, "pt") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+        scales = {name + SCALE for name in shapes}  # of matrices of 8-bit numbers
+        return sum(math.prod(shape) for name, shape in shapes.items() if name not in scales)
     except (OSError, SafetensorError):
         raise CheckpointError(f"{path} is damaged", "evaluate another checkpoint, or train again") from None
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from nmt import checkpoint, runtime
+from nmt import checkpoint, runtime, shipped
 from nmt.config import Config
 from nmt.data.segment import count_sentences, segments
 from nmt.engine import Engine, Query, Scored
@@ -130,9 +130,10 @@ class Translator:
     def _load_exported(cls, paths: Sequence[Path], device: torch.device, precision: str) -> Translator:
         if len(paths) > 1:
             raise UsageError("the engine ctranslate2 takes one model", "leave out --engine to use several")
-        folder = paths[0] if (paths[0] / MODEL).exists() or not paths[0].is_dir() else paths[0] / "ctranslate2"
+        path = shipped.place(shipped.find(paths[0]) or paths[0])
+        folder = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
         if not (folder / MODEL).exists():
-            raise CheckpointError(f"there is no CTranslate2 model in {paths[0]}", "nmt export RUN --to ctranslate2")
+            raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
         config, tokenizer, *most = checkpoint.load_settings(folder)
         engine = CTranslate2Engine(folder, tokenizer, device, precision)
         translator = cls(engine, tokenizer, config, *most)

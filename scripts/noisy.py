@@ -10,7 +10,7 @@ import argparse
 import sys
 from random import Random
 
-from nmt.data.noise import NOISES
+from nmt.data.noise import NOISES, compose
 
 
 def main() -> None:
@@ -18,10 +18,9 @@ def main() -> None:
     parser.add_argument("kind", choices=sorted(NOISES))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    noise = NOISES[options.kind]
+    noise = compose([f"{options.kind}(p=1.0)"])
     for number, line in enumerate(sys.stdin):
-        text = line.rstrip("\n")
-        print(noise(text, Random(f"{options.seed} {number}"), p=1.0) or text)
+        print(noise(line.rstrip("\n"), Random(f"{options.seed} {number}")))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@
 set -euo pipefail
 trap 'exit 130' INT
 trap 'exit 143' TERM
-NEWSTEST="${NEWSTEST:+$(realpath -m -- "$NEWSTEST")}" MULTI30K="${MULTI30K:+$(realpath -- "$MULTI30K")}"
+absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
+NEWSTEST="$(absolute "${NEWSTEST:-}")"
+MULTI30K="$(absolute "${MULTI30K:-}")"
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -20,7 +22,7 @@ for corpus in tatoeba multi30k; do
   if [ ! -d "$data/corpora/$corpus" ]; then
     from=()
     if [ "$corpus" = multi30k ] && [ -n "$MULTI30K" ]; then from=(--from "$MULTI30K"); fi
-    nmt data download "$corpus" "${from[@]}" > /dev/null
+    nmt data download "$corpus" ${from[@]+"${from[@]}"} > /dev/null
   fi
 done
 

@@ -9,7 +9,9 @@
 set -euo pipefail
 trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
 trap 'exit 143' TERM
-TATOEBA="${TATOEBA:+$(realpath -- "$TATOEBA")}" EUROPARL="${EUROPARL:+$(realpath -m -- "$EUROPARL")}"
+absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
+TATOEBA="$(absolute "${TATOEBA:-}")"
+EUROPARL="$(absolute "${EUROPARL:-}")"
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -17,7 +19,7 @@ data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}"
 text="$data/everyday"
 shipped="${SHIPPED:-nmt/shipped}"
 
-# 1. Text: Tatoeba without what the test set has, too, and 20,000 pairs of Europarl; and all of it in both directions.
+# 1. Text: Tatoeba and 20,000 pairs of Europarl, without what is in the test set, too; and all of it in both directions.
 if [ ! -f "$text/both.de" ]; then
   mkdir -p "$text"
   nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
@@ -25,14 +27,16 @@ if [ ! -f "$text/both.de" ]; then
     nmt data download europarl
     EUROPARL="$data/corpora/europarl/train"
   fi
-  tatoeba="$data/corpora/tatoeba/train"
-  nmt data check "$tatoeba.en" "$tatoeba.de" --test tatoeba --fix "$text/tatoeba" || [ $? -eq 3 ]
   for language in en de; do
-    { if [ -f "$EUROPARL.$language.gz" ]; then zcat "$EUROPARL.$language.gz"; else cat "$EUROPARL.$language"; fi; } |
-      sed -n '1,20000p' | cat "$text/tatoeba.$language" - > "$text/train.$language"
+    if [ -f "$EUROPARL.$language.gz" ]; then gzip -dc "$EUROPARL.$language.gz"; else cat "$EUROPARL.$language"; fi |
+      sed -n '1,20000p' | cat "$data/corpora/tatoeba/train.$language" - > "$text/joined.$language"
   done
-  cat "$text/train.en" "$text/train.de" > "$text/both.en"
-  cat "$text/train.de" "$text/train.en" > "$text/both.de.part"
+  nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/everyday" || case $? in
+    3 | 4) ;; # it says what it has taken out
+    *) exit 1 ;;
+  esac
+  cat "$text/everyday.en" "$text/everyday.de" > "$text/both.en"
+  cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de.part"
   mv "$text/both.de.part" "$text/both.de"
 fi
 
@@ -44,16 +48,18 @@ trained() {
   if [ -f "$run/config.yaml" ]; then
     nmt train --run "$run" --resume
   else
-    nmt train --run "$run" --config everyday "$@" "${options[@]}"
+    nmt train --run "$run" --config everyday "$@" ${options[@]+"${options[@]}"}
   fi
 }
 
+licence="CC BY 2.0 FR (tatoeba.org), Europarl"
+
 # 2. One model that translates either language into the other: each direction learns from both.
-trained both --set "data.train=files(train='$text/both')" --set "train.steps=${STEPS:-40000}"
+trained both --set "data.train=files(train='$text/both', hold_out=False)" --set "train.steps=${STEPS:-40000}"
 
 # 3. From there a model for each direction.
 for direction in en-de de-en; do
-  trained "$direction" --init "$runs/everyday/both" --set "data.train=files(train='$text/train')" \
+  trained "$direction" --init "$runs/everyday/both" --set "data.train=files(train='$text/everyday', hold_out=False, licence='$licence')" \
     --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
     --set "train.steps=${TUNE:-10000}" --set "train.schedule=linear(peak=1.5e-3, warmup=200)"
   folder="$shipped/$direction-small"

@@ -4,7 +4,7 @@
 # and a length penalty of 0.6. The paper has 27.3 BLEU, of tokenized text with compounds split; sacrebleu's, of the text
 # as it is, come out about half a point lower.
 #
-#   scripts/wmt14.sh                  on every GPU there is, 12 hours on the eight P100 of the paper
+#   scripts/wmt14.sh                  on all GPUs there are, eight at most: 12 hours on the paper's eight P100
 #   GPUS=2 scripts/wmt14.sh           on so many: an update has 25,000 tokens in any case
 #   scripts/wmt14.sh --stand-in       every step in some minutes, without GPU or network: the phrasebook, a tiny model
 #
@@ -49,6 +49,6 @@ if [ "$name" = wmt14-base ]; then step nmt data download wmt14; fi
 step nmt data prepare "${options[@]}"
 resume=()
 if [ -f "$run/config.yaml" ]; then resume=(--resume); fi
-step torchrun --standalone --nproc-per-node "$GPUS" -m nmt -- train "${options[@]}" --run "$run" "${resume[@]}"
+step torchrun --standalone --nproc-per-node "$GPUS" -m nmt -- train "${options[@]}" --run "$run" ${resume[@]+"${resume[@]}"}
 step nmt average "$run" --last 5
 step nmt evaluate --model "$run/average-5" --bleu --chrf

@@ -104,6 +104,7 @@ def test_new_spelling_writes_ss_after_short_vowels_only() -> None:
         "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
     )
     assert cleaned([("Strauß", long)], "new_spelling") == [("Strauß", long)]
+    assert cleaned([("DAS MUẞ SEIN", "GROẞ")], "new_spelling") == [("DAS MUSS SEIN", "GROẞ")]
 
 
 def test_charset_drops_text_in_another_script() -> None:

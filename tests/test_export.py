@@ -31,6 +31,7 @@ from nmt.export.onnx import OnnxModel, graphs
 from nmt.model import build
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
+from nmt.record import gather
 from nmt.search import Task, search
 from nmt.text import normalize
 from nmt.tokenizer import BOS, EOS
@@ -302,7 +303,7 @@ def test_transformers_cuts_text_as_nmt_does(loaded: Loaded) -> None:
 
 def test_weights_of_half_and_a_quarter_of_the_size(loaded: Loaded, tmp_path: Path) -> None:
     sizes = {}
-    for weights in safetensors.DTYPES:
+    for weights in safetensors.KINDS:
         folder = tmp_path / weights
         folder.mkdir()
         safetensors.export(loaded, folder, weights=weights)
@@ -315,6 +316,23 @@ def test_weights_of_half_and_a_quarter_of_the_size(loaded: Loaded, tmp_path: Pat
             assert bool(((found[name] - wanted).abs() <= atol * 1.001 + rtol * wanted.abs()).all()), name
     assert sizes["bf16"] < 0.6 * sizes["fp32"]
     assert sizes["int8"] < 0.4 * sizes["fp32"]
+
+
+def test_int8_is_read_wherever_weights_are(loaded: Loaded, tmp_path: Path) -> None:
+    for name, weights in (("small", "int8"), ("large", "fp32")):
+        (tmp_path / name).mkdir()
+        safetensors.export(
+            loaded if name == "small" else checkpoint.load(tmp_path / "small"), tmp_path / name, weights=weights
+        )
+    small, large = (gather(tmp_path / name) for name in ("small", "large"))
+    assert small["parameters"] == large["parameters"]
+    (one,) = checkpoint.checkpoints(tmp_path / "small")
+    (other,) = checkpoint.checkpoints(tmp_path / "large")
+    assert (checkpoint.read_meta(one)["format"], checkpoint.read_meta(other)["format"]) == (2, 1)
+    mean = checkpoint.read_tensors(checkpoint.average(tmp_path / "small", 1), checkpoint.WEIGHTS)
+    whole = checkpoint.read_tensors(other, checkpoint.WEIGHTS)
+    assert all(torch.equal(mean[name], whole[name]) for name in whole)
+    assert mean.keys() == whole.keys()
 
 
 # ---- the command

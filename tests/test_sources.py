@@ -158,7 +158,7 @@ def test_no_sentence_is_in_two_splits_and_each_held_out_one_is_there_once() -> N
 
 
 def test_no_target_of_a_held_out_sentence_is_trained_on_with_another_source() -> None:
-    pairs = [(f"s {n}", f"T {n % 100}!" if n % 2 else f"t {n % 100}") for n in range(200)]
+    pairs = [(f"s {n}", f"T {n % 100}!" if n < 100 else f"t {n % 100}") for n in range(200)]
     parts = held(pairs)
     keys = {split: {key(de) for _, de in part} for split, part in parts.items()}
     assert not keys["train"] & (keys["valid"] | keys["test"])
@@ -337,6 +337,23 @@ def test_the_record_says_what_was_installed(tmp_path: Path) -> None:
     assert meta["nmt"]
     assert meta["date"]
     assert meta["origin"] == str(archive)
+
+
+def test_a_corpus_that_an_older_rule_has_divided_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = tmp_path / "deu-eng.zip"
+    archive.write_bytes(tatoeba_zip(TEXT))
+    write(tmp_path / "whole" / "train", TEXT)
+    for part in ("valid", "test"):
+        write(tmp_path / "whole" / part, TEXT[:9])
+    for source, said in ((archive, True), (tmp_path / "whole", False)):  # the latter was divided by its owner
+        record = install("tatoeba", source, force=True) / "corpus.json"
+        open_split("tatoeba", "train", "en", "de")
+        assert "older nmt" not in capsys.readouterr().err
+        meta = json.loads(record.read_text())
+        if said:
+            record.write_text(json.dumps(meta | {"held_out": "holdout-1"}))
+        open_split("tatoeba", "train", "en", "de")
+        assert ("nmt data download tatoeba --force" in capsys.readouterr().err) is said
 
 
 @pytest.mark.parametrize("form", ["deu-eng.zip", "folder/deu-eng.zip", "folder/deu.txt", "deu.txt"])

@@ -133,14 +133,15 @@ def duration(seconds: float) -> str:
 
 
 def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
-    """Return a config that starts from another run: its sizes and tokenizer, the rest as `source` and --set say."""
+    """Return a config that starts from another run: languages, sizes, tokenizer; the rest as `source`, --set say."""
     from nmt import checkpoint, settings
 
     run, _ = checkpoint.locate(init)
-    config = settings.load(source)
+    config, own = settings.load(source), settings.load(run / "config.yaml")
     config = replace(
         config,
-        model=settings.load(run / "config.yaml").model,
+        data=replace(config.data, src=own.data.src, tgt=own.data.tgt),
+        model=own.model,
         tokenizer=replace(config.tokenizer, model=str(run / "spm.model")),
         train=replace(config.train, init=str(init)),
     )

@@ -124,8 +124,7 @@ def translate(
     if model is None:
         own = translator.origin.is_relative_to(shipped.FOLDER)
         log(
-            f"using {paths[0]}, which comes with nmt and knows everyday {languages.src}-{languages.tgt}; "
-            "nmt train makes a model of your own"
+            f"using {paths[0].name}, a small model of everyday sentences that comes with nmt; nmt train makes your own"
             if own
             else f"using {translator.origin}"
         )

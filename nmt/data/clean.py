@@ -76,7 +76,7 @@ def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
 def new_spelling(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Write German ß as since the reform of 1996 on both sides: daß is dass, mußte musste, but Fuß stays."""
     for source, target in pairs:
-        yield tuple(_OLD_SS.sub(_reformed, side) if "ß" in side else side for side in (source, target))  # type: ignore[misc]
+        yield _OLD_SS.sub(_reformed, source), _OLD_SS.sub(_reformed, target)
 
 
 _OLD_SS = re.compile(

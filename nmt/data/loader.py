@@ -1,8 +1,8 @@
 """The stream of updates: which batches, in which order, from a position in an epoch on.
 
-Order is a pure function of (seed, epoch), noise of (seed, epoch, pair number) and subword sampling of (seed, epoch,
-first pair of the batch). Two integers, the epoch and the batches used of it, therefore say where training stands, and
-resuming continues exactly.
+Noise is a pure function of (seed, epoch, pair number), order of (seed, epoch) and the lengths that noise leaves, and
+subword sampling of (seed, epoch, first pair of the batch). Two integers, the epoch and the batches used of it,
+therefore say where training stands, and resuming continues exactly.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Loader:
         self.rank, self.world = rank, world
         self.noise = compose(config.noise) if config.noise else None
         self.sampler = Sampler(config.subword, tokenizer, seed) if config.subword else None
+        self._noisy: tuple[int, NDArray[np.integer]] | None = None
         lengths_N2 = store.lengths_N2
         self._fitting = np.flatnonzero((lengths_N2 < config.max_length).all(axis=1))  # < leaves room for </s>
         self.lengths_N2 = lengths_N2[self._fitting]
@@ -94,6 +95,11 @@ class Loader:
         """
         if not self.noise:
             return self.lengths_N2
+        if self._noisy is None or self._noisy[0] != epoch:
+            self._noisy = epoch, self._noisy_lengths(epoch)
+        return self._noisy[1]
+
+    def _noisy_lengths(self, epoch: int) -> NDArray[np.integer]:
         lengths_N2 = self.lengths_N2.copy()
         for first in range(0, len(lengths_N2), CHUNK):
             numbers = self._fitting[first : first + CHUNK].tolist()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from nmt import checkpoint
-from nmt.checkpoint import META, WEIGHTS, WITH_INT8, Loaded
+from nmt.checkpoint import FORMAT, META, WEIGHTS, WITH_INT8, Loaded
 from nmt.errors import ConfigError, suggest
 from nmt.export.engine import Engine, copy_run_files, searching
-from nmt.int8 import SCALE, rounded
+from nmt.int8 import rounded
 from nmt.paths import sha256
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.bfloat16}
-"""Type of each kind of weights; int8 has matrices of 8-bit numbers, and everything else in bf16."""
+Weights = Mapping[str, Tensor]
+KINDS: dict[str, Callable[[Weights], Weights]] = {
+    "fp32": lambda weights: {name: t.float().contiguous() for name, t in weights.items()},
+    "bf16": lambda weights: {name: t.to(torch.bfloat16).contiguous() for name, t in weights.items()},
+    "int8": rounded,
+}
+"""How weights are written."""
 
 
 def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
@@ -31,21 +38,14 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
     Raises:
         ConfigError: no such type of weights.
     """
-    if weights not in DTYPES:
-        raise ConfigError(f"export 'safetensors': unknown weights '{weights}'", suggest(weights, DTYPES))
+    if weights not in KINDS:
+        raise ConfigError(f"export 'safetensors': unknown weights '{weights}'", suggest(weights, KINDS))
     copy_run_files(loaded, folder)
     meta = checkpoint.read_meta(loaded.checkpoint)
     step = folder / f"step-{meta['progress']['step']:06d}"  # for an average too: it is the only one here
     step.mkdir()
-    tensors = {name: t.contiguous() for name, t in loaded.model.state_dict().items()}
-    if weights == "int8":
-        tensors = rounded(tensors)
-        meta["format"] = WITH_INT8
-    small = {
-        name: t if t.dtype == torch.int8 or name.endswith(SCALE) else t.to(DTYPES[weights])
-        for name, t in tensors.items()
-    }
-    save_file(small, step / WEIGHTS)
+    save_file(dict(KINDS[weights](loaded.model.state_dict())), step / WEIGHTS)
+    meta["format"] = WITH_INT8 if weights == "int8" else FORMAT
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 

@@ -22,7 +22,7 @@ def find(name: Path) -> Path | None:
 
 def place(run: Path) -> Path:
     """Return where to put what is made of a run: its own folder, or one under runs/ for a model that comes with nmt."""
-    return runs_dir() / run.name if run.parent == FOLDER else run
+    return runs_dir() / run.name if run.resolve().parent == FOLDER.resolve() else run
 
 
 def towards(language: str) -> str | None:

@@ -132,9 +132,11 @@ def estimate(trainer: Trainer) -> Estimate:
     lengths_N, batches = trainer.loader.lengths_N2[:, 1] + 1, trainer.loader.batches(0)
     tokens = int(lengths_N.sum())
     positions = sum(len(numbers) * int(lengths_N[numbers].max()) for numbers in batches)
+    updates = trainer.updates()
+    trainer.update(next(updates), config.steps)  # before it, all batches of the epoch are planned
     done, seen, began = 0, 0, time.perf_counter()
     with progress(SECONDS, "measuring", "s") as bar:
-        for update in islice(trainer.updates(), MOST_UPDATES):
+        for update in islice(updates, MOST_UPDATES):
             seen += trainer.update(update, config.steps).tokens  # waits for a GPU
             done += 1
             elapsed = time.perf_counter() - began

@@ -25,6 +25,7 @@ def files(
     columns: tuple[str, str] | None = None,
     hold_out: bool = True,
     errors: str = "strict",
+    licence: str = "yours",
 ) -> Files:
     """Text of your own, each split a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV or a pair of files.
 
@@ -35,9 +36,11 @@ def files(
         columns: the languages of a TSV's columns, or of two files whose suffixes do not say; default (source, target).
         hold_out: False keeps all of train for training when valid or test come from elsewhere.
         errors: "strict" refuses text that is not UTF-8, "replace" goes on with U+FFFD.
+        licence: what the model card says of it.
     """
     named = {"train": train, "valid": valid, "test": test}
-    return Files({split: where for split, where in named.items() if where is not None}, columns, hold_out, errors)
+    given = {split: where for split, where in named.items() if where is not None}
+    return Files(given, columns, hold_out, errors, licence)
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,14 @@ class Files:
     columns: tuple[str, str] | None
     hold_out: bool
     errors: str
+    licence: str
     name = "files"
-    about = About(None, 0, "yours", "files(train='my/corpus', valid='my/dev', test='my/test')")
     installed = True
+
+    @property
+    def about(self) -> About:
+        """Return what is known without looking into them."""
+        return About(None, 0, self.licence, "files(train='my/corpus', valid='my/dev', test='my/test')")
 
     def check(self) -> None:
         """Raise a ConfigError where no text is named or `errors` is misspelt."""

@@ -87,12 +87,15 @@ class Published:
         return Split(f"{self.name}/{split}", checksum, text, partial(count_lines, first))
 
     def _sums(self) -> dict[str, str]:
+        again = f"nmt data download {self.spec or self.name} --force"
         try:
-            files = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))["files"]
-            return {name: entry["sha256"] for name, entry in files.items()}
+            meta = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))
+            sums = {name: entry["sha256"] for name, entry in meta["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            again = f"nmt data download {self.spec or self.name} --force"
             raise DataError(f"{self.folder / 'corpus.json'} is damaged", again) from None
+        if self.hold_out and meta.get("held_out") not in ("", holdout.VERSION):
+            log(f"{self.folder} was divided into train and test as an older nmt did; to divide it anew: {again}")
+        return sums
 
     @property
     def installed(self) -> bool:
@@ -143,33 +146,38 @@ class Published:
 
     def _build(self, sources: Sequence[Path], origin: str, sums: Mapping[str, str], errors: str) -> Path:
         with new_directory(self.folder) as work, download.unpacked(sources, near=self.folder.parent) as files:
-            texts = self._texts(files, errors, origin)
+            texts, held_out = self._texts(files, errors, origin)
             counts = {split: self._write(work, split, text) for split, text in texts.items()}
             archives = sums or {path.name: sha256(path) for path in sources if path.is_file()}
-            write_text(work / "corpus.json", self._meta(work, origin, archives, counts))
+            write_text(work / "corpus.json", self._meta(work, origin, archives, counts, held_out))
         return self.folder
 
-    def _meta(self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int]) -> str:
+    def _meta(
+        self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int], held_out: bool
+    ) -> str:
         names = [(f"{split}.{language}", count) for split, count in counts.items() for language in self.languages]
         meta = {
             "name": self.name,
             "origin": origin,
             "archives": dict(archives),
             "files": {name: {"sha256": sha256(work / name), "lines": count} for name, count in names},
+            "held_out": holdout.VERSION if held_out else "",
             "licence": self.about.licence,
             "nmt": __version__,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
         return json.dumps(meta, indent=2, ensure_ascii=False) + "\n"
 
-    def _texts(self, files: Sequence[Path], errors: str, origin: str) -> Texts:
+    def _texts(self, files: Sequence[Path], errors: str, origin: str) -> tuple[Texts, bool]:
+        """Return the texts, and whether some were held out of the training text."""
         texts = standard(files, self.languages, self.stems or {}, errors) or self.read(files, errors)
         if not texts:
             raise DataError(
                 f"nothing of corpus '{self.name}' in {origin}",
                 f"it must be {self.expects}; or hold train.en and train.de (valid, test likewise), plain or compressed",
             )
-        return holdout.hold_out(texts["train"]) if self.hold_out and set(texts) == {"train"} else texts
+        whole = self.hold_out and set(texts) == {"train"}
+        return (holdout.hold_out(texts["train"]) if whole else texts), whole
 
     def _write(self, work: Path, split: str, text: Text) -> int:
         first, second = (work / f"{split}.{language}" for language in self.languages)

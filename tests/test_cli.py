@@ -236,8 +236,8 @@ def test_no_model_and_not_a_model(trained: CommandLine) -> None:
     folder = trained.folder
     (folder / "hollow").mkdir()
     elsewhere = CommandLine(folder, {"NMT_RUNS": "hollow"})
-    elsewhere("translate", "hi").refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
-    elsewhere("evaluate").refuses(1, "there is no trained model under hollow/")
+    for command in (["evaluate"], ["score", "--src", "text.en", "--tgt", "text.de"], ["attention", "hi"], ["info"]):
+        elsewhere(*command).refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
     trained("translate", "hi", "--model", "missing").refuses(1, "there is no model at missing", "hint: ")
     for name in ("hollow", "text.en"):
         trained("translate", "hi", "--model", name).refuses(1, f"{name} holds no checkpoint", "hint: ")

@@ -1,0 +1,145 @@
+"""The models that come with nmt: there without a download, small, and good enough for what people type first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine
+
+from nmt import Translator, checkpoint, shipped
+
+ROOT = Path(__file__).resolve().parent.parent
+MEGABYTES = 12
+SENTENCES = {
+    "en-de-small": {
+        "im thirsty": "Ich habe Durst.",
+        "I'm thirsty.": "Ich habe Durst.",
+        "i love you": "Ich liebe dich.",
+        "I LOVE YOU": "Ich liebe dich.",
+        "are we done": "Sind wir fertig?",
+        "Thank you.": "Danke.",
+    },
+    "de-en-small": {
+        "Ich habe Durst.": "I'm thirsty.",
+        "ich habe durst": "I'm thirsty.",
+        "wo ist der bahnhof": "Where is the station?",
+        "Ich liebe dich.": "I love you.",
+        "Guten Morgen!": "Good morning!",
+    },
+}
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> CommandLine:
+    """A folder in which nothing was trained."""
+    return CommandLine(tmp_path)
+
+
+@pytest.mark.parametrize("name", shipped.DIRECTIONS)
+def test_a_model_is_whole_small_and_described(name: str) -> None:
+    folder = shipped.FOLDER / name
+    loaded = checkpoint.load(Path(name))
+    assert (loaded.config.data.src, loaded.config.data.tgt) == shipped.DIRECTIONS[name]
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < MEGABYTES * 2**20
+    card = (folder / "README.md").read_text()
+    for needed in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_shipped.sh", "BLEU"):
+        assert needed in card
+    text = "".join(path.read_text() for path in folder.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
+    assert not re.search(r"/(work|tmp|home|root|Users)/", text)
+
+
+@pytest.mark.parametrize("name", shipped.DIRECTIONS)
+def test_what_people_type_first(name: str) -> None:
+    sentences = SENTENCES[name]
+    assert dict(zip(sentences, Translator.load(name).translate(sentences), strict=True)) == sentences
+
+
+def test_without_a_run_and_a_model_the_one_that_comes_with_nmt_is_used_and_named(bare: CommandLine) -> None:
+    done = bare("translate", "im thirsty")
+    assert (done.code, done.out) == (0, "Ich habe Durst.\n")
+    assert done.err.count("en-de-small, a small model") == 1
+    assert done.err.count("\n") == 1
+    done = bare("translate", "--to", "en", "Ich habe Durst.", "Guten Morgen!")
+    assert (done.code, done.out) == (0, "I'm thirsty.\nGood morning!\n")
+    assert done.err.count("de-en-small, a small model") == 1
+    done = bare("translate", "--model", "en-de-small", "im thirsty")
+    assert (done.code, done.out, done.err) == (0, "Ich habe Durst.\n", "")
+    assert list(bare.folder.iterdir()) == []  # nothing is written where it is called
+
+
+def test_languages_that_no_model_has(bare: CommandLine) -> None:
+    bare("translate", "--to", "fr", "hi").refuses(1, "no model under runs/ translates into 'fr'", "nmt brings de, en")
+    bare("translate", "--to", "en", "-m", "en-de-small", "hi").refuses(2, "en-de-small translates into 'de', not 'en'")
+
+
+def test_a_run_comes_before_the_models_that_come_with_nmt(trained: CommandLine) -> None:
+    assert "using runs/tiny/step-" in trained("translate", "the dog").err
+    assert "using runs/tiny/step-" in trained("translate", "the dog", "--to", "de").err
+    assert "using de-en-small, a small model" in trained("translate", "der Hund", "--to", "en").err
+
+
+def test_a_folder_of_that_name_is_taken_instead(trained: CommandLine) -> None:
+    shutil.copytree(trained.folder / "runs" / "tiny", trained.folder / "en-de-small")
+    try:
+        own = trained("translate", "the dog", "-m", "en-de-small").out
+        assert own == trained("translate", "the dog", "-m", "runs/tiny").out
+    finally:
+        shutil.rmtree(trained.folder / "en-de-small")
+
+
+def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None:
+    before = digests()
+    (bare.folder / "a.en").write_text("are we done\n")
+    (bare.folder / "a.de").write_text("Sind wir fertig?\n")
+    done = bare("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
+    done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--probe", "a.en")
+    assert done.code == 0, done.err
+    assert sorted(path.name for path in (bare.folder / "runs" / "en-de-small").iterdir()) == ["eval", "safetensors"]
+    assert bare("translate", "-m", "runs/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
+    shutil.copytree(bare.folder / "runs" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
+    done = bare("evaluate", "-m", shipped.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0")
+    assert done.code == 0, done.err
+    assert digests() == before
+
+
+def test_what_info_says_of_it(bare: CommandLine) -> None:
+    done = bare("info", "en-de-small")
+    assert done.code == 0, done.err
+    for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl)", "rotary positions"):
+        assert text in " ".join(done.out.split())
+
+
+def test_a_folder_of_that_name_is_not_taken_where_none_was_named(bare: CommandLine) -> None:
+    (bare.folder / "en-de-small").mkdir()
+    assert bare("translate", "im thirsty").out == "Ich habe Durst.\n"
+
+
+def test_its_export_for_ctranslate2_goes_by_its_name(bare: CommandLine) -> None:
+    pytest.importorskip("ctranslate2")
+    done = bare("export", "en-de-small", "--to", "ctranslate2")
+    assert done.code == 0, done.err
+    for arguments in ([], ["-m", "en-de-small"]):
+        assert bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out == "Ich habe Durst.\n"
+
+
+def test_a_model_that_comes_with_nmt_is_where_a_training_may_start(trained: CommandLine) -> None:
+    options = ["train.steps=1", "train.valid_pairs=5", "train.batch_tokens=256", "data.train=files(train='text')"]
+    changes = [word for option in options for word in ("--set", option)]
+    for name, languages in shipped.DIRECTIONS.items():
+        done = trained("train", "--init", name, "--run", f"runs/{name}", *changes)
+        assert done.code == 0, done.err
+        config = checkpoint.load(trained.folder / "runs" / name).config
+        assert (config.data.src, config.data.tgt) == languages
+        shutil.rmtree(trained.folder / "runs" / name)
+
+
+def digests() -> dict[str, str]:
+    files = [path for path in shipped.FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -150,13 +150,12 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
         trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
     assert len(trained[0]) >= 6
     assert trained[0] == trained[1]
-    models = " ".join(str(tmp_path / "shipped" / f"{direction}-small") for direction in ("en-de", "de-en"))
-    rows = script("../score_shipped.sh", MODELS=models, **environment)
+    rows = script("../score_shipped.sh", MODELS=str(tmp_path / "shipped" / "de-en-small"), **environment)
     assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
-    kinds = ["lowercase", "uppercase", "no_punctuation", "no_apostrophes", "sloppy", "typos"]
+    kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
     tests = ["Tatoeba, test split", *(f"with {kind}" for kind in kinds), "Multi30k, test_2016_flickr", "newstest2013"]
-    assert names == tests + [name.replace("apostrophes", "umlauts") for name in tests]
+    assert names == tests
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
         loaded = checkpoint.load(tmp_path / "shipped" / f"{direction}-small")
         assert (loaded.config.data.src, loaded.config.data.tgt) == languages

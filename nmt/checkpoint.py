@@ -364,8 +364,8 @@ def newest_run() -> Path:
     Raises:
         CheckpointError: there is none.
     """
-    for run in _newest_first():
-        return run
+    if runs := _newest_first():
+        return runs[0]
     raise CheckpointError(
         f"there is no trained model under {runs_dir()}/", f"run nmt train first, or name {shipped.towards('')}"
     )

@@ -63,9 +63,8 @@ def _mistyped(word: str, rng: Random) -> str:
     if slip == 1:
         return word[:i] + word[i] + word[i:]
     if slip == 2:
-        return (
-            word[: i - 1] + word[i] + word[i - 1] + word[i + 1 :] if i > 1 else word[0] + word[2] + word[1] + word[3:]
-        )
+        second = max(i, 2)
+        return word[: second - 1] + word[second] + word[second - 1] + word[second + 1 :]
     near = _NEIGHBOURS.get(word[i].lower(), word[i])
     hit = near[rng.randrange(len(near))]
     return word[:i] + (hit.upper() if word[i].isupper() else hit) + word[i + 1 :]

@@ -158,7 +158,7 @@ def test_no_sentence_is_in_two_splits_and_each_held_out_one_is_there_once() -> N
 
 
 def test_no_target_of_a_held_out_sentence_is_trained_on_with_another_source() -> None:
-    pairs = [(f"s {n}", f"T {n % 100}!" if n < 100 else f"t {n % 100}") for n in range(200)]
+    pairs = [(f"a b {n}", f"C d {n % 100}!" if n < 100 else f"c d {n % 100}") for n in range(200)]
     parts = held(pairs)
     keys = {split: {key(de) for _, de in part} for split, part in parts.items()}
     assert not keys["train"] & (keys["valid"] | keys["test"])
@@ -168,12 +168,12 @@ def test_no_target_of_a_held_out_sentence_is_trained_on_with_another_source() ->
 def test_the_order_of_the_corpus_does_not_matter_and_more_text_moves_little() -> None:
     shuffled = random.Random(1).sample(TEXT, len(TEXT))
     assert {s: sorted(p) for s, p in held(TEXT).items()} == {s: sorted(p) for s, p in held(shuffled).items()}
-    grown = held([*TEXT, ("one more", "noch einer")])
+    grown = held([*TEXT, ("this is one more", "noch ein ganzer Satz")])
     assert len(set(held(TEXT)["test"]) - set(grown["test"])) <= 1
 
 
 def test_a_large_corpus_gives_two_thousand_each() -> None:
-    pairs = [(f"s {n}", f"t {n}") for n in range(MOST * SHARE + 5000)]
+    pairs = [(f"a b {n}", f"c d {n}") for n in range(MOST * SHARE + 5000)]
     parts = held(pairs)
     assert len(parts["valid"]) == len(parts["test"]) == MOST
     assert len(parts["train"]) == len(pairs) - 2 * MOST
@@ -184,6 +184,19 @@ def test_which_sentences_are_held_out_is_fixed_for_ever() -> None:
     assert hashlib.sha256("\n".join(names).encode()).hexdigest()[:12] == "5eed28bf9fd9"
 
 
+def test_sentences_of_one_or_two_words_are_trained_on() -> None:
+    short = [("Good morning!", "Guten Morgen!"), ("Thank you kindly.", "Danke schön."), ("Hi!", "Ich grüße dich.")]
+    for pair in short:
+        parts = held([*TEXT, *[pair] * 400])
+        assert parts["train"].count(pair) == 400
+        assert held(TEXT)["test"] == parts["test"]
+    # Words are letters where there are no spaces.
+    written = "東京都渋谷区神宮前丁目番号"
+    pairs = [(f"{a}{b}{c}", f"แปล{a}{b}") for a in written for b in written for c in written[:2]]
+    assert len(held(pairs)["test"]) == len(pairs) // SHARE
+    assert len(held([(a, "a b c") for a in written] + TEXT)["train"]) == len(written) + len(TEXT) * 9 // 10
+
+
 def test_blank_lines_are_never_held_out() -> None:
     parts = held([*TEXT, ("", "x"), *[(en, "") for en, _ in TEXT]])
     assert all(en and de for split in ("valid", "test") for en, de in parts[split])
@@ -191,7 +204,7 @@ def test_blank_lines_are_never_held_out() -> None:
 
 
 def test_too_small_a_corpus_says_so() -> None:
-    with pytest.raises(DataError, match="19 different source sentences are too few"):
+    with pytest.raises(DataError, match="19 different sentences of 3 words and more are too few"):
         held(TEXT[:19])
 
 

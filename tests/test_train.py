@@ -576,8 +576,10 @@ def test_a_jump_of_the_loss_is_noticed() -> None:
     spikes = loop.Spikes()
     normal = [spikes.see(training.StepStats(loss, 10, 1.0)) for loss in [9.0, 2.0] + [3.0] * 60]
     assert not any(normal)
-    assert spikes.see(training.StepStats(5.0, 10, 1.0))
-    assert not spikes.see(training.StepStats(4.0, 10, 1.0))
+    short_sentences = [5.0, 5.0, 3.0, 5.0, 5.0, 4.0]
+    assert not any(spikes.see(training.StepStats(loss, 10, 1.0)) for loss in short_sentences)
+    jumps = [spikes.see(training.StepStats(5.0, 10, 1.0)) for _ in range(6)]
+    assert jumps == [False, False, True, False, False, False]
     assert spikes.usual == pytest.approx(3.0, abs=0.3)
 
 

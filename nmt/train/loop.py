@@ -146,17 +146,20 @@ class Window:
 class Spikes:
     """Notices a loss far above what it was, which is how a training begins to fall apart."""
 
+    IN_A_ROW = 3
+    """A batch of short sentences costs half again as much a token as others do; it comes alone."""
+
     def __init__(self) -> None:
         self.usual = math.inf
-        self._seen = 0
+        self._seen = self._high = 0
 
     def see(self, stats: StepStats) -> bool:
-        """Take note of an update; True if its loss is half again the mean of some fifty before it."""
+        """Take note of an update; True at the third in a row whose loss is half again the mean of some fifty before."""
         if stats.skipped:
             return False
         self._seen += 1
-        spike = self._seen > 50 and stats.loss > 1.5 * self.usual
-        if not spike:
+        self._high = self._high + 1 if self._seen > 50 and stats.loss > 1.5 * self.usual else 0
+        if not self._high:
             weight = 1 / min(self._seen, 50)
             self.usual = stats.loss if self._seen == 1 else self.usual + weight * (stats.loss - self.usual)
-        return spike
+        return self._high == self.IN_A_ROW

@@ -11,6 +11,12 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 
 
+def unshouted(text: str) -> str:
+    """Write a text in small letters if it is in capitals throughout, but for an ß, and more than an abbreviation."""
+    shouted = text.replace("ß", "").isupper() and sum(map(str.isupper, text)) >= 4
+    return text.lower() if shouted else text
+
+
 def normalize(text: str) -> str:
     """Compose characters (NFC), make every run of white space one space, strip, remove control characters.
 

@@ -27,7 +27,7 @@ from nmt.engine.native import NativeEngine
 from nmt.errors import CheckpointError, DataError, UsageError, suggest
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Constrained, Hypothesis, Search, search
-from nmt.text import normalize
+from nmt.text import normalize, unshouted
 from nmt.tokenizer import SPACE, Tokenizer
 
 WINDOW = 4096
@@ -206,7 +206,7 @@ class Translator:
         """
         before = 0
         for window in in_windows(pairs):
-            sources = [self.tokenizer.encode(src) for src, _ in window]
+            sources = [self._encode(src) for src, _ in window]
             targets = [self.tokenizer.encode(tgt) for _, tgt in window]
             self._check_lengths(sources, targets, before)
             before += len(window)
@@ -267,7 +267,7 @@ class Translator:
         if not self._fits(text):
             spans = segments(text, self.config.data.src, self._fits)
         for start, stop in spans:
-            if ids := self.tokenizer.encode(text[start:stop]):
+            if ids := self._encode(text[start:stop]):
                 inside_word = start > 0 and not text[start - 1].isspace()
                 words = len(normalize(text[:start]).split()) - inside_word if start else 0
                 query = Query(ids)
@@ -287,7 +287,11 @@ class Translator:
 
     def _fits(self, text: str) -> bool:
         few = count_sentences(text, self.config.data.src) <= self.max_sentences
-        return few and len(self.tokenizer.encode(text)) <= self.max_source
+        return few and len(self._encode(text)) <= self.max_source
+
+    def _encode(self, text: str) -> list[int]:
+        """Return the ids of source text."""
+        return self.tokenizer.encode(unshouted(text) if self.config.lower_shouting else text)
 
     def _join(
         self,

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,11 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     run = folder / "run"
     train(tiny.config(folder, *changes), run)
     return checkpoint.load(run)
+
+
+def test_shouting_is_looked_at_as_it_is_read(loaded: checkpoint.Loaded) -> None:
+    shouted = look(replace(loaded, config=replace(loaded.config, lower_shouting=True)), "BA BE BI DO")
+    assert shouted.source == look(loaded, "ba be bi do").source != look(loaded, "BA BE BI DO").source
 
 
 def test_weights_probabilities_and_beams_are_the_models(loaded: checkpoint.Loaded) -> None:

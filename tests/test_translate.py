@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from nmt.engine import Query, native
 from nmt.engine.native import NativeEngine
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.search import Hypothesis
-from nmt.text import normalize
+from nmt.text import normalize, unshouted
 from nmt.train import train
 from nmt.translate import Translator, as_they_come
 
@@ -59,6 +60,46 @@ def test_n_best_lines_are_sorted(translator: Translator) -> None:
     for line, best in zip(LINES, exact.n_best(LINES, "beam(size=4, top=3)"), strict=True):
         assert len(best) == (3 if line.strip() else 1)
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("WHERE IS IT?", "where is it?"),
+        ("GRÜßE AUS KÖLN", "grüße aus köln"),
+        ("STOP 24 H!", "stop 24 h!"),
+        ("NEW", "NEW"),
+        ("R2-D2", "R2-D2"),
+        ("WHERE IS it?", "WHERE IS it?"),
+        ("1234 5678", "1234 5678"),
+        ("東京タワー", "東京タワー"),
+        ("ß ß ß ß", "ß ß ß ß"),
+    ],
+)
+def test_what_is_written_in_capitals_is_written_small_and_nothing_else(text: str, read: str) -> None:
+    assert unshouted(text) == read
+
+
+def test_shouting_is_read_in_small_letters_where_the_model_asks_for_it(translator: Translator) -> None:
+    lines = ["ba be", "", "do du ga ge gi", "ba do. ga ba."]
+    shouted = [line.upper() for line in lines]
+    changed = replace(translator.config, lower_shouting=True)
+    calm = Translator(translator.engine, translator.tokenizer, changed, translator.max_source, translator.max_sentences)
+    seen: list[list[int]] = []
+    whole = translator.engine.search
+
+    def noted(queries: Sequence[Query], *rest: Any) -> list[list[Hypothesis]]:
+        seen.extend(list(query.ids) for query in queries)
+        return whole(queries, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(translator.engine, "search", noted)
+        calm.translate(shouted, "greedy")
+    read = [translator.tokenizer.decode(ids) for ids in seen]
+    assert read == ["ba be", "do du ga ge gi", "ba do.", "ga ba."]  # cut first: a small letter begins no sentence
+    log_probs = [scored.log_prob for scored in calm.score(zip(shouted, lines, strict=True))]
+    assert log_probs == [scored.log_prob for scored in translator.score(zip(lines, lines, strict=True))]
+    assert log_probs != [scored.log_prob for scored in translator.score(zip(shouted, lines, strict=True))]
 
 
 def test_a_mistake_in_the_search_shows_at_once(translator: Translator) -> None:

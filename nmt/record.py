@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt import __version__
+from nmt import __version__, shipped
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError
 from nmt.paths import write_text
@@ -117,7 +117,7 @@ def gather(run: Path) -> dict[str, Any]:
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
             for line in _lines(run / "metrics.jsonl") if _are_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
-        "tests": list(filter(_is_report, map(_json, sorted((run / "eval").rglob("*.json"))))),
+        "tests": list(filter(_is_report, map(_json, sorted((shipped.place(run) / "eval").rglob("*.json"))))),
         "sessions": list(filter(_is_session, _lines(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_size, run.rglob("*"))),

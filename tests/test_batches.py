@@ -311,6 +311,12 @@ def test_noise_never_empties_a_sentence() -> None:
         compose(["typo"])
 
 
+@pytest.mark.parametrize("spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(words=15)", "typos(p=1e400)"])
+def test_noise_that_is_no_probability_is_refused(spec: str) -> None:
+    with pytest.raises(ConfigError, match="is a probability, from 0 to 1"):
+        compose(["lowercase(p=1)", spec])
+
+
 @given(text=st.text(max_size=60), seed=st.integers(0, 2**32))
 def test_typos_change_words_by_one_slip_each_and_nothing_else(text: str, seed: int) -> None:
     noisy = compose(["typos(p=1.0, words=1.0)"])(text, Random(seed))

@@ -102,6 +102,7 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--probe", "a.en")
     assert done.code == 0, done.err
     assert sorted(path.name for path in (bare.folder / "runs" / "en-de-small").iterdir()) == ["eval", "safetensors"]
+    assert "BLEU" in bare("info", "en-de-small").out
     assert bare("translate", "-m", "runs/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
     shutil.copytree(bare.folder / "runs" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
     done = bare("evaluate", "-m", shipped.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0")

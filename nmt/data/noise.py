@@ -7,6 +7,7 @@ import string
 from collections.abc import Callable, Sequence
 from random import Random
 
+from nmt.errors import ConfigError
 from nmt.registry import resolve
 
 Noise = Callable[..., str]
@@ -92,9 +93,13 @@ def compose(specs: Sequence[str]) -> Callable[[str, Random], str]:
     """Return one function that applies the steps in order; a sentence that noise would empty is left alone.
 
     Raises:
-        ConfigError: unknown step or option.
+        ConfigError: unknown step or option, or one that is no probability.
     """
     steps = [resolve("noise", NOISES, spec) for spec in specs]
+    for spec, step in zip(specs, steps, strict=True):
+        for name, value in getattr(step, "keywords", {}).items():
+            if not 0 <= value <= 1:
+                raise ConfigError(f"noise {spec}: {name} is a probability, from 0 to 1")
 
     def apply(text: str, rng: Random) -> str:
         noisy = text

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import TrainConfig
+from nmt.console import progress
 from nmt.data.batching import Batch, Ids, collate, plan
 from nmt.data.noise import compose
 from nmt.data.store import Store
@@ -101,14 +102,16 @@ class Loader:
 
     def _noisy_lengths(self, epoch: int) -> NDArray[np.integer]:
         lengths_N2 = self.lengths_N2.copy()
-        for first in range(0, len(lengths_N2), CHUNK):
-            numbers = self._fitting[first : first + CHUNK].tolist()
-            texts = [(self.store.src.text(i), self._source(i, epoch)) for i in numbers]
-            changed = [n for n, (text, noisy) in enumerate(texts) if noisy != text]
-            rows = self.tokenizer.encode_all([texts[n][1] for n in changed])
-            for n, row in zip(changed, rows, strict=True):
-                if len(row) < self.config.max_length:  # see _where_short
-                    lengths_N2[first + n, 0] = len(row)
+        with progress(len(lengths_N2), "noise of this epoch", " pairs") as bar:
+            for first in range(0, len(lengths_N2), CHUNK):
+                numbers = self._fitting[first : first + CHUNK].tolist()
+                texts = [(self.store.src.text(i), self._source(i, epoch)) for i in numbers]
+                changed = [n for n, (text, noisy) in enumerate(texts) if noisy != text]
+                rows = self.tokenizer.encode_all([texts[n][1] for n in changed])
+                for n, row in zip(changed, rows, strict=True):
+                    if len(row) < self.config.max_length:  # see _where_short
+                        lengths_N2[first + n, 0] = len(row)
+                bar.update(len(numbers))
         return lengths_N2
 
     def hardest(self) -> list[Batch]:

@@ -26,7 +26,7 @@ from nmt.export.engine import RUN_FILES
 from nmt.metrics import bleu
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
-from nmt.text import normalize
+from nmt.text import normalize, unshouted
 from nmt.tokenizer import Tokenizer
 from nmt.translate import Translator
 
@@ -181,11 +181,14 @@ def _file_probe(file: Path, loaded: Loaded) -> tuple[str, list[str]]:
 
 
 def _sentences(lines: list[str], loaded: Loaded) -> list[str]:
-    """Return what the lines hold, normalised, and cut where it is longer than the model was trained for."""
+    """Return what the lines hold as the model reads it, and cut where it is longer than the model was trained for."""
+
+    def read(text: str) -> str:
+        return unshouted(text) if loaded.config.lower_shouting else text
 
     def fits(text: str) -> bool:
         few = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences
-        return few and len(loaded.tokenizer.encode(text)) <= loaded.max_source
+        return few and len(loaded.tokenizer.encode(read(text))) <= loaded.max_source
 
     texts = [text for line in lines if (text := normalize(line))]
-    return [text[slice(*span)] for text in texts for span in segments(text, loaded.config.data.src, fits)]
+    return [read(text[slice(*span)]) for text in texts for span in segments(text, loaded.config.data.src, fits)]

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Write text as people type it: every line of standard input with one kind of noise.
 
-scripts/noisy.py typos < test.en > typos.en
+.venv/bin/python scripts/noisy.py typos < test.en > typos.en
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from random import Random
 
@@ -19,8 +20,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     noise = compose([f"{options.kind}(p=1.0)"])
-    for number, line in enumerate(sys.stdin):
-        print(noise(line.rstrip("\n"), Random(f"{options.seed} {number}")))
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    try:
+        for number, line in enumerate(sys.stdin):
+            print(noise(line.rstrip("\n"), Random(f"{options.seed} {number}")))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has enough, as head has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

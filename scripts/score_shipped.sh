@@ -3,14 +3,20 @@
 # people type them.
 #
 #   scripts/score_shipped.sh
-#   NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_shipped.sh     # prefix of .en and .de, and a folder, at hand
+#   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_shipped.sh
+#                                                                        # at hand: archive, prefix of .en and .de, folder
 #   MODELS="runs/a runs/b" scripts/score_shipped.sh                      # other models
 set -euo pipefail
+if [ "$#" -gt 0 ]; then
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
 trap 'exit 130' INT
 trap 'exit 143' TERM
 absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
 NEWSTEST="$(absolute "${NEWSTEST:-}")"
 MULTI30K="$(absolute "${MULTI30K:-}")"
+TATOEBA="$(absolute "${TATOEBA:-}")"
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -22,33 +28,42 @@ for corpus in tatoeba multi30k; do
   if [ ! -d "$data/corpora/$corpus" ]; then
     from=()
     if [ "$corpus" = multi30k ] && [ -n "$MULTI30K" ]; then from=(--from "$MULTI30K"); fi
+    if [ "$corpus" = tatoeba ] && [ -n "$TATOEBA" ]; then from=(--from "$TATOEBA"); fi
     nmt data download "$corpus" ${from[@]+"${from[@]}"} > /dev/null
   fi
 done
 
-# Print a row: the test set's name, scores of a model with their 95 % intervals, lines.
+# Print a row: the test set's name, and scores of a model with their 95 % intervals.
 row() {
   local name="$1" model="$2"
   shift 2
-  nmt evaluate --model "$model" --output "$work/$(basename "$model")" --bleu --chrf --json "$@" | python -c '
+  local found
+  found="$(nmt evaluate --model "$model" --output "$work/$(basename "$model")" --bleu --chrf --json "$@")"
+  python -c '
 import json, sys
-(found,) = json.load(sys.stdin)
+(found,) = json.loads(sys.argv[2])
 cells = ["{value:.1f} ± {confidence:.1f}".format(**score) for score in found["scores"]]
 print("|", sys.argv[1], "|", " | ".join(cells), "|")
-print(found["scores"][0]["signature"], file=sys.stderr)' "$name"
+print(found["scores"][0]["signature"], file=sys.stderr)' "$name" "$found"
 }
 
 for model in ${MODELS:-en-de-small de-en-small}; do
-  case "$(nmt info "$model" --json | python -c 'import json, sys; print(json.load(sys.stdin)["target"])')" in
-    en) src=de tgt=en noises="no_umlauts" ;;
-    *) src=en tgt=de noises="no_apostrophes" ;;
+  found="$(nmt info "$model" --json)"
+  languages="$(python -c 'import json, sys; found = json.loads(sys.argv[1]); print(found["source"], found["target"])' "$found")"
+  case "$languages" in
+    "de en") src=de tgt=en noises="no_umlauts" ;;
+    "en de") src=en tgt=de noises="no_apostrophes" ;;
+    *)
+      echo "$model translates $languages, not between English and German" >&2
+      exit 1
+      ;;
   esac
   printf '\n| %s | BLEU | chrF2 |\n|---|---|---|\n' "$model"
   tatoeba="$data/corpora/tatoeba/test"
   row "Tatoeba, test split" "$model" --src "$tatoeba.$src" --ref "$tatoeba.$tgt"
   for kind in lowercase uppercase no_punctuation $noises sloppy typos; do
     scripts/noisy.py "$kind" < "$tatoeba.$src" > "$work/$kind.$src"
-    row "  with $kind" "$model" --src "$work/$kind.$src" --ref "$tatoeba.$tgt"
+    row "… with \`$kind\`" "$model" --src "$work/$kind.$src" --ref "$tatoeba.$tgt"
   done
   row "Multi30k, test_2016_flickr" "$model" --src "$data/corpora/multi30k/test.$src" --ref "$data/corpora/multi30k/test.$tgt"
   if [ -n "$NEWSTEST" ]; then

@@ -18,7 +18,7 @@ case "$*" in
   "")
     name=wmt14-base options=(--config wmt14-base --set train.keep=5) tokens=25000
     if ! found="$(nvidia-smi --list-gpus 2> /dev/null | wc -l)"; then found=0; fi
-    if [ "${GPUS:=$((found > 8 ? 8 : found))}" -lt 1 ]; then
+    if [ "${GPUS:=$((found > 8 ? 8 : found))}" = 0 ]; then
       echo "no GPU: this would take months; scripts/wmt14.sh --stand-in tries the steps" >&2
       exit 1
     fi
@@ -32,6 +32,13 @@ case "$*" in
     ;;
   *)
     echo "usage: [GPUS=N] scripts/wmt14.sh [--stand-in]" >&2
+    exit 2
+    ;;
+esac
+case "$GPUS" in
+  [1-8]) ;;
+  *)
+    echo "GPUS=$GPUS is not a number from 1 to 8" >&2
     exit 2
     ;;
 esac

@@ -127,6 +127,7 @@ def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
     assert config["search"] == paper["search"] == "beam(size=4, length_penalty=0.6)"
     assert config["train"]["schedule"] == paper["train"]["schedule"]
     assert script("../wmt14.sh", "--elsewhere", code=2) == []
+    assert script("../wmt14.sh", "--stand-in", code=2, GPUS="9") == []
     if not shutil.which("nvidia-smi"):
         assert script("../wmt14.sh", code=1, GPUS="") == []
 
@@ -154,11 +155,19 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
     kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
-    tests = ["Tatoeba, test split", *(f"with {kind}" for kind in kinds), "Multi30k, test_2016_flickr", "newstest2013"]
+    tests = [
+        "Tatoeba, test split",
+        *(f"… with `{kind}`" for kind in kinds),
+        "Multi30k, test_2016_flickr",
+        "newstest2013",
+    ]
     assert names == tests
+    assert script("../score_shipped.sh", "--elsewhere", code=2) == []
+    assert script("../score_shipped.sh", MODELS="nowhere", code=1, **environment) == []
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
         loaded = checkpoint.load(tmp_path / "shipped" / f"{direction}-small")
         assert (loaded.config.data.src, loaded.config.data.tgt) == languages
+        assert loaded.config.lower_shouting
         tensors = checkpoint.read_tensors(loaded.checkpoint, checkpoint.WEIGHTS)
         assert {tensor.dtype for tensor in tensors.values()} == {torch.int8, torch.bfloat16, torch.float32}
     text = {name: (tmp_path / "data" / "everyday" / name).read_text() for name in ("everyday.en", "everyday.de")}

@@ -21,6 +21,8 @@ SENTENCES = {
         "I'm thirsty.": "Ich habe Durst.",
         "i love you": "Ich liebe dich.",
         "I LOVE YOU": "Ich liebe dich.",
+        "WHERE IS THE STATION?": "Wo ist der Bahnhof?",
+        "Good morning!": "Guten Morgen!",
         "are we done": "Sind wir fertig?",
         "Thank you.": "Danke.",
     },
@@ -30,6 +32,7 @@ SENTENCES = {
         "wo ist der bahnhof": "Where is the station?",
         "Ich liebe dich.": "I love you.",
         "Guten Morgen!": "Good morning!",
+        "Danke schön.": "Thank you very much.",
     },
 }
 
@@ -96,10 +99,11 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     before = digests()
     (bare.folder / "a.en").write_text("are we done\n")
     (bare.folder / "a.de").write_text("Sind wir fertig?\n")
+    (bare.folder / "loud.en").write_text("ARE WE DONE\nI LOVE YOU\n")
     done = bare("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
     assert done.code == 0, done.err
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
-    done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--probe", "a.en")
+    done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--probe", "loud.en")
     assert done.code == 0, done.err
     assert sorted(path.name for path in (bare.folder / "runs" / "en-de-small").iterdir()) == ["eval", "safetensors"]
     assert "BLEU" in bare("info", "en-de-small").out
@@ -138,6 +142,7 @@ def test_a_model_that_comes_with_nmt_is_where_a_training_may_start(trained: Comm
         assert done.code == 0, done.err
         config = checkpoint.load(trained.folder / "runs" / name).config
         assert (config.data.src, config.data.tgt) == languages
+        assert config.lower_shouting
         shutil.rmtree(trained.folder / "runs" / name)
 
 

@@ -205,7 +205,7 @@ def test_blank_lines_are_never_held_out() -> None:
 
 def test_too_small_a_corpus_says_so() -> None:
     with pytest.raises(DataError, match="19 different sentences of 3 words and more are too few"):
-        held(TEXT[:19])
+        held([*TEXT[:19], *[("Good morning!", "Guten Morgen!")] * 50])
 
 
 # --- files ---

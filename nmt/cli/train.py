@@ -133,13 +133,14 @@ def duration(seconds: float) -> str:
 
 
 def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
-    """Return a config that starts from another run: languages, sizes, tokenizer; the rest as `source`, --set say."""
+    """Return a config that starts from another run: languages, sizes, how it reads; the rest as `source`, --set say."""
     from nmt import checkpoint, settings
 
     run, _ = checkpoint.locate(init)
     config, own = settings.load(source), settings.load(run / "config.yaml")
     config = replace(
         config,
+        lower_shouting=own.lower_shouting,
         data=replace(config.data, src=own.data.src, tgt=own.data.tgt),
         model=own.model,
         tokenizer=replace(config.tokenizer, model=str(run / "spm.model")),

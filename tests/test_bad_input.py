@@ -84,9 +84,9 @@ def test_training_text_that_is_not_utf8_names_file_line_and_byte(nmt: CommandLin
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([], "0 different source sentences are too few"),
-        ([""] * 400, "0 different source sentences are too few"),
-        (SOURCE[:5] * 80, "5 different source sentences are too few"),
+        ([], "0 different sentences of 3 words and more are too few"),
+        ([""] * 400, "0 different sentences of 3 words and more are too few"),
+        (SOURCE[:5] * 80, "5 different sentences of 3 words and more are too few"),
         (b"\x7fELF\x02\x01\x01\x00\xb0\x00" * 400, "line 1, byte 9 of the line: not UTF-8"),
     ],
     ids=["empty", "blank", "few", "binary"],

@@ -70,7 +70,7 @@ def test_download_from_a_folder_prints_where_it_lies_and_a_second_time_says_so(t
 def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
-        file.writestr("deu.txt", "".join(f"word {n}\tWort {n}\tme\n" for n in range(100)))
+        file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(100)))
     with loopback() as server:
         server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue(), faults=[503])
         done = nmt(tmp_path, "download", "tatoeba", mirror=server.url)
@@ -117,7 +117,7 @@ def test_text_that_is_not_utf8_can_be_let_in(tmp_path: Path) -> None:
 def test_a_full_disk_is_an_error_that_keeps_the_download_and_nothing_else(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("deu.txt", "".join(f"word {n}\tWort {n}\tme\n" for n in range(20_000)))
+        file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(20_000)))
     room = len(buffer.getvalue()) + 1000  # for the archive, not for what is in it
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "

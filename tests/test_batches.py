@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tiny import config, copy_text
 
 from nmt.config import TokenizerConfig
+from nmt.data import loader as loading
 from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetched
@@ -292,6 +293,12 @@ def test_noise_is_how_people_type(spec: str, noisy: str) -> None:
     assert compose([spec])("I'm thirsty, Tom!", Random(0)) == noisy
 
 
+def test_noise_leaves_hyphens_and_takes_the_typographic_marks() -> None:
+    text = "„Das ist 'ne E-Mail“, sag‘ ich; wie geht’s…"
+    assert compose(["no_punctuation(p=1.0)"])(text, Random(0)) == "Das ist 'ne E-Mail sag‘ ich wie geht’s"
+    assert compose(["no_apostrophes(p=1.0)"])(text, Random(0)) == "„Das ist ne E-Mail“, sag ich; wie gehts…"
+
+
 def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> None:
     _, loader = loaded(folder, "train.batch_tokens=256", "train.noise=[uppercase(p=0.3)]")
     _, clean = loaded(folder, "train.batch_tokens=256", "train.noise=[]")
@@ -305,8 +312,28 @@ def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> Non
     assert real > 0.85 * padded
 
 
+def test_noisy_batches_keep_to_the_limits_and_depend_on_the_epoch_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "CHUNK", 7)
+    options = ("train.batch_tokens=256", "train.noise=[uppercase(p=0.5)]", "train.max_length=6")
+    _, loader = loaded(folder, *options)
+    assert loader.too_long > 0
+    assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in shares(loader, 0))
+    _, resumed = loaded(folder, *options)  # which begins with the second epoch
+    for (one,), (other,) in zip(shares(loader, 1), shares(resumed, 1), strict=True):
+        assert torch.equal(one.src_BS, other.src_BS)
+
+
+def test_the_hardest_batches_are_found_among_the_noisy(folder: Path) -> None:
+    _, loader = loaded(folder, "train.batch_tokens=200", "train.noise=[uppercase(p=0.5)]")
+    longest = max(batch.src_BS.shape[1] for (batch,) in shares(loader, 0))
+    assert max(batch.src_BS.shape[1] for batch in loader.hardest()) == longest
+
+
 def test_noise_never_empties_a_sentence() -> None:
     assert compose([f"{name}(p=1.0)" for name in NOISES])("?!", Random(0)) == "?!"
+    assert compose(["no_punctuation(p=1.0)"])("? !", Random(0)) == "? !"
     with pytest.raises(ConfigError, match="unknown noise"):
         compose(["typo"])
 
@@ -335,14 +362,16 @@ def test_typos_are_of_four_kinds_and_in_a_share_of_the_words() -> None:
     words = compose(["typos(p=1.0, words=1.0)"])
     slips = {words("Wagen", Random(seed)) for seed in range(400)}
     assert {"Wgen", "Waagen", "Wgaen", "Wagrn", "Wagne", "Wagenn", "Wsgen"} <= slips
+    assert {slip[0] for slip in slips} == {"W"}
+    assert all(words("WAGEN", Random(seed)).isupper() for seed in range(40))
     few = compose(["typos(p=1.0, words=0.2)"])("hund " * 1000, Random(1)).split()
     assert 150 < sum(word != "hund" for word in few) < 250
     assert compose(["typos(p=0.0)"])("hund", Random(1)) == "hund"
 
 
 def test_german_without_its_keys() -> None:
-    found = {compose(["no_umlauts(p=1.0)"])("Größe, ÄRGER", Random(seed)) for seed in range(30)}
-    assert found == {"Groesse, AeRGER", "Grosse, ARGER"}
+    found = {compose(["no_umlauts(p=1.0)"])("Größe, ÄRGER, für Öl, Übungsgerät", Random(seed)) for seed in range(30)}
+    assert found == {"Groesse, AeRGER, fuer Oel, Uebungsgeraet", "Grosse, ARGER, fur Ol, Ubungsgerat"}
 
 
 TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20

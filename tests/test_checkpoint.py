@@ -15,7 +15,7 @@ import pytest
 import torch
 from tiny import config
 
-from nmt import checkpoint, paths
+from nmt import checkpoint, paths, shipped
 from nmt.checkpoint import META, TRAINING, WEIGHTS, Progress
 from nmt.errors import CheckpointError, NewerCheckpointError
 from nmt.train import train
@@ -192,6 +192,9 @@ def test_the_newest_run_is_the_one_saved_last(tmp_path: Path, monkeypatch: pytes
         saved = checkpoint.save(tmp_path / name, Progress(step=1), {"w": torch.zeros(1)}, {}, "t")
         os.utime(saved / META, (1e9 - age, 1e9 - age))
     assert checkpoint.newest_run().name == "new"
+    (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # of a newer nmt: it may translate into anything
+    assert checkpoint.newest_model() == tmp_path / "new"
+    assert checkpoint.newest_model("de") == shipped.FOLDER / "en-de-small"
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -93,16 +93,18 @@ def test_new_spelling_writes_ss_after_short_vowels_only() -> None:
         " Prozeß Kongreß Meßinstrument ißt mißachten Kompromißentschließung Biß Schluß Schlußabstimmung Fluß Ausschuß"
     )
     old += " Genuß Kuß küßt wüßte Rußland Schloß goß genoß verdroß schoß floß PROZESS MUẞ Iß Elsaß"
+    old += " Verdruß Guß sproß näßt Kontrabaß"
     new = "dass muss musste müsste gewusst bewusst lässt Fasst passt hasserfüllt nass blass krass hässlich grässlich"
     new += " unpässlich Prozess Kongress Messinstrument isst missachten Kompromissentschließung Biss Schluss"
     new += (
         " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss verdross schoss floss"
     )
-    new += " PROZESS MUSS Iss Elsass"
+    new += " PROZESS MUSS Iss Elsass Verdruss Guss spross nässt Kontrabass"
     assert cleaned([(old, old)], "new_spelling") == [(new, new)]
     long = (
         "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
     )
+    long += " Mutterschoß"
     assert cleaned([("Strauß", long)], "new_spelling") == [("Strauß", long)]
     assert cleaned([("DAS MUẞ SEIN", "GROẞ")], "new_spelling") == [("DAS MUSS SEIN", "GROẞ")]
 

@@ -126,6 +126,7 @@ def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
     paper = yaml.safe_load((ROOT / "configs" / "wmt14-base.yaml").read_text())
     assert config["search"] == paper["search"] == "beam(size=4, length_penalty=0.6)"
     assert config["train"]["schedule"] == paper["train"]["schedule"]
+    assert [path.parent.name for path in run.glob("eval/**/*.json")] == ["average-5"]
     assert script("../wmt14.sh", "--elsewhere", code=2) == []
     assert script("../wmt14.sh", "--stand-in", code=2, GPUS="9") == []
     if not shutil.which("nvidia-smi"):
@@ -164,8 +165,15 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert names == tests
     assert script("../score_shipped.sh", "--elsewhere", code=2) == []
     assert script("../score_shipped.sh", MODELS="nowhere", code=1, **environment) == []
+    scores, test = tmp_path / "runs" / "scores", tmp_path / "data" / "corpora" / "tatoeba" / "test.de"
+    scored = {Path(json.loads(path.read_text())["test"]).name for path in scores.glob("*/*.json")}
+    assert scored == {f"{name}.de" for name in (*kinds, "test", "europarl")}
+    assert (scores / "uppercase.de").read_text() == test.read_text().upper()
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
         loaded = checkpoint.load(tmp_path / "shipped" / f"{direction}-small")
+        run = checkpoint.load(tmp_path / "runs" / "everyday" / direction)
+        assert run.config.train.init == str(tmp_path / "runs" / "everyday" / "both")
+        assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(run.checkpoint)
         assert (loaded.config.data.src, loaded.config.data.tgt) == languages
         assert loaded.config.lower_shouting
         tensors = checkpoint.read_tensors(loaded.checkpoint, checkpoint.WEIGHTS)

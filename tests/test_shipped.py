@@ -114,6 +114,17 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     assert digests() == before
 
 
+def test_only_a_model_that_comes_with_nmt_has_its_place_under_runs_and_has_it_under_every_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
+    monkeypatch.chdir(shipped.FOLDER.parent)
+    for name in (shipped.FOLDER / "en-de-small", Path("shipped/en-de-small")):
+        assert shipped.place(name) == tmp_path / "runs" / "en-de-small"
+    monkeypatch.chdir(tmp_path)
+    assert shipped.place(Path("mine/en-de-small")) == Path("mine/en-de-small")
+
+
 def test_what_info_says_of_it(bare: CommandLine) -> None:
     done = bare("info", "en-de-small")
     assert done.code == 0, done.err

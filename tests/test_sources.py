@@ -19,7 +19,7 @@ from loopback import Loopback, loopback
 
 from nmt.data import download
 from nmt.data.pairs import Pair
-from nmt.data.sources import SOURCES, find, open_split, validate
+from nmt.data.sources import SOURCES, find, holdout, open_split, validate
 from nmt.data.sources.holdout import MOST, SHARE, hold_out, key
 from nmt.data.sources.published import Published
 from nmt.errors import ConfigError, DataError, DownloadError, NMTError
@@ -137,6 +137,7 @@ def test_sentences_that_differ_in_case_and_punctuation_only_are_one() -> None:
     assert key("Straße") == key("STRASSE")
     assert key("well-known") == key("well known")
     assert key("one") != key("two")
+    assert key("ﬁve ６") == key("five 6")
     assert key("?!") == "?!"
     assert key(" \t") == ""
 
@@ -195,6 +196,18 @@ def test_sentences_of_one_or_two_words_are_trained_on() -> None:
     pairs = [(f"{a}{b}{c}", f"แปล{a}{b}") for a in written for b in written for c in written[:2]]
     assert len(held(pairs)["test"]) == len(pairs) // SHARE
     assert len(held([(a, "a b c") for a in written] + TEXT)["train"]) == len(written) + len(TEXT) * 9 // 10
+
+
+@pytest.mark.parametrize("letters", ["กขคง", "ກຂຄງ", "ကခဂဃ", "កខគឃ", "あいうえ", "カキクケ", "東京都区", "𠀀𠀁𠀂𠀃"])
+def test_three_letters_are_enough_where_no_spaces_are_written(letters: str) -> None:
+    words = [f"{a}{b}{c}" for a in letters for b in letters for c in letters]
+    assert len(held([*zip(words, words, strict=True)])["test"]) == len(words) // SHARE
+
+
+def test_a_sentence_is_held_out_with_the_first_translation_that_is_long_enough() -> None:
+    short = [(en, "Kurz.") for en, _ in TEXT] + [(f"only short ones {n}", "Zu kurz.") for n in range(200)]
+    parts, wanted = held([*short, *TEXT]), held(TEXT)
+    assert (parts["valid"], parts["test"]) == (wanted["valid"], wanted["test"])
 
 
 def test_blank_lines_are_never_held_out() -> None:
@@ -363,10 +376,15 @@ def test_a_corpus_that_an_older_rule_has_divided_is_named(tmp_path: Path, capsys
         open_split("tatoeba", "train", "en", "de")
         assert "older nmt" not in capsys.readouterr().err
         meta = json.loads(record.read_text())
-        if said:
-            record.write_text(json.dumps(meta | {"held_out": "holdout-1"}))
-        open_split("tatoeba", "train", "en", "de")
+        with pytest.MonkeyPatch.context() as later:
+            later.setattr(holdout, "VERSION", "holdout-99")
+            open_split("tatoeba", "train", "en", "de")
         assert ("nmt data download tatoeba --force" in capsys.readouterr().err) is said
+        if said:
+            del meta["held_out"]  # as it was before there was a second rule
+            record.write_text(json.dumps(meta))
+            open_split("tatoeba", "train", "en", "de")
+            assert "older nmt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["deu-eng.zip", "folder/deu-eng.zip", "folder/deu.txt", "deu.txt"])

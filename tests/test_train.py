@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -581,6 +582,14 @@ def test_a_jump_of_the_loss_is_noticed() -> None:
     jumps = [spikes.see(training.StepStats(5.0, 10, 1.0)) for _ in range(6)]
     assert jumps == [False, False, True, False, False, False]
     assert spikes.usual == pytest.approx(3.0, abs=0.3)
+
+
+def test_the_first_updates_and_skipped_ones_are_no_jump() -> None:
+    spikes = loop.Spikes()
+    assert not any(spikes.see(training.StepStats(loss, 10, 1.0)) for loss in [2.0] + [9.0] * 5 + [3.0] * 60)
+    usual = spikes.usual
+    assert not any(spikes.see(training.StepStats(math.inf, 10, math.inf, skipped=True)) for _ in range(5))
+    assert spikes.usual == usual
 
 
 def test_a_run_is_never_overwritten(folder: Path) -> None:

@@ -81,7 +81,7 @@ def test_what_is_written_in_capitals_is_written_small_and_nothing_else(text: str
 
 
 def test_shouting_is_read_in_small_letters_where_the_model_asks_for_it(translator: Translator) -> None:
-    lines = ["ba be", "", "do du ga ge gi", "ba do. ga ba."]
+    lines = ["ba be", "", "do du ga ge gi", "ba do... ga ba."]
     shouted = [line.upper() for line in lines]
     changed = replace(translator.config, lower_shouting=True)
     calm = Translator(translator.engine, translator.tokenizer, changed, translator.max_source, translator.max_sentences)
@@ -96,7 +96,7 @@ def test_shouting_is_read_in_small_letters_where_the_model_asks_for_it(translato
         patch.setattr(translator.engine, "search", noted)
         calm.translate(shouted, "greedy")
     read = [translator.tokenizer.decode(ids) for ids in seen]
-    assert read == ["ba be", "do du ga ge gi", "ba do.", "ga ba."]  # cut first: a small letter begins no sentence
+    assert read == ["ba be", "do du ga ge gi", "ba do...", "ga ba."]  # cut first: a small letter begins no sentence
     log_probs = [scored.log_prob for scored in calm.score(zip(shouted, lines, strict=True))]
     assert log_probs == [scored.log_prob for scored in translator.score(zip(lines, lines, strict=True))]
     assert log_probs != [scored.log_prob for scored in translator.score(zip(shouted, lines, strict=True))]

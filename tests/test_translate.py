@@ -44,6 +44,20 @@ def texts(translator: Translator, lines: list[str], spec: str = "greedy") -> lis
     return translator.translate(lines, spec)
 
 
+def watched(translator: Translator, lines: list[str]) -> tuple[list[str], list[list[int]]]:
+    """Translate, and note the ids that the engine is given."""
+    seen: list[list[int]] = []
+    whole = translator.engine.search
+
+    def noted(queries: Sequence[Query], *rest: Any) -> list[list[Hypothesis]]:
+        seen.extend(list(query.ids) for query in queries)
+        return whole(queries, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(translator.engine, "search", noted)
+        return texts(translator, lines), seen
+
+
 def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = texts(translator, LINES)
     assert len(whole) == len(LINES)
@@ -85,17 +99,7 @@ def test_shouting_is_read_in_small_letters_where_the_model_asks_for_it(translato
     shouted = [line.upper() for line in lines]
     changed = replace(translator.config, lower_shouting=True)
     calm = Translator(translator.engine, translator.tokenizer, changed, translator.max_source, translator.max_sentences)
-    seen: list[list[int]] = []
-    whole = translator.engine.search
-
-    def noted(queries: Sequence[Query], *rest: Any) -> list[list[Hypothesis]]:
-        seen.extend(list(query.ids) for query in queries)
-        return whole(queries, *rest)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(translator.engine, "search", noted)
-        calm.translate(shouted, "greedy")
-    read = [translator.tokenizer.decode(ids) for ids in seen]
+    read = [translator.tokenizer.decode(ids) for ids in watched(calm, shouted)[1]]
     assert read == ["ba be", "do du ga ge gi", "ba do...", "ga ba."]  # cut first: a small letter begins no sentence
     log_probs = [scored.log_prob for scored in calm.score(zip(shouted, lines, strict=True))]
     assert log_probs == [scored.log_prob for scored in translator.score(zip(lines, lines, strict=True))]
@@ -109,16 +113,7 @@ def test_a_mistake_in_the_search_shows_at_once(translator: Translator) -> None:
 
 def test_a_long_line_is_cut_and_joined_and_nothing_is_lost(translator: Translator) -> None:
     line = "ba be bi, do du. Ga ge gi go gu! " * 300
-    seen: list[list[int]] = []
-    whole = translator.engine.search
-
-    def noted(queries: Sequence[Query], *rest: Any) -> list[list[Hypothesis]]:
-        seen.extend(list(query.ids) for query in queries)
-        return whole(queries, *rest)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(translator.engine, "search", noted)
-        (text,) = texts(translator, [line])
+    (text,), seen = watched(translator, [line])
     assert max(map(len, seen)) <= translator.max_source
     joined = "".join(translator.tokenizer.decode(ids) for ids in seen)
     assert joined.replace(" ", "") == line.replace(" ", "")

@@ -397,5 +397,6 @@ def _target(run: Path) -> str:
     """Return the language that a run translates into; empty if its configuration does not load."""
     try:
         return settings.load(run / "config.yaml").data.tgt
-    except ConfigError:
+    except ConfigError as error:
+        log(f"{run} is passed over: {error.message}")
         return ""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from nmt.config import DataConfig
 from nmt.data.pairs import read_pairs
-from nmt.data.sources import open_split
-from nmt.errors import DataError, UsageError, suggest
+from nmt.data.sources import SOURCES, open_split
+from nmt.errors import ConfigError, DataError, UsageError, suggest
+from nmt.registry import parse
 
 MOST_LETTERS = 120
 """Of a file's name: file systems take 255 bytes."""
@@ -48,17 +49,21 @@ def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> Te
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:
-    """Return one of sacrebleu's test sets, downloaded on first use.
+    """Return one of sacrebleu's test sets, or a corpus's test split; downloaded on first use.
 
     Raises:
-        UsageError: sacrebleu knows no such set, or not in this direction.
-        DataError: it could not be downloaded.
+        UsageError: sacrebleu knows no such set, or not in this direction, and there is no such corpus.
+        ConfigError: the corpus has no such option.
+        DataError: it could not be downloaded, or the corpus has no test split in this direction.
     """
     import sacrebleu
 
     known = sacrebleu.get_available_testsets()
+    if name not in known and _is_corpus(name):
+        split = open_split(name, "test", src, tgt)
+        return _from_pairs(split.name, list(split.pairs()))
     if name not in known:
-        raise UsageError(f"unknown test set '{name}'", suggest(name, known))
+        raise UsageError(f"unknown test set '{name}'", suggest(name, [*known, *SOURCES]))
     pair = f"{src}-{tgt}"
     if pair not in sacrebleu.get_langpairs_for_testset(name):
         raise UsageError(f"test set {name} has no {pair}")
@@ -72,6 +77,13 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
             "without a network, give your own files with --src and --ref",
         ) from None
     return TestSet(name, _lines(sources), [_lines(reference) for reference in references])
+
+
+def _is_corpus(name: str) -> bool:
+    try:
+        return parse(name)[0] in SOURCES
+    except ConfigError:  # sacrebleu's names hold slashes
+        return False
 
 
 def _lines(text: str) -> list[str]:

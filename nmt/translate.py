@@ -112,13 +112,15 @@ class Translator:
             raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
         loaded = [checkpoint.load(Path(each)) for each in paths]
         first = loaded[0]
-        for other in loaded[1:]:
+        for name, other in zip(paths[1:], loaded[1:], strict=True):
             if other.tokenizer.checksum != first.tokenizer.checksum:
                 raise CheckpointError(
-                    f"{other.run} and {first.run} have different tokenizers", "models that translate together share one"
+                    f"{name} and {paths[0]} have different tokenizers", "models that translate together share one"
                 )
             if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
-                raise CheckpointError(f"{other.run} and {first.run} translate in different directions")
+                raise CheckpointError(
+                    f"{name} and {paths[0]} translate in different directions", "name models of one direction"
+                )
         translator = cls.of(
             [each.model.to(where) for each in loaded], first.tokenizer, first.config,
             where, min(each.max_source for each in loaded), min(each.max_sentences for each in loaded), precision,

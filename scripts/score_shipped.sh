@@ -17,6 +17,15 @@ absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
 NEWSTEST="$(absolute "${NEWSTEST:-}")"
 MULTI30K="$(absolute "${MULTI30K:-}")"
 TATOEBA="$(absolute "${TATOEBA:-}")"
+if [ -n "$NEWSTEST" ] && [ ! -f "$NEWSTEST.en" ]; then
+  echo "no such text: NEWSTEST=$NEWSTEST (.en and .de)" >&2
+  exit 2
+fi
+models=()
+for model in ${MODELS:-en-de-small de-en-small}; do
+  if [ -e "$model" ]; then model="$(absolute "$model")"; fi
+  models+=("$model")
+done
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -47,7 +56,7 @@ print("|", sys.argv[1], "|", " | ".join(cells), "|")
 print(found["scores"][0]["signature"], file=sys.stderr)' "$name" "$found"
 }
 
-for model in ${MODELS:-en-de-small de-en-small}; do
+for model in "${models[@]}"; do
   found="$(nmt info "$model" --json)"
   languages="$(python -c 'import json, sys; found = json.loads(sys.argv[1]); print(found["source"], found["target"])' "$found")"
   case "$languages" in

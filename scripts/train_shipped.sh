@@ -7,6 +7,10 @@
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh      # from files that are at hand
 #   STEPS=... TUNE=... scripts/train_shipped.sh --set model.dim=128           # other numbers of updates, another model
 set -euo pipefail
+if [ "$#" -gt 0 ] && [[ "$1" != --?* || "$1" = --help ]]; then # the options of nmt train begin with --
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 2
+fi
 trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
 trap 'exit 143' TERM
 absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
@@ -15,32 +19,15 @@ EUROPARL="$(absolute "${EUROPARL:-}")"
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh
 export PATH="$PWD/.venv/bin:$PATH"
-data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}"
-text="$data/everyday"
+text="${NMT_DATA:-data}/everyday" runs="${NMT_RUNS:-runs}"
 shipped="${SHIPPED:-nmt/shipped}"
 
-# 1. Text: Tatoeba and 20,000 pairs of Europarl, without what is in the test set, too; and all of it in both directions.
-if [ ! -f "$text/both.de" ]; then
-  mkdir -p "$text"
-  nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
-  if [ -z "$EUROPARL" ]; then
-    nmt data download europarl
-    EUROPARL="$data/corpora/europarl/train"
-  fi
-  for language in en de; do
-    if [ -f "$EUROPARL.$language.gz" ]; then gzip -dc "$EUROPARL.$language.gz"; else cat "$EUROPARL.$language"; fi |
-      sed -n '1,20000p' | cat "$data/corpora/tatoeba/train.$language" - > "$text/joined.$language"
-  done
-  nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/everyday" || case $? in
-    3 | 4) ;; # it says what it has taken out
-    *) exit 1 ;;
-  esac
-  cat "$text/everyday.en" "$text/everyday.de" > "$text/both.en"
-  cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de.part"
-  mv "$text/both.de.part" "$text/both.de"
-fi
-
 options=("$@")
+nmt config everyday ${options[@]+"${options[@]}"} > /dev/null # a mistake shows before hours of work
+
+# 1. Text.
+scripts/everyday_text.sh >&2
+
 # Train a model of this name unless it is there; one that was stopped goes on.
 trained() {
   local run="$runs/everyday/$1"
@@ -59,8 +46,8 @@ trained both --set "data.train=files(train='$text/both', hold_out=False)" --set 
 
 # 3. From there a model for each direction.
 for direction in en-de de-en; do
-  everyday="\"files(train='$text/everyday', hold_out=False, licence='$licence')\""
-  trained "$direction" --init "$runs/everyday/both" --set "data.train=[$everyday, phrasebook]" \
+  trained "$direction" --init "$runs/everyday/both" \
+    --set "data.train=files(train='$text/everyday', hold_out=False, licence='$licence')" \
     --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
     --set "train.steps=${TUNE:-11500}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
   folder="$shipped/$direction-small"

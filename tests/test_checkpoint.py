@@ -184,7 +184,9 @@ def test_one_damaged_checkpoint_does_not_take_the_others_along(tmp_path: Path) -
     assert checkpoint.checkpoints(tmp_path) == [second, third]
 
 
-def test_the_newest_run_is_the_one_saved_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_run_is_the_one_saved_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path))
     with pytest.raises(CheckpointError, match="there is no trained model under"):
         checkpoint.newest_run()
@@ -195,6 +197,7 @@ def test_the_newest_run_is_the_one_saved_last(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # of a newer nmt: it may translate into anything
     assert checkpoint.newest_model() == tmp_path / "new"
     assert checkpoint.newest_model("de") == shipped.FOLDER / "en-de-small"
+    assert f"{tmp_path / 'new'} is passed over: unknown key later" in capsys.readouterr().err
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

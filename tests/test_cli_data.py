@@ -86,7 +86,8 @@ def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -
         (["download", "tatoeb"], 2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"),
         (["download", "tatoeba", "--errors", "ignore"], 2, "--errors must be strict or replace", ""),
         (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
-        (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", ""),
+        (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "give the archive"),
+        (["download", "phrasebook", "--from", "none"], 2, "'phrasebook' is not downloaded", "use it by name"),
         (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 from commandline import write
 
 from nmt import evaluate, metrics, settings, testset
-from nmt.errors import DataError, UsageError
+from nmt.data.sources import open_split
+from nmt.errors import ConfigError, DataError, UsageError
 from nmt.metrics import METRICS
 from nmt.train import train
 from nmt.translate import Translator
@@ -153,6 +154,15 @@ def test_every_reference_file_is_read(tmp_path: Path) -> None:
         write(tmp_path / name, ["the dog"], lines)
     test = testset.file_test_set(tmp_path / "a.en", [tmp_path / "a.de", tmp_path / "b.de"])
     assert test.references == [["x"], ["y"]]
+
+
+def test_a_corpus_is_a_test_set_by_its_name_too() -> None:
+    pairs = list(open_split("phrasebook", "test", "de", "en").pairs())
+    test = testset.named_test_set("phrasebook", "de", "en")
+    assert test.name == "phrasebook/test"
+    assert [*zip(test.sources, test.references[0], strict=True)] == pairs
+    with pytest.raises(ConfigError, match="phrasebook"):
+        testset.named_test_set("phrasebook(pages=3)", "de", "en")
 
 
 def test_all_references_of_a_named_set_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,10 +105,13 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
     done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--probe", "loud.en")
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (bare.folder / "runs" / "en-de-small").iterdir()) == ["eval", "safetensors"]
+    assert sorted(path.name for path in (bare.folder / "runs" / "shipped" / "en-de-small").iterdir()) == [
+        "eval",
+        "safetensors",
+    ]
     assert "BLEU" in bare("info", "en-de-small").out
-    assert bare("translate", "-m", "runs/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
-    shutil.copytree(bare.folder / "runs" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
+    assert bare("translate", "-m", "runs/shipped/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
+    shutil.copytree(bare.folder / "runs" / "shipped" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
     done = bare("evaluate", "-m", shipped.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0")
     assert done.code == 0, done.err
     assert digests() == before
@@ -120,9 +123,23 @@ def test_only_a_model_that_comes_with_nmt_has_its_place_under_runs_and_has_it_un
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(shipped.FOLDER.parent)
     for name in (shipped.FOLDER / "en-de-small", Path("shipped/en-de-small")):
-        assert shipped.place(name) == tmp_path / "runs" / "en-de-small"
+        assert shipped.place(name) == tmp_path / "runs" / "shipped" / "en-de-small"
     monkeypatch.chdir(tmp_path)
     assert shipped.place(Path("mine/en-de-small")) == Path("mine/en-de-small")
+
+
+@pytest.mark.parametrize("command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"])
+def test_what_needs_a_training_says_that_none_is_at_hand(bare: CommandLine, command: str) -> None:
+    done = bare(*command.split())
+    assert done.code == 2
+    assert "en-de-small comes with nmt" in done.err
+    assert "nmt train --init en-de-small" in done.err
+
+
+def test_models_of_two_directions_are_named_as_they_were_given(bare: CommandLine) -> None:
+    done = bare("translate", "-m", "en-de-small", "-m", "de-en-small", "hi")
+    assert done.code == 1
+    assert "de-en-small and en-de-small translate in different directions" in done.err
 
 
 def test_what_info_says_of_it(bare: CommandLine) -> None:

@@ -26,6 +26,7 @@ def average(
     if last < 2:
         raise UsageError(f"--last must be at least 2, got {last}")
 
-    from nmt import checkpoint
+    from nmt import checkpoint, shipped
 
+    shipped.refuse(run)
     typer.echo(checkpoint.average(run, last))

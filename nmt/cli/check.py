@@ -167,22 +167,13 @@ def _parts(name: str) -> tuple[()] | tuple[Path, Path]:
 
 def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, list[Pair]]:
     from nmt.data.pairs import read_pairs
-    from nmt.data.sources import SOURCES, open_split
-    from nmt.registry import parse
 
     if files := _parts(name):
         return str(files[0]), list(read_pairs(*files, errors=errors))
-    try:
-        is_corpus = parse(name)[0] in SOURCES
-    except NMTError:  # sacrebleu's names hold slashes and dashes
-        is_corpus = False
-    if is_corpus:
-        split = open_split(name, "test", *languages)
-        return split.name, list(split.pairs())
     from nmt.testset import named_test_set
 
     found = named_test_set(name, *languages)
-    return name, [pair for stream in found.references for pair in zip(found.sources, stream, strict=True)]
+    return found.name, [pair for stream in found.references for pair in zip(found.sources, stream, strict=True)]
 
 
 def _check_language(code: str) -> None:

@@ -11,6 +11,7 @@ import typer
 from nmt.cli.check import check
 from nmt.cli.options import ConfigOption, ErrorsOption, SetOption, check_errors
 from nmt.console import log
+from nmt.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Get and prepare parallel text.")
 
@@ -78,6 +79,8 @@ def download(
     check_errors(errors)
     corpus = find(name)
     if not isinstance(corpus, Published):
+        if source:
+            raise UsageError(f"corpus '{corpus.name}' is not downloaded: it takes no --from", "use it by name")
         log(f"corpus '{corpus.name}' needs no download: use it by name")
         return
     if corpus.installed and not force:

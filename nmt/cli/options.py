@@ -53,8 +53,8 @@ ReferencesOption = Annotated[
 ]
 TestsOption = Annotated[
     list[str] | None,
-    typer.Option("--test", help="A test set that sacrebleu knows (wmt14, ...); several are scored one by one.",
-                 show_default="the corpus's own"),
+    typer.Option("--test", show_default="the model's own",
+                 help="A test set that sacrebleu knows (wmt14, ...), or of a corpus (tatoeba); several one by one."),
 ]  # fmt: skip
 ResamplesOption = Annotated[int, typer.Option(min=0, max=1_000_000, help="Draws for confidence intervals; 0 for none.")]
 ErrorsOption = Annotated[str, typer.Option(help="What invalid UTF-8 does: strict stops, replace puts U+FFFD.")]
@@ -77,7 +77,7 @@ def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[st
 def open_test_sets(
     data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, errors: str
 ) -> list[TestSet]:
-    """Return the test sets that the options name: files, names that sacrebleu knows, or the corpus's own."""
+    """Return the test sets that the options name: files, names, or the corpus's own."""
     from nmt import testset
 
     if src is not None:

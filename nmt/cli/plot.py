@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt import shipped
 from nmt.console import log
 from nmt.errors import ConfigError, UsageError, suggest
 from nmt.plot.curves import AXES, draw
@@ -38,6 +39,8 @@ def curves(
     """
     if by not in AXES:
         raise UsageError(f"unknown axis '{by}'", suggest(by, AXES))
+    for run in runs:
+        shipped.refuse(run)
     draw(list(dict.fromkeys(runs)), output, AXES[by])
     typer.echo(output)
 

@@ -27,8 +27,10 @@ def reproduce(
 
     Example: nmt reproduce runs/quickstart
     """
+    from nmt import shipped
     from nmt.reproduce import reproduce as again
 
+    shipped.refuse(run)
     found = again(run, into or run.with_name(f"{run.name}-again"), device=device, changed=changed)
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in found.scores.items()]
     for line in aligned([["", str(found.before), str(found.now), ""], *rows]):

@@ -247,7 +247,9 @@ def unpacked(sources: Sequence[Path], near: Path) -> Iterator[list[Path]]:
             if source.is_dir():
                 files += sorted(path for path in source.iterdir() if path.is_file())
             elif not source.exists():
-                raise DataError(f"no such file or folder: {source}")
+                raise DataError(
+                    f"no such file or folder: {source}", "give the archive or the folder that the corpus comes in"
+                )
             elif _ARCHIVE.search(source.name.lower()):
                 folder = Path(scratch) / str(number)
                 unpack(source, folder)

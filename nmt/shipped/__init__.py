@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nmt.errors import UsageError
 from nmt.paths import runs_dir
 
 FOLDER = Path(__file__).parent
@@ -22,7 +23,15 @@ def find(name: Path) -> Path | None:
 
 def place(run: Path) -> Path:
     """Return where to put what is made of a run: its own folder, or one under runs/ for a model that comes with nmt."""
-    return runs_dir() / run.name if run.resolve().parent == FOLDER.resolve() else run
+    return runs_dir() / "shipped" / run.name if run.resolve().parent == FOLDER.resolve() else run
+
+
+def refuse(run: Path) -> None:
+    """Raise a UsageError if this is the name of a model that comes with nmt, of which no training is at hand."""
+    if find(run):
+        raise UsageError(
+            f"{run} comes with nmt, without the files of its training", f"train on from it: nmt train --init {run}"
+        )
 
 
 def towards(language: str) -> str | None:

@@ -84,7 +84,7 @@ def _choose(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
     if not size:
         raise DataError(
             f"{len(heap)} different sentences of {WORDS} words and more are too few to hold out a test set",
-            f"name them (valid=..., test=...), or bring at least {SHARE} such sentences",
+            f"files(train=..., valid=..., test=...) takes sets of yours; or bring at least {SHARE} such sentences",
         )
     ordered = sorted(kept)
     blocks = {"test": ordered[:size], "valid": ordered[size : 2 * size]}

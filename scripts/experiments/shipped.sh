@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# What helps a model such as those that come with nmt, English to German: trainings of equally many updates, and their scores
+# by beam search as a table. All of it takes two hours on two cores; what is trained is not trained again.
+#
+#   scripts/experiments/shipped.sh
+#   scripts/experiments/shipped.sh base bpe_dropout                           # some of them
+#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/experiments/shipped.sh # from files that are at hand
+#   STEPS=100 PAIRS=1000 scripts/experiments/shipped.sh                       # fewer updates, less text by models
+absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
+TATOEBA="$(absolute "${TATOEBA:-}")"
+EUROPARL="$(absolute "${EUROPARL:-}")"
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}/experiments/shipped"
+text="$data/everyday"
+steps="${STEPS:-800}" pairs="${PAIRS:-60000}"
+
+# Train a model of this name, as its config and the options say.
+trained() {
+  local name="$1"
+  shift
+  if [ -f "$runs/$name/done" ]; then return; fi
+  rm -rf "${runs:?}/$name"
+  nmt train --run "$runs/$name" --config everyday --set train.batch_tokens=2048 --set train.valid_every=5000 \
+    --set "data.train=$everyday" "$@" > "$runs/$name.log" 2>&1 || {
+    tail -n 2 "$runs/$name.log" >&2
+    return 1
+  }
+  touch "$runs/$name/done"
+}
+# The same, learning on from another model.
+tuned() { trained "$1" --init "$2" --set "train.steps=$steps" "${@:3}"; }
+falling() { echo "train.schedule=linear(peak=$1, warmup=$((steps / 8)))"; }
+constant() { echo "train.schedule=constant(peak=$1, warmup=$((steps / 8)))"; }
+
+# Translate some of the text into the file $2.$4 by the models that the options name; the other side, $3, as it is.
+translated() {
+  local side="$1" prefix="$2" other="$3" into="$4"
+  if [ -f "$prefix.$into" ]; then return; fi
+  paste "$text/everyday.en" "$text/everyday.de" | shuf -n "$pairs" --random-source="$text/everyday.en" |
+    cut -f "$side" > "$prefix.$other"
+  nmt translate --input "$prefix.$other" --output "$prefix.$into.part" "${@:5}"
+  mv "$prefix.$into.part" "$prefix.$into"
+}
+with() { echo "data.train=[\"$everyday\", \"files(train='$1', hold_out=False)\"]"; }
+
+train() {
+  case "$1" in
+    # Regularisation, on from the trained model.
+    base) tuned base en-de-small --set "$(falling 5e-4)" ;;
+    bpe_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set "train.subword=bpe_dropout(p=0.1)" ;;
+    no_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set model.dropout=0 ;;
+    no_noise) tuned "$1" en-de-small --set "$(falling 5e-4)" --set train.noise= ;;
+    # Averages instead of a falling rate.
+    ema) tuned "$1" en-de-small --set "$(constant 5e-4)" --set train.ema=0.995 ;;
+    constant)
+      tuned "$1" en-de-small --set "$(constant 5e-4)" --set "train.valid_every=$((steps / 10 + 1))" \
+        --set train.valid_pairs=100 --set train.keep=5
+      ;;
+    constant/average-5)
+      train constant
+      if [ ! -d "$runs/$1" ]; then nmt average "$runs/constant" --last 5 > /dev/null; fi
+      ;;
+    # What models have translated, as more text: an ensemble of three (distillation), and one of the other direction.
+    distilled)
+      for teacher in base bpe_dropout no_dropout; do train "$teacher"; done
+      translated 1 "$runs/distilled" en de -m "$runs/base" -m "$runs/bpe_dropout" -m "$runs/no_dropout"
+      tuned "$1" en-de-small --set "$(falling 5e-4)" --set "$(with "$runs/distilled")"
+      ;;
+    back_translated)
+      translated 2 "$runs/back_translated" de en -m de-en-small --search "sample(temperature=0.8)"
+      tuned "$1" en-de-small --set "$(falling 5e-4)" --set "$(with "$runs/back_translated")"
+      ;;
+    # From nothing: one direction by itself, or half the updates for both directions, from which one learns on.
+    alone) trained "$1" --set "train.steps=$((2 * steps))" --set "train.schedule=linear(peak=2e-3, warmup=$((steps / 4)))" ;;
+    two_way)
+      trained "$1" --set "train.steps=$steps" --set "train.schedule=constant(peak=2e-3, warmup=$((steps / 4)))" \
+        --set "data.train=files(train='$text/both', hold_out=False)"
+      ;;
+    from_two_way)
+      train two_way
+      tuned "$1" "$runs/two_way" --set "$(falling 2e-3)"
+      ;;
+    *)
+      echo "unknown training '$1': one of ${all[*]}" >&2
+      return 2
+      ;;
+  esac
+}
+
+all=(base bpe_dropout no_dropout no_noise constant ema constant/average-5 distilled back_translated alone two_way from_two_way)
+names=("$@")
+if [ "$#" -eq 0 ]; then names=("${all[@]}"); fi
+for name in "${names[@]}"; do
+  case " ${all[*]} " in *" $name "*) ;; *) train "$name" ;; esac
+done
+scripts/everyday_text.sh >&2
+everyday="files(train='$text/everyday', hold_out=False)"
+mkdir -p "$runs"
+for name in "${names[@]}"; do train "$name"; done
+
+typos="$runs/typos"
+.venv/bin/python scripts/noisy.py typos < "$data/corpora/tatoeba/test.en" > "$typos.en"
+cp "$data/corpora/tatoeba/test.de" "$typos.de"
+echo "| training | validation BLEU | test BLEU | … with typing errors |"
+echo "|---|---|---|---|"
+for name in "${names[@]}"; do
+  scores=()
+  for prefix in "$data/corpora/tatoeba/valid" "$data/corpora/tatoeba/test" "$typos"; do
+    scores+=("$(score --model "$runs/$name" --src "$prefix.en" --ref "$prefix.de")")
+  done
+  echo "| $name | ${scores[0]} | ${scores[1]} | ${scores[2]} |"
+done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Get the text of the models that come with nmt: Tatoeba, 20,000 pairs of Europarl and the phrasebook, without what is in the
-# test set, in data/everyday/everyday; and all of it in both directions in data/everyday/both.
+# test set, in data/everyday/everyday; all of it in both directions in data/everyday/both; and greetings and courtesies, as
+# people type them in either language, in data/everyday/courtesies-en-de and courtesies-de-en.
 #
 #   scripts/everyday_text.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/everyday_text.sh      # from files that are at hand
@@ -34,6 +35,8 @@ nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/e
   3 | 4) ;; # it says what it has taken out
   *) exit 1 ;;
 esac
+scripts/courtesies.py en de "$text/courtesies-en-de" --test tatoeba
+scripts/courtesies.py de en "$text/courtesies-de-en" --test tatoeba
 cat "$text/everyday.en" "$text/everyday.de" > "$text/both.en"
 cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de.part"
 mv "$text/both.de.part" "$text/both.de"

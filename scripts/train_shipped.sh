@@ -46,14 +46,15 @@ trained both --set "data.train=files(train='$text/both', hold_out=False)" --set 
 
 # 3. From there a model for each direction.
 for direction in en-de de-en; do
-  trained "$direction" --init "$runs/everyday/both" \
-    --set "data.train=files(train='$text/everyday', hold_out=False, licence='$licence')" \
+  everyday="\"files(train='$text/everyday', hold_out=False, licence='$licence')\""
+  courtesies="\"files(train='$text/courtesies-$direction', hold_out=False, licence='its own')\""
+  trained "$direction" --init "$runs/everyday/both" --set "data.train=[$everyday, $courtesies]" \
     --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
-    --set "train.steps=${TUNE:-11500}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
+    --set "train.steps=${TUNE:-13000}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
   folder="$shipped/$direction-small"
   rm -rf "$folder.new"
   nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --least 0.8 --output "$folder.new"
-  sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init: .*|  init: ''|" -e "s|$text/|data/everyday/|" \
+  sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init: .*|  init: ''|" -e "s|$text/|data/everyday/|g" \
     "$runs/everyday/$direction/config.yaml" > "$folder.new/config.yaml" # it names no one's folders
   if [ -f "$folder/README.md" ]; then cp "$folder/README.md" "$folder.new/"; fi
   rm -rf "$folder"

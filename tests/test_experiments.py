@@ -156,6 +156,9 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert not {line.casefold() for line in source[820:840]} & {line.casefold() for line in text}
     phrasebook = (tmp_path / "data" / "everyday" / "phrasebook.tsv").read_text().splitlines()
     assert {line.split("\t")[0] for line in phrasebook} & {*text}
+    greetings = (tmp_path / "data" / "everyday" / "courtesies-en-de.en").read_text().splitlines()
+    assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}
+    assert not {"how are you!", source[820]} & {*greetings}
     assert script("../train_shipped.sh", "--help", code=2) == []
     assert script("../train_shipped.sh", "--set=model.dimm=3", code=2, **environment) == []
     rows = script("../score_shipped.sh", MODELS=str(tmp_path / "shipped" / "de-en-small"), **environment)

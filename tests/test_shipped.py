@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,6 +143,45 @@ def test_models_of_two_directions_are_named_as_they_were_given(bare: CommandLine
     done = bare("translate", "-m", "en-de-small", "-m", "de-en-small", "hi")
     assert done.code == 1
     assert "de-en-small and en-de-small translate in different directions" in done.err
+
+
+def courtesies(folder: Path, source: str, target: str, *options: str) -> dict[str, str]:
+    """What the script writes to train on."""
+    script = [sys.executable, ROOT / "scripts" / "courtesies.py", source, target, folder / "hi", *options]
+    done = subprocess.run(
+        script, env=os.environ | {"NMT_DATA": str(folder)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    sides = ((folder / f"hi.{code}").read_text().splitlines() for code in (source, target))
+    found = [*zip(*sides, strict=True)]
+    assert done.stdout == f"{len(found)} pairs\n"
+    assert len({text for text, _ in found}) == len(found)  # a text has one translation
+    return dict(found)
+
+
+def test_courtesies_are_varied_as_people_type_and_translated_as_people_speak(tmp_path: Path) -> None:
+    english, german = courtesies(tmp_path, "en", "de"), courtesies(tmp_path, "de", "en")
+    for text in ("Bye", "bye", "Bye!", "bye!!", "bye..."):
+        assert english[text] == "Tschüss!"
+    assert english["how are you"] == english["How are you??"] == "Wie geht es dir?"
+    assert "how are you!" not in english
+    assert german["tschüss"] == german["Tschau."] == "Bye!"
+    assert {german[text] for text in ("wie geht's", "Wie geht es Ihnen?")} == {"How are you?"}
+    pairs = [line.split("\t") for line in (ROOT / "data" / "courtesies.tsv").read_text().splitlines()]
+    assert all(len(pair) == 2 for pair in pairs)
+    assert len({tuple(pair) for pair in pairs}) == len(pairs)
+
+
+def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
+    for split in ("train", "valid", "test"):
+        sides = (
+            {"en": "how are you", "de": "Das, Schönste!"} if split == "test" else {"en": "A dog.", "de": "Ein Hund."}
+        )
+        for code, text in sides.items():
+            (tmp_path / f"{split}.{code}").write_text(f"{text}\n")
+    files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
+    whole, rest = (courtesies(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
+    assert {whole[text] for text in whole.keys() - rest.keys()} == {"Wie geht es dir?"}
 
 
 def test_what_info_says_of_it(bare: CommandLine) -> None:

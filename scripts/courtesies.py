@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("source", choices=("en", "de"))
     parser.add_argument("target", choices=("en", "de"))
     parser.add_argument("prefix", type=Path)
+    parser.add_argument("--times", type=int, default=1, help="write each of them so often, to learn it better")
     parser.add_argument("--test", metavar="CORPUS", help="leave out what is in its test set")
     options = parser.parse_args()
     if options.source == options.target:
@@ -48,9 +49,11 @@ def main() -> None:
     if options.test:
         test = open_split(options.test, "test", options.source, options.target)
         unwanted = {key(side) for pair in test.pairs() for side in pair}
+    if options.times < 1:
+        parser.error("--times must be at least 1")
     pairs = [pair if options.source == "en" else pair[::-1] for pair in read_tsv(TEXT)]
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
-    print(write_pairs(src, tgt, varied(pairs, unwanted)), "pairs")
+    print(write_pairs(src, tgt, [*varied(pairs, unwanted)] * options.times), "pairs")
 
 
 if __name__ == "__main__":

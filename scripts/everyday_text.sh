@@ -35,8 +35,8 @@ nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/e
   3 | 4) ;; # it says what it has taken out
   *) exit 1 ;;
 esac
-scripts/courtesies.py en de "$text/courtesies-en-de" --test tatoeba
-scripts/courtesies.py de en "$text/courtesies-de-en" --test tatoeba
+scripts/courtesies.py en de "$text/courtesies-en-de" --test tatoeba --times 5
+scripts/courtesies.py de en "$text/courtesies-de-en" --test tatoeba --times 5
 cat "$text/everyday.en" "$text/everyday.de" > "$text/both.en"
 cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de.part"
 mv "$text/both.de.part" "$text/both.de"

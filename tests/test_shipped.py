@@ -28,6 +28,10 @@ SENTENCES = {
         "Good morning!": "Guten Morgen!",
         "are we done": "Sind wir fertig?",
         "Thank you.": "Danke.",
+        "hi": "Hallo!",
+        "how are you": "Wie geht es dir?",
+        "merry christmas": "Frohe Weihnachten!",
+        "good luck": "Viel Glück!",
     },
     "de-en-small": {
         "Ich habe Durst.": "I'm thirsty.",
@@ -36,6 +40,9 @@ SENTENCES = {
         "Ich liebe dich.": "I love you.",
         "Guten Morgen!": "Good morning!",
         "Danke schön.": "Thank you very much.",
+        "tschüss": "Bye!",
+        "wie heißt du": "What's your name?",
+        "gute nacht": "Good night!",
     },
 }
 
@@ -155,7 +162,8 @@ def courtesies(folder: Path, source: str, target: str, *options: str) -> dict[st
     sides = ((folder / f"hi.{code}").read_text().splitlines() for code in (source, target))
     found = [*zip(*sides, strict=True)]
     assert done.stdout == f"{len(found)} pairs\n"
-    assert len({text for text, _ in found}) == len(found)  # a text has one translation
+    times = int(options[1]) if "--times" in options else 1
+    assert len({text for text, _ in found}) * times == len(found)  # a text has one translation
     return dict(found)
 
 
@@ -180,6 +188,7 @@ def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
         for code, text in sides.items():
             (tmp_path / f"{split}.{code}").write_text(f"{text}\n")
     files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
+    courtesies(tmp_path, "en", "de", "--times", "3")
     whole, rest = (courtesies(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
     assert {whole[text] for text in whole.keys() - rest.keys()} == {"Wie geht es dir?"}
 

@@ -146,7 +146,8 @@ def _of_config(
 
     data = settings.load(settings.find(name), overrides).data
     splits = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
-    tests = []
+    tests: list[tuple[str, list[Pair]]] = []
+    missing: dict[str, list[str]] = {}
     for split, spec in (("valid", data.valid), ("test", data.test)) if with_tests else ():
         try:
             held = open_split(spec or data.train[0], split, data.src, data.tgt)
@@ -154,7 +155,9 @@ def _of_config(
         except DataError as error:
             if spec:  # named, and so wanted
                 raise
-            log(f"no {split} text to compare with: {error.message}")
+            missing.setdefault(error.message, []).append(split)
+    for message, names in missing.items():
+        log(f"no {' and no '.join(names)} text to compare with: {message}")
     texts = [Text(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits]
     return (data.src, data.tgt), texts, tests
 

@@ -23,7 +23,7 @@ from nmt.model.attention import recording
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
 from nmt.search import SEARCHES, search
-from nmt.text import unshouted
+from nmt.text import as_read
 from nmt.tokenizer import EOS
 
 END, START = "</s>", "<s>"
@@ -113,7 +113,7 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
         ConfigError: no such search.
     """
     tokenizer, model = loaded.tokenizer, loaded.model.eval()
-    src = tokenizer.encode(unshouted(text) if loaded.config.lower_shouting else text)
+    src = tokenizer.encode(as_read(text, lower_shouting=loaded.config.lower_shouting))
     if not src:
         raise UsageError("there is no sentence to look at", 'nmt attention "Are we done?"')
     tgt = tokenizer.encode(target) if target is not None else []

@@ -26,7 +26,7 @@ from nmt.export.engine import RUN_FILES
 from nmt.metrics import bleu
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
-from nmt.text import normalize, unshouted
+from nmt.text import as_read, normalize
 from nmt.tokenizer import Tokenizer
 from nmt.translate import Translator
 
@@ -184,7 +184,7 @@ def _sentences(lines: list[str], loaded: Loaded) -> list[str]:
     """Return what the lines hold as the model reads it, and cut where it is longer than the model was trained for."""
 
     def read(text: str) -> str:
-        return unshouted(text) if loaded.config.lower_shouting else text
+        return as_read(text, lower_shouting=loaded.config.lower_shouting)
 
     def fits(text: str) -> bool:
         few = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences

@@ -11,6 +11,11 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 
 
+def as_read(text: str, *, lower_shouting: bool) -> str:
+    """Return a source text as a model reads it: in small letters where it shouts and the model wants that."""
+    return unshouted(text) if lower_shouting else text
+
+
 def unshouted(text: str) -> str:
     """Write a text in small letters if it is in capitals throughout, but for an ß, and more than an abbreviation."""
     shouted = text.replace("ß", "").isupper() and sum(map(str.isupper, text)) >= 4

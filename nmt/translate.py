@@ -27,7 +27,7 @@ from nmt.engine.native import NativeEngine
 from nmt.errors import CheckpointError, DataError, UsageError, suggest
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import Constrained, Hypothesis, Search, search
-from nmt.text import normalize, unshouted
+from nmt.text import as_read, normalize
 from nmt.tokenizer import SPACE, Tokenizer
 
 WINDOW = 4096
@@ -293,7 +293,7 @@ class Translator:
 
     def _encode(self, text: str) -> list[int]:
         """Return the ids of source text."""
-        return self.tokenizer.encode(unshouted(text) if self.config.lower_shouting else text)
+        return self.tokenizer.encode(as_read(text, lower_shouting=self.config.lower_shouting))
 
     def _join(
         self,

@@ -16,6 +16,7 @@ from pathlib import Path
 from nmt.data.pairs import Pair, read_tsv, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import key
+from nmt.errors import NMTError
 
 TEXT = Path(__file__).parent.parent / "data" / "courtesies.tsv"
 ENDS = {"?": ("", "?", "??"), "": ("", ".", "!", "!!", "...")}
@@ -45,15 +46,18 @@ def main() -> None:
     options = parser.parse_args()
     if options.source == options.target:
         parser.error("source and target are the same language")
-    unwanted: set[str] = set()
-    if options.test:
-        test = open_split(options.test, "test", options.source, options.target)
-        unwanted = {key(side) for pair in test.pairs() for side in pair}
     if options.times < 1:
         parser.error("--times must be at least 1")
     pairs = [pair if options.source == "en" else pair[::-1] for pair in read_tsv(TEXT)]
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
-    print(write_pairs(src, tgt, [*varied(pairs, unwanted)] * options.times), "pairs")
+    try:
+        unwanted: set[str] = set()
+        if options.test:
+            test = open_split(options.test, "test", options.source, options.target)
+            unwanted = {key(side) for pair in test.pairs() for side in pair}
+        print(write_pairs(src, tgt, [*varied(pairs, unwanted)] * options.times), "pairs")
+    except (NMTError, OSError) as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

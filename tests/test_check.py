@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import CommandLine, write
+from commandline import CommandLine, sentences, write
 
 from nmt.data.check import BITS, KINDS, Finding, Report, Text, check, mend
 from nmt.data.check.features import RECORD, knows
@@ -305,6 +305,14 @@ def test_bad_calls_are_one_line(here: CommandLine, arguments: list[str], code: i
     assert done.code == code
     assert len(done.errors) == 1
     assert message in done.err
+
+
+def test_missing_test_sets_are_told_of_once(here: CommandLine) -> None:
+    write(here.folder / "few", *sentences(4))
+    done = here("data", "check", "--config", "quickstart", "--set", "data.train=files(train='few')")
+    assert done.code == 1
+    assert done.err.count("are too few to hold out") == 2  # and once as the error
+    assert "no valid and no test text to compare with: 4 different sentences of 3 words" in done.err
 
 
 def test_a_language_that_is_not_known_is_said_to_be_unchecked(here: CommandLine) -> None:

@@ -193,6 +193,25 @@ def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
     assert {whole[text] for text in whole.keys() - rest.keys()} == {"Wie geht es dir?"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["en", "en", "hi"], "the same language"),
+        (["en", "fr", "hi"], "invalid choice: 'fr'"),
+        (["en", "de", "hi", "--times", "0"], "--times must be at least 1"),
+        (["en", "de", "hi", "--test", "tatoeb"], "unknown corpus 'tatoeb'"),
+        (["en", "de", "no/hi"], "No such file or directory"),
+    ],
+)
+def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str], message: str) -> None:
+    script = [sys.executable, ROOT / "scripts" / "courtesies.py", *arguments]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_info_says_of_it(bare: CommandLine) -> None:
     done = bare("info", "en-de-small")
     assert done.code == 0, done.err

@@ -6,25 +6,21 @@
 #   scripts/everyday_text.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/everyday_text.sh      # from files that are at hand
 set -euo pipefail
-absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
-TATOEBA="$(absolute "${TATOEBA:-}")"
-EUROPARL="$(absolute "${EUROPARL:-}")"
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-scripts/venv.sh
-export PATH="$PWD/.venv/bin:$PATH"
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -gt 0 ]; then usage; fi
 data="${NMT_DATA:-data}"
 text="$data/everyday"
 if [ -f "$text/both.de" ]; then exit; fi
 mkdir -p "$text"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
-if [ -z "$EUROPARL" ]; then
+if [ -z "${EUROPARL:-}" ]; then
   nmt data download europarl
   EUROPARL="$data/corpora/europarl/train"
 fi
 python -c '
 from nmt.data.sources import open_split
 for pair in open_split("phrasebook", "train", "en", "de").pairs():
-  print(*pair, sep="\t")' > "$text/phrasebook.tsv"
+    print(*pair, sep="\t")' > "$text/phrasebook.tsv"
 for language in en de; do
   if [ -f "$EUROPARL.$language.gz" ]; then gzip -dc "$EUROPARL.$language.gz"; else cat "$EUROPARL.$language"; fi |
     sed -n '1,20000p' |

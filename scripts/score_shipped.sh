@@ -7,28 +7,12 @@
 #                                                                        # at hand: archive, prefix of .en and .de, folder
 #   MODELS="runs/a runs/b" scripts/score_shipped.sh                      # other models
 set -euo pipefail
-if [ "$#" -gt 0 ]; then
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
-  exit 2
-fi
-trap 'exit 130' INT
-trap 'exit 143' TERM
-absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
-NEWSTEST="$(absolute "${NEWSTEST:-}")"
-MULTI30K="$(absolute "${MULTI30K:-}")"
-TATOEBA="$(absolute "${TATOEBA:-}")"
-if [ -n "$NEWSTEST" ] && [ ! -f "$NEWSTEST.en" ]; then
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -gt 0 ]; then usage; fi
+if [ -n "${NEWSTEST:-}" ] && [ ! -f "$NEWSTEST.en" ]; then
   echo "no such text: NEWSTEST=$NEWSTEST (.en and .de)" >&2
   exit 2
 fi
-models=()
-for model in ${MODELS:-en-de-small de-en-small}; do
-  if [ -e "$model" ]; then model="$(absolute "$model")"; fi
-  models+=("$model")
-done
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-scripts/venv.sh
-export PATH="$PWD/.venv/bin:$PATH"
 data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}"
 work="$runs/scores"
 mkdir -p "$work"
@@ -36,8 +20,8 @@ mkdir -p "$work"
 for corpus in tatoeba multi30k; do
   if [ ! -d "$data/corpora/$corpus" ]; then
     from=()
-    if [ "$corpus" = multi30k ] && [ -n "$MULTI30K" ]; then from=(--from "$MULTI30K"); fi
-    if [ "$corpus" = tatoeba ] && [ -n "$TATOEBA" ]; then from=(--from "$TATOEBA"); fi
+    if [ "$corpus" = multi30k ] && [ -n "${MULTI30K:-}" ]; then from=(--from "$MULTI30K"); fi
+    if [ "$corpus" = tatoeba ] && [ -n "${TATOEBA:-}" ]; then from=(--from "$TATOEBA"); fi
     nmt data download "$corpus" ${from[@]+"${from[@]}"} > /dev/null
   fi
 done
@@ -56,7 +40,11 @@ print("|", sys.argv[1], "|", " | ".join(cells), "|")
 print(found["scores"][0]["signature"], file=sys.stderr)' "$name" "$found"
 }
 
-for model in "${models[@]}"; do
+for model in ${MODELS:-en-de-small de-en-small}; do
+  case "$model" in
+    /*) ;;
+    *) if [ -e "$here/$model" ]; then model="$here/$model"; fi ;;
+  esac
   found="$(nmt info "$model" --json)"
   languages="$(python -c 'import json, sys; found = json.loads(sys.argv[1]); print(found["source"], found["target"])' "$found")"
   case "$languages" in
@@ -75,7 +63,7 @@ for model in "${models[@]}"; do
     row "… with \`$kind\`" "$model" --src "$work/$kind.$src" --ref "$tatoeba.$tgt"
   done
   row "Multi30k, test_2016_flickr" "$model" --src "$data/corpora/multi30k/test.$src" --ref "$data/corpora/multi30k/test.$tgt"
-  if [ -n "$NEWSTEST" ]; then
+  if [ -n "${NEWSTEST:-}" ]; then
     row "newstest2013" "$model" --src "$NEWSTEST.$src" --ref "$NEWSTEST.$tgt"
   else
     row "newstest2013" "$model" --test wmt13

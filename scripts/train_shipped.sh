@@ -7,18 +7,8 @@
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh      # from files that are at hand
 #   STEPS=... TUNE=... scripts/train_shipped.sh --set model.dim=128           # other numbers of updates, another model
 set -euo pipefail
-if [ "$#" -gt 0 ] && [[ "$1" != --?* || "$1" = --help ]]; then # the options of nmt train begin with --
-  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
-  exit 2
-fi
-trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
-trap 'exit 143' TERM
-absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
-TATOEBA="$(absolute "${TATOEBA:-}")"
-EUROPARL="$(absolute "${EUROPARL:-}")"
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-scripts/venv.sh
-export PATH="$PWD/.venv/bin:$PATH"
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -gt 0 ] && [[ "$1" != --?* ]]; then usage; fi # the options of nmt train begin with --
 text="${NMT_DATA:-data}/everyday" runs="${NMT_RUNS:-runs}"
 shipped="${SHIPPED:-nmt/shipped}"
 

@@ -1,11 +1,5 @@
 # What the experiment scripts share; sourced by them.
-set -euo pipefail
-trap 'exit 130' INT # nmt saves and ends well when it is interrupted; the experiment must not go on
-trap 'exit 143' TERM
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
-
-scripts/venv.sh
-nmt() { .venv/bin/nmt "$@"; }
+. "$(dirname -- "${BASH_SOURCE[0]}")/../common.sh"
 
 # Print the first score of `nmt evaluate` with these arguments, to one decimal.
 score() {

@@ -6,13 +6,10 @@
 #   scripts/experiments/shipped.sh base bpe_dropout                           # some of them
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/experiments/shipped.sh # from files that are at hand
 #   STEPS=100 PAIRS=1000 scripts/experiments/shipped.sh                       # fewer updates, less text by models
-absolute() { case "$1" in "" | /*) echo "$1" ;; *) echo "$PWD/$1" ;; esac; }
-TATOEBA="$(absolute "${TATOEBA:-}")"
-EUROPARL="$(absolute "${EUROPARL:-}")"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}/experiments/shipped"
-text="$data/everyday"
 steps="${STEPS:-800}" pairs="${PAIRS:-60000}"
+data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}/experiments/shipped/$steps-$pairs"
+text="$data/everyday"
 
 # Train a model of this name, as its config and the options say.
 trained() {
@@ -46,7 +43,7 @@ with() { echo "data.train=[\"$everyday\", \"files(train='$1', hold_out=False)\"]
 train() {
   case "$1" in
     # Regularisation, on from the trained model.
-    base) tuned base en-de-small --set "$(falling 5e-4)" ;;
+    base) tuned "$1" en-de-small --set "$(falling 5e-4)" ;;
     bpe_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set "train.subword=bpe_dropout(p=0.1)" ;;
     no_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set model.dropout=0 ;;
     no_noise) tuned "$1" en-de-small --set "$(falling 5e-4)" --set train.noise= ;;
@@ -99,7 +96,7 @@ mkdir -p "$runs"
 for name in "${names[@]}"; do train "$name"; done
 
 typos="$runs/typos"
-.venv/bin/python scripts/noisy.py typos < "$data/corpora/tatoeba/test.en" > "$typos.en"
+scripts/noisy.py typos < "$data/corpora/tatoeba/test.en" > "$typos.en"
 cp "$data/corpora/tatoeba/test.de" "$typos.de"
 echo "| training | validation BLEU | test BLEU | … with typing errors |"
 echo "|---|---|---|---|"

@@ -151,7 +151,7 @@ class Config:
     search: str = "beam(size=4)"
     """Search that `nmt translate` and `nmt evaluate` use unless told otherwise."""
     lower_shouting: bool = False
-    """Read a line in CAPITALS, four and more and nothing small, in small letters, which the model knows better."""
+    """Translate a text in CAPITALS, four or more and nothing small, as if in small letters; training text stays."""
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

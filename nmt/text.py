@@ -1,4 +1,4 @@
-"""One line of text as nmt reads it: the same for training, validation and a user's sentence."""
+"""One line of text as nmt reads it: normalised for training and users alike, and how shouting is read."""
 
 from __future__ import annotations
 

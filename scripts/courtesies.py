@@ -10,6 +10,7 @@ there for the other direction. The source is varied in case and in the marks it 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -28,12 +29,11 @@ def varied(pairs: Iterable[Pair], unwanted: set[str]) -> Iterator[Pair]:
     seen: set[str] = set()
     for source, target in pairs:
         words = source.rstrip(".,!?")
-        if words.casefold() in seen or {key(source), key(target)} & unwanted:
-            continue
-        seen.add(words.casefold())
-        for ending in ENDS["?" if source.endswith("?") else ""]:
-            for text in dict.fromkeys((words, words.lower())):
-                yield text + ending, target
+        spellings = {words, words.lower()} - seen
+        seen |= spellings
+        if not {key(source), key(target)} & unwanted:
+            for ending in ENDS["?" if source.endswith("?") else ""]:
+                yield from ((text + ending, target) for text in sorted(spellings))
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("source", choices=("en", "de"))
     parser.add_argument("target", choices=("en", "de"))
     parser.add_argument("prefix", type=Path)
-    parser.add_argument("--times", type=int, default=1, help="write each of them so often, to learn it better")
+    parser.add_argument("--times", type=int, default=1, help="write each this many times, to learn it better")
     parser.add_argument("--test", metavar="CORPUS", help="leave out what is in its test set")
     options = parser.parse_args()
     if options.source == options.target:
@@ -56,8 +56,11 @@ def main() -> None:
             test = open_split(options.test, "test", options.source, options.target)
             unwanted = {key(side) for pair in test.pairs() for side in pair}
         print(write_pairs(src, tgt, [*varied(pairs, unwanted)] * options.times), "pairs")
-    except (NMTError, OSError) as error:
-        parser.error(str(error))
+    except OSError as error:
+        parser.error(f"cannot write {options.prefix}: {error.strerror}")
+    except NMTError as error:
+        print(f"{parser.prog}: error: {error.message}", f"     hint: {error.hint}", sep="\n", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

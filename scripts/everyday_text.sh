@@ -5,28 +5,42 @@
 #
 #   scripts/everyday_text.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/everyday_text.sh      # from files that are at hand
+#
+# What is there stays; it is made anew when this script, the courtesies or the files at hand are others than before.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ]; then usage; fi
+if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
+if [ -n "${EUROPARL:-}" ]; then both_languages EUROPARL .gz; fi
+environment
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-if [ -f "$text/both.de" ]; then exit; fi
+recipe="$(cat scripts/everyday_text.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"
+if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
 if [ -z "${EUROPARL:-}" ]; then
   nmt data download europarl
   EUROPARL="$data/corpora/europarl/train"
 fi
-python -c '
+# nmt data check takes out what is like a test sentence; one side alone counts from four words on, so shorter ones go here.
+python - "$EUROPARL" "$text" <<'PY'
+import sys
+from itertools import chain, islice
+from pathlib import Path
+
+from nmt.data.pairs import write_pairs
 from nmt.data.sources import open_split
-for pair in open_split("phrasebook", "train", "en", "de").pairs():
-    print(*pair, sep="\t")' > "$text/phrasebook.tsv"
-for language in en de; do
-  if [ -f "$EUROPARL.$language.gz" ]; then gzip -dc "$EUROPARL.$language.gz"; else cat "$EUROPARL.$language"; fi |
-    sed -n '1,20000p' |
-    cat "$data/corpora/tatoeba/train.$language" - <(cut -f "$([ $language = en ] && echo 1 || echo 2)" "$text/phrasebook.tsv") \
-      > "$text/joined.$language"
-done
+from nmt.data.sources.holdout import key
+
+europarl, folder = sys.argv[1], Path(sys.argv[2])
+tatoeba, proceedings, phrasebook = (
+    open_split(corpus, "train", "en", "de").pairs()
+    for corpus in ("tatoeba", f"files(train={europarl!r}, hold_out=False)", "phrasebook")
+)
+test = {key(side) for pair in open_split("tatoeba", "test", "en", "de").pairs() for side in pair}
+joined = chain(tatoeba, islice(proceedings, 20_000), phrasebook)
+write_pairs(folder / "joined.en", folder / "joined.de", (pair for pair in joined if not {*map(key, pair)} & test))
+PY
 nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/everyday" || case $? in
   3 | 4) ;; # it says what it has taken out
   *) exit 1 ;;
@@ -34,5 +48,5 @@ esac
 scripts/courtesies.py en de "$text/courtesies-en-de" --test tatoeba --times 5
 scripts/courtesies.py de en "$text/courtesies-de-en" --test tatoeba --times 5
 cat "$text/everyday.en" "$text/everyday.de" > "$text/both.en"
-cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de.part"
-mv "$text/both.de.part" "$text/both.de"
+cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de"
+echo "$recipe" > "$text/recipe"

@@ -4,9 +4,9 @@
 #
 #   scripts/make_figures.sh
 set -euo pipefail
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-scripts/venv.sh dev # matplotlib is one of the tests' packages
-export PATH="$PWD/.venv/bin:$PATH"
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
+environment dev # matplotlib is one of the tests' packages
 figures=docs/guide/figures runs="${NMT_RUNS:-runs}"
 
 scripts/figures.py "$figures"

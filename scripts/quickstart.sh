@@ -2,16 +2,14 @@
 # From a fresh clone to a translation and its BLEU: an environment, a small model of the built-in corpus, a sentence.
 # Run it again and nothing is installed or trained twice; interrupt it and the next run goes on from there.
 set -euo pipefail
-trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
-trap 'exit 143' TERM
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
+environment
 
 nmt() {
   { printf '\n$ nmt'; printf ' %q' "$@"; printf '\n'; } >&2
-  .venv/bin/nmt "$@"
+  command nmt "$@"
 }
-
-scripts/venv.sh
 
 run="${NMT_RUNS:-runs}/quickstart"
 if [ -f "$run/config.yaml" ]; then

@@ -5,26 +5,19 @@
 #   scripts/score_shipped.sh
 #   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_shipped.sh
 #                                                                        # at hand: archive, prefix of .en and .de, folder
-#   MODELS="runs/a runs/b" scripts/score_shipped.sh                      # other models
+#   scripts/score_shipped.sh runs/a runs/b                               # other models
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ]; then usage; fi
-if [ -n "${NEWSTEST:-}" ] && [ ! -f "$NEWSTEST.en" ]; then
-  echo "no such text: NEWSTEST=$NEWSTEST (.en and .de)" >&2
-  exit 2
-fi
+case "${1:-}" in -*) refuse "unknown option '$1'" ;; esac
+if [ "$#" -eq 0 ]; then set -- en-de-small de-en-small; fi
+if [ -n "${NEWSTEST:-}" ]; then both_languages NEWSTEST; fi
+environment
 data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}"
 work="$runs/scores"
 mkdir -p "$work"
 
-for corpus in tatoeba multi30k; do
-  if [ ! -d "$data/corpora/$corpus" ]; then
-    from=()
-    if [ "$corpus" = multi30k ] && [ -n "${MULTI30K:-}" ]; then from=(--from "$MULTI30K"); fi
-    if [ "$corpus" = tatoeba ] && [ -n "${TATOEBA:-}" ]; then from=(--from "$TATOEBA"); fi
-    nmt data download "$corpus" ${from[@]+"${from[@]}"} > /dev/null
-  fi
-done
+nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"} > /dev/null
+nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
 
 # Print a row: the test set's name, and scores of a model with their 95 % intervals.
 row() {
@@ -40,7 +33,7 @@ print("|", sys.argv[1], "|", " | ".join(cells), "|")
 print(found["scores"][0]["signature"], file=sys.stderr)' "$name" "$found"
 }
 
-for model in ${MODELS:-en-de-small de-en-small}; do
+for model; do
   case "$model" in
     /*) ;;
     *) if [ -e "$here/$model" ]; then model="$here/$model"; fi ;;
@@ -51,8 +44,7 @@ for model in ${MODELS:-en-de-small de-en-small}; do
     "de en") src=de tgt=en noises="no_umlauts" ;;
     "en de") src=en tgt=de noises="no_apostrophes" ;;
     *)
-      echo "$model translates $languages, not between English and German" >&2
-      exit 1
+      refuse "$model translates $languages, not between English and German" "name another model"
       ;;
   esac
   printf '\n| %s | BLEU | chrF2 |\n|---|---|---|\n' "$model"

@@ -6,9 +6,12 @@
 #   scripts/train_shipped.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh      # from files that are at hand
 #   STEPS=... TUNE=... scripts/train_shipped.sh --set model.dim=128           # other numbers of updates, another model
+#
+# Of nmt train's options it takes --set.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ] && [[ "$1" != --?* ]]; then usage; fi # the options of nmt train begin with --
+case "${1:-}" in "" | --set | --set=*) ;; *) refuse "unknown argument '$1'" ;; esac
+environment
 text="${NMT_DATA:-data}/everyday" runs="${NMT_RUNS:-runs}"
 shipped="${SHIPPED:-nmt/shipped}"
 
@@ -20,13 +23,10 @@ scripts/everyday_text.sh >&2
 
 # Train a model of this name unless it is there; one that was stopped goes on.
 trained() {
-  local run="$runs/everyday/$1"
+  local run="$runs/everyday/$1" resume=()
   shift
-  if [ -f "$run/config.yaml" ]; then
-    nmt train --run "$run" --resume
-  else
-    nmt train --run "$run" --config everyday "$@" ${options[@]+"${options[@]}"}
-  fi
+  if [ -f "$run/config.yaml" ]; then resume=(--resume); fi
+  nmt train --run "$run" --config everyday "$@" ${options[@]+"${options[@]}"} ${resume[@]+"${resume[@]}"}
 }
 
 licence="CC BY 2.0 FR (tatoeba.org), Europarl"
@@ -38,9 +38,9 @@ trained both --set "data.train=files(train='$text/both', hold_out=False)" --set 
 for direction in en-de de-en; do
   everyday="\"files(train='$text/everyday', hold_out=False, licence='$licence')\""
   courtesies="\"files(train='$text/courtesies-$direction', hold_out=False, licence='its own')\""
-  trained "$direction" --init "$runs/everyday/both" --set "data.train=[$everyday, $courtesies]" \
-    --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
-    --set "train.steps=${TUNE:-13000}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
+  trained "$direction" --set "train.init=$runs/everyday/both" --set "tokenizer.model=$runs/everyday/both/spm.model" \
+    --set "data.train=[$everyday, $courtesies]" --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
+    --set "train.steps=${TUNE:-14300}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
   folder="$shipped/$direction-small"
   rm -rf "$folder.new"
   nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --least 0.8 --output "$folder.new"

@@ -10,13 +10,11 @@
 #
 # Needs 10 GB of disk and a network. Run it again and it goes on where it was interrupted.
 set -euo pipefail
-trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
-trap 'exit 143' TERM
-CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 case "$*" in
   "")
-    name=wmt14-base options=(--config wmt14-base --set train.keep=5) tokens=25000
+    experiment=wmt14-base options=(--config wmt14-base --set train.keep=5) tokens=25000
     if ! found="$(nvidia-smi --list-gpus 2> /dev/null | wc -l)"; then found=0; fi
     if [ "${GPUS:=$((found > 8 ? 8 : found))}" = 0 ]; then
       echo "no GPU: this would take months; scripts/wmt14.sh --stand-in tries the steps" >&2
@@ -24,35 +22,28 @@ case "$*" in
     fi
     ;;
   --stand-in)
-    name=wmt14-stand-in tokens=512 GPUS="${GPUS:-2}"
+    experiment=wmt14-stand-in tokens=512 GPUS="${GPUS:-2}"
     options=(--config wmt14-base --set train.keep=5 --set "data.train=phrasebook" --set tokenizer.size=500
       --set model.dim=32 --set model.heads=2 --set model.ff=64 --set model.encoder_layers=1 --set model.decoder_layers=1
       --set train.steps=20 --set train.valid_every=4 --set train.valid_pairs=20 --set train.log_every=4)
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     ;;
-  *)
-    echo "usage: [GPUS=N] scripts/wmt14.sh [--stand-in]" >&2
-    exit 2
-    ;;
+  *) refuse "unknown arguments: $*" ;;
 esac
 case "$GPUS" in
   [1-8]) ;;
-  *)
-    echo "GPUS=$GPUS is not a number from 1 to 8" >&2
-    exit 2
-    ;;
+  *) refuse "GPUS=$GPUS is not a number from 1 to 8" ;;
 esac
-run="${NMT_RUNS:-runs}/$name"
+run="${NMT_RUNS:-runs}/$experiment"
 
-scripts/venv.sh
+environment
 step() {
   { printf '\n$'; printf ' %q' "$@"; printf '\n'; } >&2
   "$@"
 }
-PATH="$PWD/.venv/bin:$PATH"
 
 options+=(--set "train.batch_tokens=$((tokens / GPUS))")
-if [ "$name" = wmt14-base ]; then step nmt data download wmt14; fi
+if [ "$experiment" = wmt14-base ]; then step nmt data download wmt14; fi
 step nmt data prepare "${options[@]}"
 resume=()
 if [ -f "$run/config.yaml" ]; then resume=(--resume); fi

@@ -84,9 +84,9 @@ def test_training_text_that_is_not_utf8_names_file_line_and_byte(nmt: CommandLin
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ([], "0 different sentences of 3 words and more are too few"),
-        ([""] * 400, "0 different sentences of 3 words and more are too few"),
-        (SOURCE[:5] * 80, "5 different sentences of 3 words and more are too few"),
+        ([], "0 different sentences of 3 words or more are too few"),
+        ([""] * 400, "0 different sentences of 3 words or more are too few"),
+        (SOURCE[:5] * 80, "5 different sentences of 3 words or more are too few"),
         (b"\x7fELF\x02\x01\x01\x00\xb0\x00" * 400, "line 1, byte 9 of the line: not UTF-8"),
     ],
     ids=["empty", "blank", "few", "binary"],
@@ -224,7 +224,8 @@ def test_damaged_models_say_so(nmt: CommandLine) -> None:
 def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: CommandLine) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
     trained.train("runs/tiny").refuses(2, "runs/tiny already holds a run", "--resume", "--run")
-    trained.train("runs/tiny", "files(train='text')", "--resume", model__dim="64").refuses(2, "another 'model'")
+    for part, change in {"model": {"model__dim": "64"}, "lower_shouting": {"lower_shouting": "true"}}.items():
+        trained.train("runs/tiny", "files(train='text')", "--resume", **change).refuses(2, f"another '{part}'")
     assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
 
 

@@ -383,6 +383,7 @@ def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> N
     done = nmt("train", "--set", "data.train=files(train='text')")
     assert done.code in (1, 2)
     assert "text.de" in done.err
+    assert "hint: " in done.err
     assert len(done.errors) == 1
 
 
@@ -401,5 +402,6 @@ def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, t
     done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.size=321", **limits)
     assert done.code in (1, 2)
     assert "Permission denied" in done.err
+    assert "hint: name another" in done.err
     assert len(done.errors) == 1
     assert not list(tmp_path.iterdir())

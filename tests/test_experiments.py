@@ -15,6 +15,7 @@ import yaml
 from commandline import TINY, sentences, write
 
 from nmt import checkpoint
+from nmt.data.sources import open_split
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -155,16 +156,25 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert trained[0] == trained[1]
     text = (tmp_path / "data" / "everyday" / "everyday.en").read_text().splitlines()
     assert not {line.casefold() for line in source[820:840]} & {line.casefold() for line in text}
-    phrasebook = (tmp_path / "data" / "everyday" / "phrasebook.tsv").read_text().splitlines()
-    assert {line.split("\t")[0] for line in phrasebook} & {*text}
+    assert {english for english, _ in open_split("phrasebook", "train", "en", "de").pairs()} & {*text}
     greetings = (tmp_path / "data" / "everyday" / "courtesies-en-de.en").read_text().splitlines()
     assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}
     assert not {"how are you!", source[820]} & {*greetings}
-    assert script("../train_shipped.sh", "--help", code=2) == []
-    assert script("../train_shipped.sh", "--set=model.dimm=3", code=2, **environment) == []
-    rows = script(
-        "../score_shipped.sh", MODELS=str(tmp_path.relative_to("/") / "shipped" / "de-en-small"), **environment
-    )
+    assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh"] in [
+        [" ".join(row[0].split()[:3])] for row in script("../train_shipped.sh", "--help")
+    ]
+    for wrong in ("--resume", "--set=model.dimm=3", "--set=model.ff=24"):  # the last would be another model
+        assert script("../train_shipped.sh", *changes, wrong, code=2, **environment) == []
+    everyday = tmp_path / "data" / "everyday"
+    made = {path.name: path.read_bytes() for path in everyday.iterdir()}
+    (everyday / "recipe").write_text("another")
+    (everyday / "courtesies-en-de.de").unlink()
+    script("../everyday_text.sh", **environment)
+    assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
+    for variable in ("EUROPARL", "NEWSTEST"):
+        name = "everyday_text.sh" if variable == "EUROPARL" else "score_shipped.sh"
+        assert script(f"../{name}", code=2, **environment | {variable: str(tmp_path / "nowhere")}) == []
+    rows = script("../score_shipped.sh", str(tmp_path.relative_to("/") / "shipped" / "de-en-small"), **environment)
     assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
     kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
@@ -176,8 +186,7 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     ]
     assert names == tests
     assert script("../score_shipped.sh", "--elsewhere", code=2) == []
-    assert script("../score_shipped.sh", MODELS="nowhere", code=1, **environment) == []
-    assert script("../score_shipped.sh", NEWSTEST="nowhere", code=2) == []
+    assert script("../score_shipped.sh", "nowhere", code=1, **environment) == []
     table = script("shipped.sh", "back_translated", STEPS="8", PAIRS="3", **environment)
     assert table[2][0] == "back_translated"
     assert all(0 < float(cell) <= 100 for cell in table[2][1:])

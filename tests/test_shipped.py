@@ -191,6 +191,7 @@ def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
     courtesies(tmp_path, "en", "de", "--times", "3")
     whole, rest = (courtesies(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
     assert {whole[text] for text in whole.keys() - rest.keys()} == {"Wie geht es dir?"}
+    assert rest.items() <= whole.items()  # nor is a second translation taken instead
 
 
 @pytest.mark.parametrize(
@@ -199,8 +200,8 @@ def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
         (["en", "en", "hi"], "the same language"),
         (["en", "fr", "hi"], "invalid choice: 'fr'"),
         (["en", "de", "hi", "--times", "0"], "--times must be at least 1"),
-        (["en", "de", "hi", "--test", "tatoeb"], "unknown corpus 'tatoeb'"),
-        (["en", "de", "no/hi"], "No such file or directory"),
+        (["en", "de", "hi", "--test", "tatoeb"], "unknown corpus 'tatoeb'\n     hint: did you mean 'tatoeba'?"),
+        (["en", "de", "no/hi"], "cannot write no/hi: No such file or directory"),
     ],
 )
 def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -215,8 +216,10 @@ def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str],
 def test_what_info_says_of_it(bare: CommandLine) -> None:
     done = bare("info", "en-de-small")
     assert done.code == 0, done.err
+    told = " ".join(done.out.split())
     for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl)", "rotary positions"):
-        assert text in " ".join(done.out.split())
+        assert text in told
+    assert told.endswith("card README.md in that folder tells of its earlier trainings, and how good it is")
 
 
 def test_a_folder_of_that_name_is_not_taken_where_none_was_named(bare: CommandLine) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from loopback import Loopback, loopback
 
+from nmt import settings
 from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, find, holdout, open_split, validate
@@ -217,7 +218,7 @@ def test_blank_lines_are_never_held_out() -> None:
 
 
 def test_too_small_a_corpus_says_so() -> None:
-    with pytest.raises(DataError, match="19 different sentences of 3 words and more are too few"):
+    with pytest.raises(DataError, match="19 different sentences of 3 words or more are too few"):
         held([*TEXT[:19], *[("Good morning!", "Guten Morgen!")] * 50])
 
 
@@ -276,6 +277,17 @@ def test_what_is_not_named_is_held_out_of_train_and_what_is_named_is_not(tmp_pat
         open_split(spec, "test", "en", "de")
     with pytest.raises(DataError, match="names no train text"):
         open_split(f"files(test='{dev}')", "train", "en", "de")
+
+
+def test_who_has_not_got_the_text_is_told_what_makes_it() -> None:
+    for where in ("'none'", "'none.tsv'", "('none.en', 'none.de')"):
+        with pytest.raises(DataError, match="no such") as raised:
+            open_split(f"files(train={where}, hold_out=False, made_by='make text')", "train", "en", "de")
+        assert raised.value.hint == "make text makes it"
+    (everyday,) = settings.load(settings.find("everyday")).data.train
+    with pytest.raises(DataError) as raised:
+        open_split(everyday.replace("data/", "none/"), "train", "en", "de")
+    assert raised.value.hint == "scripts/everyday_text.sh makes it"
 
 
 def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path: Path) -> None:

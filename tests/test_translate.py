@@ -249,3 +249,35 @@ def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, mo
     monkeypatch.setattr(NativeEngine, "_search", broken)
     with pytest.raises(NMTError, match="broken"):
         translator.translate(["a dog", "a tree"])
+
+
+def test_what_does_not_fit_into_memory_is_done_in_halves(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [(line, line) for line in LINES if line.strip()]
+    whole, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
+    engine, sizes = translator.engine, []
+    assert isinstance(engine, NativeEngine)
+    room = 1
+
+    def within(encode: Callable[..., Any]) -> Callable[..., Any]:
+        def begun(src_BS: torch.Tensor, *rest: Any) -> Any:
+            sizes.append(len(src_BS))
+            if len(src_BS) > room:
+                raise RuntimeError("DefaultCPUAllocator: not enough memory")
+            return encode(src_BS, *rest)
+
+        return begun
+
+    monkeypatch.setattr(engine.model, "begin", within(engine.model.begin))
+    monkeypatch.setattr(engine.models[0], "encode", within(engine.models[0].encode))
+    assert texts(translator, LINES) == whole
+    assert [one.score for one in translator.score(pairs)] == pytest.approx(scores, abs=1e-5)
+    assert max(sizes) > 1
+    room = 0
+    with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
+        texts(translator, LINES)
+    assert raised.value.hint == "cut it, or search with fewer beams"
+    with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
+        list(translator.score(pairs))
+    assert raised.value.hint == "cut it, or leave it out"

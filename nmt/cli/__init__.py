@@ -39,6 +39,15 @@ from nmt.errors import NMTError, UsageError
 Misuse = cast(type[Exception], typer.BadParameter.__base__)  # click's UsageError, wherever this typer keeps it
 
 
+_FULL, _FORBIDDEN = "make room on that disk", "name another place, or ask for the right to use this one"
+HINTS = {
+    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
+    errno.EACCES: _FORBIDDEN, errno.EPERM: _FORBIDDEN, errno.EROFS: _FORBIDDEN,
+    errno.ENOTDIR: "a part of this path is a file",
+}  # fmt: skip
+"""What to do about what the system refuses."""
+
+
 class Boundary(TyperGroup):
     """Turns every expected failure into one line and an exit code; what passes it is a bug."""
 
@@ -73,7 +82,7 @@ class Boundary(TyperGroup):
             except OSError:
                 _drop_output()
             reason = error.strerror or str(error)
-            hint = "make room on that disk" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+            hint = HINTS.get(error.errno or 0, "name another file or folder" if error.filename else "")
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
 
 

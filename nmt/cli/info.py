@@ -27,7 +27,8 @@ def info(
     from nmt.record import gather, told
 
     run = run or checkpoint.newest_run()
-    run = shipped.find(run) or run
+    comes_along = shipped.find(run)
+    run = comes_along or run
     found = gather(run)
     if json_:
         import json
@@ -42,3 +43,5 @@ def info(
                 textwrap.fill(line, WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11,
                               break_long_words=False, break_on_hyphens=False)
             )  # fmt: skip
+    if comes_along:
+        typer.echo(f"{'card':<11}README.md in that folder tells of its earlier trainings, and how good it is")

@@ -112,7 +112,7 @@ class NativeEngine:
             src, mask, most = (tensor.to(self.device) for tensor in (src_BS, src_mask_BS, most_B))
             return find(self.model, Task(src, mask, most, BOS, EOS, prefixes, phrases, self.text, (PAD, UNK, BOS)))
 
-        return self._or_in_halves(queries, whole, lambda part: self._search(part, find))
+        return self._or_in_halves(queries, whole, lambda part: self._search(part, find), "search with fewer beams")
 
     @torch.inference_mode()
     def _score(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
@@ -136,10 +136,12 @@ class NativeEngine:
                 first = end
             return found
 
-        return self._or_in_halves(pairs, whole, self._score)
+        return self._or_in_halves(pairs, whole, self._score, "leave it out")
 
     @staticmethod
-    def _or_in_halves(items: list[T], whole: Callable[[], list[R]], part: Callable[[list[T]], list[R]]) -> list[R]:
+    def _or_in_halves(
+        items: list[T], whole: Callable[[], list[R]], part: Callable[[list[T]], list[R]], otherwise: str
+    ) -> list[R]:
         """Do something for all at once, or for one half after the other where memory does not suffice."""
         try:
             return whole()
@@ -147,7 +149,7 @@ class NativeEngine:
             if not runtime.is_out_of_memory(error):
                 raise
         if len(items) == 1:
-            raise NMTError("this sentence does not fit into memory", "cut it, or search with fewer beams")
+            raise NMTError("this sentence does not fit into memory", f"cut it, or {otherwise}")
         middle = len(items) // 2
         return part(items[:middle]) + part(items[middle:])
 

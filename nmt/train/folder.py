@@ -76,7 +76,7 @@ def _refuse(run: Path) -> NoReturn:
 
 def _check_same(config: Config, run: Path) -> None:
     before = settings.load(run / "config.yaml")
-    same = ("data", "tokenizer", "model", "seed")
+    same = ("data", "tokenizer", "model", "seed", "lower_shouting")
     changed = [name for name in same if getattr(before, name) != getattr(config, name)]
     if before.train.best != config.train.best:  # its values so far would be compared with others
         changed.append("train.best")

@@ -7,7 +7,7 @@
 change() {
   local name="$1"
   shift
-  sweep "architectures/$name" "${common[@]}" "$@"
+  sweep "architectures/$name" ${common[@]+"${common[@]}"} "$@"
 }
 common=("$@")
 change arch --grid model.arch=transformer,rnn

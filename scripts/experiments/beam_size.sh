@@ -3,10 +3,9 @@
 #
 #   scripts/experiments/beam_size.sh runs/multi30k
 #   SIZES="1 4" PENALTIES="1.0" scripts/experiments/beam_size.sh runs/quickstart
-CALLER="$PWD"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-[ $# -eq 1 ] || { echo "usage: scripts/experiments/beam_size.sh RUN" >&2; exit 2; }
-run="$(CDPATH='' cd -- "$CALLER" && CDPATH='' cd -- "$1" && pwd)"
+[ $# -eq 1 ] || refuse "one run is wanted"
+run="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$1" && pwd)"
 sizes="${SIZES:-1 2 4 8 16}"
 penalties="${PENALTIES:-0.0 0.6 1.0 1.4}"
 

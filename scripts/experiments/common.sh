@@ -1,10 +1,11 @@
 # What the experiment scripts share; sourced by them.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../common.sh"
+environment
 
 # Print the first score of `nmt evaluate` with these arguments, to one decimal.
 score() {
   nmt evaluate "$@" --resamples 0 --json |
-    .venv/bin/python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["scores"][0]["value"])'
+    python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["scores"][0]["value"])'
 }
 
 # Sweep over a grid, in a folder named after the experiment; what is trained already is not trained again.

@@ -4,13 +4,12 @@
 #
 #   scripts/experiments/extrapolation.sh data/corpora/multi30k/train
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m SIZE=50 POSITIONS=rotary,none scripts/experiments/extrapolation.sh my/corpus
-CALLER="$PWD"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-[ $# -ge 1 ] || { echo "usage: scripts/experiments/extrapolation.sh PREFIX [NMT SWEEP'S OPTIONS]" >&2; exit 2; }
-prefix="$(CDPATH='' cd -- "$CALLER" && CDPATH='' cd -- "$(dirname -- "$1")" && pwd)/$(basename -- "$1")"
+[ $# -ge 1 ] || refuse "the prefix of a text is wanted; nmt sweep's options may follow"
+prefix="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$(dirname -- "$1")" && pwd)/$(basename -- "$1")"
 shift
 text="${NMT_RUNS:-runs}/experiments/extrapolation.text"
-[ -d "$text" ] || .venv/bin/python scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
+[ -d "$text" ] || scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
 names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,xlnet,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
   --set train.max_length=20 --grid "model.positions=$names" "$@" >&2

@@ -29,13 +29,16 @@ tuned() { trained "$1" --init "$2" --set "train.steps=$steps" "${@:3}"; }
 falling() { echo "train.schedule=linear(peak=$1, warmup=$((steps / 8)))"; }
 constant() { echo "train.schedule=constant(peak=$1, warmup=$((steps / 8)))"; }
 
-# Translate some of the text into the file $2.$4 by the models that the options name; the other side, $3, as it is.
+# Translate some of the text of a language, $2, into the file $1.$3, by the models that the options name.
 translated() {
-  local side="$1" prefix="$2" other="$3" into="$4"
+  local prefix="$1" other="$2" into="$3"
   if [ -f "$prefix.$into" ]; then return; fi
-  paste "$text/everyday.en" "$text/everyday.de" | shuf -n "$pairs" --random-source="$text/everyday.en" |
-    cut -f "$side" > "$prefix.$other"
-  nmt translate --input "$prefix.$other" --output "$prefix.$into.part" "${@:5}"
+  python -c '
+import random, sys
+lines = sys.stdin.buffer.readlines()
+sys.stdout.buffer.writelines(random.Random(1).sample(lines, min(int(sys.argv[1]), len(lines))))' "$pairs" \
+    < "$text/everyday.$other" > "$prefix.$other"
+  nmt translate --input "$prefix.$other" --output "$prefix.$into.part" "${@:4}"
   mv "$prefix.$into.part" "$prefix.$into"
 }
 with() { echo "data.train=[\"$everyday\", \"files(train='$1', hold_out=False)\"]"; }
@@ -60,11 +63,11 @@ train() {
     # What models have translated, as more text: an ensemble of three (distillation), and one of the other direction.
     distilled)
       for teacher in base bpe_dropout no_dropout; do train "$teacher"; done
-      translated 1 "$runs/distilled" en de -m "$runs/base" -m "$runs/bpe_dropout" -m "$runs/no_dropout"
+      translated "$runs/distilled" en de -m "$runs/base" -m "$runs/bpe_dropout" -m "$runs/no_dropout"
       tuned "$1" en-de-small --set "$(falling 5e-4)" --set "$(with "$runs/distilled")"
       ;;
     back_translated)
-      translated 2 "$runs/back_translated" de en -m de-en-small --search "sample(temperature=0.8)"
+      translated "$runs/back_translated" de en -m de-en-small --search "sample(temperature=0.8)"
       tuned "$1" en-de-small --set "$(falling 5e-4)" --set "$(with "$runs/back_translated")"
       ;;
     # From nothing: one direction by itself, or half the updates for both directions, from which one learns on.
@@ -77,10 +80,7 @@ train() {
       train two_way
       tuned "$1" "$runs/two_way" --set "$(falling 2e-3)"
       ;;
-    *)
-      echo "unknown training '$1': one of ${all[*]}" >&2
-      return 2
-      ;;
+    *) refuse "unknown training '$1'" "one of ${all[*]}" ;;
   esac
 }
 
@@ -102,8 +102,12 @@ echo "| training | validation BLEU | test BLEU | … with typing errors |"
 echo "|---|---|---|---|"
 for name in "${names[@]}"; do
   scores=()
+  model="$runs/$name"
+  for step in "$model"/step-*; do # the last, not the best by its own validation
+    if [ -d "$step" ]; then model="$step"; fi
+  done
   for prefix in "$data/corpora/tatoeba/valid" "$data/corpora/tatoeba/test" "$typos"; do
-    scores+=("$(score --model "$runs/$name" --src "$prefix.en" --ref "$prefix.de")")
+    scores+=("$(score --model "$model" --src "$prefix.en" --ref "$prefix.de")")
   done
   echo "| $name | ${scores[0]} | ${scores[1]} | ${scores[2]} |"
 done

@@ -26,6 +26,7 @@ def files(
     hold_out: bool = True,
     errors: str = "strict",
     licence: str = "yours",
+    made_by: str = "",
 ) -> Files:
     """Text of your own, each split a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV or a pair of files.
 
@@ -37,10 +38,11 @@ def files(
         hold_out: False keeps all of train for training when valid or test come from elsewhere.
         errors: "strict" refuses text that is not UTF-8, "replace" goes on with U+FFFD.
         licence: what the model card says of it.
+        made_by: the command that makes the text, for whoever has not got it yet.
     """
     named = {"train": train, "valid": valid, "test": test}
     given = {split: where for split, where in named.items() if where is not None}
-    return Files(given, columns, hold_out, errors, licence)
+    return Files(given, columns, hold_out, errors, licence, made_by)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Files:
     hold_out: bool
     errors: str
     licence: str
+    made_by: str
     name = "files"
     installed = True
 
@@ -75,9 +78,15 @@ class Files:
             raise DataError(f"corpus 'files' names no {split} text", f"it names {', '.join(self.named)}")
         where = self.named.get(split, self.named.get("train", ""))
         name = f"{Path(where if isinstance(where, str) else where[0]).name}/{split}"
-        paths = _find(where, src, tgt)
+        try:
+            paths = _find(where, src, tgt)
+            checksums = _checksums(paths)
+        except DataError as error:
+            if self.made_by:
+                error.hint = f"{self.made_by} makes it"
+            raise
         text = self._text(paths, src, tgt)
-        checksum = digest(src, tgt, str(self.columns), self.errors, *_checksums(paths))
+        checksum = digest(src, tgt, str(self.columns), self.errors, *checksums)
         if self.hold_out and missing and (split == "train" or split in missing):
             text = holdout.hold_out(text, missing)[split]
             checksum = digest(holdout.VERSION, split, *missing, checksum)

@@ -83,7 +83,7 @@ def _choose(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
     size = len(heap) // SHARE
     if not size:
         raise DataError(
-            f"{len(heap)} different sentences of {WORDS} words and more are too few to hold out a test set",
+            f"{len(heap)} different sentences of {WORDS} words or more are too few to hold out a test set",
             f"files(train=..., valid=..., test=...) takes sets of yours; or bring at least {SHARE} such sentences",
         )
     ordered = sorted(kept)

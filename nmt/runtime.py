@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -97,10 +98,23 @@ def keep_freed_memory() -> None:
     Large tensors come and go in every update; mapping and clearing their pages anew cost about a twelfth of the
     time on a CPU. Does nothing where the C library is not glibc.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt:
-        mallopt(-4, 0)  # M_MMAP_MAX: no block gets a mapping of its own
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: free memory at the top of the heap stays
+    _mallopt({-4: 0, -1: 2**31 - 1})  # M_MMAP_MAX: no mappings; M_TRIM_THRESHOLD: the top of the heap stays
+
+
+def return_freed_memory() -> None:
+    """Let the C library return large blocks to the system at once, for a search, whose tensors are of all sizes.
+
+    By default glibc comes to keep blocks of up to 32 MiB, between which smaller ones leave holes. Below these
+    thresholds searching becomes slower. Does nothing where the C library is not glibc.
+    """
+    _mallopt({-3: 4 * 2**20, -1: 64 * 2**20})  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+
+
+def _mallopt(options: Mapping[int, int]) -> None:
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    for option, value in options.items():
+        if set_option:
+            set_option(option, value)
 
 
 def seed_everything(seed: int) -> None:

@@ -16,6 +16,7 @@ from nmt.data.batching import collate
 from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
+from nmt.model.cache import Memory
 from nmt.model.inference import Int8Linear, PackedModel, for_inference
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import POSITIONS
@@ -170,7 +171,7 @@ def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int])
     state = model.begin(batch.src_BS, batch.src_mask_BS)
     found = []
     for t in range(tokens_RT.shape[1]):
-        found.append(model.next_logits(tokens_RT[:, t], state))
+        found.append(model.next_logits(tokens_RT[:, t], state).clone())
         if t == 1:
             rows = torch.tensor([row for i in keep for row in range(i * beams, (i + 1) * beams)]).flip(0)
             state.select(rows, torch.tensor(keep).flip(0))
@@ -275,3 +276,19 @@ def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None
 def test_configs_load_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert settings.load(settings.find("wmt14-big")).model.heads == 16
+
+
+def test_what_is_kept_of_the_source_stays_in_the_same_memory() -> None:
+    memory, places = Memory(), set()
+    both = {name: torch.randn(9, 2, 3) for name in ("keys", "values")}
+    expected = dict(both)
+    for size in (7, 7, 4, 1, 0):
+        rows = torch.randperm(len(both["keys"]))[:size].sort().values
+        both = {name: memory.select(name, x, rows) for name, x in both.items()}
+        expected = {name: x[rows] for name, x in expected.items()}
+        places |= {x.untyped_storage().data_ptr() for x in both.values()}
+        assert all(torch.equal(both[name], expected[name]) for name in both)
+    assert len(places) <= 3  # of each, and one to spare
+    first = memory.room("logits", torch.empty(0), (2, 3))
+    assert memory.room("logits", first, (1, 3)).data_ptr() == first.data_ptr()
+    assert memory.room("logits", first, (4, 3)).shape == (4, 3)

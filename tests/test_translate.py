@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
+from nmt import environment
 from nmt import translate as translating
 from nmt.data.segment import count_sentences, segments
 from nmt.engine import Query, native
@@ -281,3 +285,29 @@ def test_what_does_not_fit_into_memory_is_done_in_halves(
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         list(translator.score(pairs))
     assert raised.value.hint == "cut it, or leave it out"
+
+
+def in_a_process(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_from_python_what_pytorch_keeps_is_as_bounded_as_from_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in environment.DEFAULTS:
+        monkeypatch.delenv(name, raising=False)
+    code = "import os, nmt; nmt.Translator; print(*(os.environ[name] for name in {names}))"
+    assert in_a_process(code.format(names=[*environment.DEFAULTS])).split() == [*environment.DEFAULTS.values()]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")
+def test_large_blocks_are_returned_to_the_system() -> None:
+    code = """
+import torch
+from nmt import runtime
+{call}
+torch.ones(3 * 2**23, dtype=torch.uint8)  # when this is freed, glibc comes to keep blocks of up to that size
+block = torch.ones(2**23, dtype=torch.uint8)
+heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
+print(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16))
+"""
+    assert in_a_process(code.format(call="")) == "True"
+    assert in_a_process(code.format(call="runtime.return_freed_memory()")) == "False"

@@ -6,11 +6,42 @@ H heads, K head width.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 BLOCK = 32
 """Positions by which the memory grows: few copies without reserving the longest possible output."""
+
+
+class Memory:
+    """Room for what every step makes anew, a little smaller each time: it goes where its predecessor was.
+
+    New memory for each would leave holes that the C library does not fill. What is here is good until the next step.
+    """
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Tensor] = {}
+
+    def room(self, name: str, like: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return the room of that name as an empty tensor; it is made larger where it is too small."""
+        size = torch.Size(shape).numel()
+        if name not in self._rooms or len(self._rooms[name]) < size:
+            self._rooms[name] = like.new_empty(size)
+        return self._rooms[name][:size].view(shape)
+
+    def select(self, name: str, x_BX: Tensor, sentences_B: Tensor) -> Tensor:
+        """Return some sentences of what this returned last under that name, or at first of any tensor.
+
+        They go to a spare room, one for all names, for which what they leave is the next.
+        """
+        first = name not in self._rooms
+        chosen_BX = self.room(name if first else "", x_BX, (len(sentences_B), *x_BX.shape[1:]))
+        torch.index_select(x_BX, 0, sentences_B, out=chosen_BX)
+        if not first:
+            self._rooms[name], self._rooms[""] = self._rooms[""], self._rooms[name]
+        return chosen_BX
 
 
 class TargetCache:

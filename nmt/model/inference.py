@@ -201,6 +201,7 @@ class PackedTransformer(PackedModel):
         super().__init__(model, pack)
         own = {id(layer): PackedLayer(layer, model.target_positions) for layer in model.decoder_layers}
         self.layers = [own[id(layer)] for layer in model.decoder_layers]
+        self.whole = torch.empty(0)
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
@@ -211,7 +212,7 @@ class PackedTransformer(PackedModel):
         return state
 
     def next_logits(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
-        """Read one more token per row and return the float32 logits of the next, [R, V]."""
+        """Read one more token per row and return the float32 logits of the next, [R, V], good until the next step."""
         x_RD = self.model.embed("target", tokens_R[:, None], state.length)[:, 0]
         for number, layer in enumerate(self.layers):
             place = Place(self.model.target_positions, number, state.length)
@@ -220,7 +221,9 @@ class PackedTransformer(PackedModel):
             x_RD = layer(x_RD, state, place)
         state.advance(1)
         logits_RV: Tensor = self.output(self.model.decoder_norm(x_RD))
-        return logits_RV.float()
+        if logits_RV.dtype == torch.float32:
+            return logits_RV
+        return state.memory.room("logits", self.whole, logits_RV.shape).copy_(logits_RV)
 
 
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:

@@ -7,7 +7,7 @@ width, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = atte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelConfig
 from nmt.model.attention import CrossAttention, SelfAttention, keys_and_values
-from nmt.model.cache import TargetCache
+from nmt.model.cache import Memory, TargetCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.seq2seq import Seq2Seq
@@ -38,6 +38,7 @@ class DecoderState:
     """The layer whose attention to the source is noted."""
     seen_RTS: Tensor | None = None
     """Where the positions of the last step looked in that layer, the mean of its heads."""
+    memory: Memory = field(default_factory=Memory)
 
     def watch(self) -> None:
         """Note from now on where target positions look in the source.
@@ -78,7 +79,11 @@ class DecoderState:
         if self.target:
             self.target.select(rows_R)
         if sentences_B is not None:
-            self.sources = [(k[sentences_B], v[sentences_B]) for k, v in self.sources]
+            keep = self.memory.select
+            self.sources = [
+                (keep(f"keys {layer}", k, sentences_B), keep(f"values {layer}", v, sentences_B))
+                for layer, (k, v) in enumerate(self.sources)
+            ]
             self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
 
 

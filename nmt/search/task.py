@@ -65,4 +65,4 @@ class SearchModel(Protocol):
         """Read the source and return a `State`."""
 
     def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
-        """Read one more token per row and return the float32 logits of the next, [R, V]."""
+        """Read one more token per row and return the float32 logits of the next, [R, V], good until the next step."""

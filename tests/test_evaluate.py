@@ -92,6 +92,9 @@ def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown test set 'wmt1414'") as caught:
         testset.named_test_set("wmt1414", "en", "de")
     assert "wmt14" in caught.value.hint
+    with pytest.raises(UsageError, match="unknown test set 'tatoebaa'") as caught:
+        testset.named_test_set("tatoebaa", "en", "de")
+    assert caught.value.hint == "did you mean 'tatoeba'?"
     with pytest.raises(UsageError, match="has no xx-yy"):
         testset.named_test_set("wmt14", "xx", "yy")
 

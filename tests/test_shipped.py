@@ -213,6 +213,20 @@ def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str],
     assert not list(tmp_path.iterdir())
 
 
+def test_noise_is_written_line_by_line_in_any_locale_until_the_reader_has_enough() -> None:
+    script = [sys.executable, ROOT / "scripts" / "noisy.py", "lowercase"]
+    done = subprocess.run(
+        script, input="Grüße\x0c an\r alle\n".encode() + b"Caf\xe9\n", capture_output=True, check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.stdout == "grüße\x0c an\r alle\n".encode() + b"caf\xe9\n"
+    process = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()  # as head does
+    _, err = process.communicate(b"A line.\n" * 10_000)
+    assert (process.returncode, err) == (0, b"")
+
+
 def test_what_info_says_of_it(bare: CommandLine) -> None:
     done = bare("info", "en-de-small")
     assert done.code == 0, done.err

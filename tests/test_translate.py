@@ -305,9 +305,9 @@ import torch
 from nmt import runtime
 {call}
 torch.ones(3 * 2**23, dtype=torch.uint8)  # when this is freed, glibc comes to keep blocks of up to that size
-block = torch.ones(2**23, dtype=torch.uint8)
+blocks = torch.ones(2**23, dtype=torch.uint8), torch.ones(2**21, dtype=torch.uint8)
 heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
-print(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16))
+print(*(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16) for block in blocks))
 """
-    assert in_a_process(code.format(call="")) == "True"
-    assert in_a_process(code.format(call="runtime.return_freed_memory()")) == "False"
+    assert in_a_process(code.format(call="")) == "True True"
+    assert in_a_process(code.format(call="runtime.return_freed_memory()")) == "False True"

@@ -388,6 +388,12 @@ def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> N
     assert len(done.errors) == 1
 
 
+def test_what_else_the_system_refuses_has_a_hint(trained: CommandLine) -> None:
+    nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
+    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.size=322")
+    done.refuses(1, "File name too long", "hint: name another file or folder")
+
+
 def as_anyone() -> None:
     """Take from root, as which containers run tests, the right to write where the mode forbids it."""
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH

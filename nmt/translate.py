@@ -108,6 +108,7 @@ class Translator:
         if engine == "ctranslate2":
             return cls._load_exported([Path(each) for each in paths], where, precision)
         runtime.search_precision(precision, where)  # a mistake shows before anything is loaded
+        runtime.return_freed_memory()
         if not paths:
             raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
         loaded = [checkpoint.load(Path(each)) for each in paths]

@@ -310,4 +310,5 @@ heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[
 print(*(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16) for block in blocks))
 """
     assert in_a_process(code.format(call="")) == "True True"
-    assert in_a_process(code.format(call="runtime.return_freed_memory()")) == "False True"
+    for call in ("runtime.return_freed_memory()", "import nmt; nmt.Translator.load('en-de-small')"):
+        assert in_a_process(code.format(call=call)) == "False True"

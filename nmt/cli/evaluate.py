@@ -70,14 +70,13 @@ def evaluate(
 
     import json
 
-    from nmt import checkpoint, runtime
+    from nmt import checkpoint
     from nmt.console import log
     from nmt.evaluate import Wish
     from nmt.evaluate import evaluate as run
     from nmt.record import write_card
     from nmt.translate import Translator
 
-    runtime.return_freed_memory()
     translator = Translator.load(model or checkpoint.newest_run(), device, precision)
     if model is None:
         log(f"using {translator.origin}")

@@ -111,12 +111,11 @@ def translate(
     if input:
         _check_files(input, output)
 
-    from nmt import checkpoint, runtime, shipped
+    from nmt import checkpoint, shipped
     from nmt.console import log
     from nmt.search import search as resolve
     from nmt.translate import Translator
 
-    runtime.return_freed_memory()
     paths = model or [checkpoint.newest_model(to)]
     translator = Translator.load(paths, device, precision, engine)
     languages = translator.config.data

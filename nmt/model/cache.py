@@ -15,10 +15,15 @@ BLOCK = 32
 """Positions by which the memory grows: few copies without reserving the longest possible output."""
 
 
-class Memory:
-    """Room for what every step makes anew, a little smaller each time: it goes where its predecessor was.
+SPARE, TARGET = "spare", "target"
+"""Rooms: the one that is written to next, and that of the target so far."""
 
-    New memory for each would leave holes that the C library does not fill. What is here is good until the next step.
+
+class Memory:
+    """Room for tensors that every step makes anew: each goes where one before it was.
+
+    New memory for all of them, a little smaller each time, would leave holes that the C library does not fill. What is
+    here is good until the next step.
     """
 
     def __init__(self) -> None:
@@ -31,16 +36,22 @@ class Memory:
             self._rooms[name] = like.new_empty(size)
         return self._rooms[name][:size].view(shape)
 
-    def select(self, name: str, x_BX: Tensor, sentences_B: Tensor) -> Tensor:
-        """Return some sentences of what this returned last under that name, or at first of any tensor.
+    def keep(self, name: str) -> None:
+        """Give what is in the spare room that name; what had it leaves the next spare room."""
+        before = self._rooms.get(name)
+        self._rooms[name] = self._rooms.pop(SPARE)
+        if before is not None:
+            self._rooms[SPARE] = before
 
-        They go to a spare room, one for all names, for which what they leave is the next.
-        """
-        first = name not in self._rooms
-        chosen_BX = self.room(name if first else "", x_BX, (len(sentences_B), *x_BX.shape[1:]))
+    def drop_spare(self) -> None:
+        """Give the spare room up, where it will be too small or is not needed for long."""
+        self._rooms.pop(SPARE, None)
+
+    def select(self, name: str, x_BX: Tensor, sentences_B: Tensor) -> Tensor:
+        """Return some sentences of what this returned last under that name, or at first of any tensor."""
+        chosen_BX = self.room(SPARE, x_BX, (len(sentences_B), *x_BX.shape[1:]))
         torch.index_select(x_BX, 0, sentences_B, out=chosen_BX)
-        if not first:
-            self._rooms[name], self._rooms[""] = self._rooms[""], self._rooms[name]
+        self.keep(name)
         return chosen_BX
 
 
@@ -54,8 +65,8 @@ class TargetCache:
     def __init__(self, layers: int) -> None:
         self.layers = layers
         self.length = 0
-        self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K], a view of `_memory`
-        self._memory = self._spare = torch.empty(0)
+        self._memory = Memory()
+        self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K]
 
     def append(self, layer: int, kv_RT2HK: Tensor) -> Tensor:
         """Put keys and values of new positions behind the others and return all of this layer, [T, 2, R, H, K]."""
@@ -77,22 +88,16 @@ class TargetCache:
         if self._room is None:
             return
         reserved, layers, two, _, heads, width = self._room.shape
-        chosen = self._take((reserved, layers, two, len(rows_R), heads, width))
+        chosen = self._memory.room(SPARE, self._room, (reserved, layers, two, len(rows_R), heads, width))
         torch.index_select(self._room[: self.length], 3, rows_R, out=chosen[: self.length])
+        self._memory.keep(TARGET)
         self._room = chosen
-        self._memory, self._spare = self._spare, self._memory
 
     def _grow(self, like: Tensor, shape: tuple[int, ...]) -> None:
-        self._spare = like.new_empty(0)
-        room = self._take(shape)
+        self._memory.drop_spare()
+        room = self._memory.room(SPARE, like, shape)
         if self._room is not None:
             room[: self.length] = self._room[: self.length]
+        self._memory.keep(TARGET)
+        self._memory.drop_spare()
         self._room = room
-        self._memory, self._spare = self._spare, like.new_empty(0)
-
-    def _take(self, shape: tuple[int, ...]) -> Tensor:
-        """Return a view of the spare memory, which is made larger where it is too small."""
-        size = torch.Size(shape).numel()
-        if len(self._spare) < size:
-            self._spare = self._spare.new_empty(size)
-        return self._spare[:size].view(shape)

@@ -201,7 +201,6 @@ class PackedTransformer(PackedModel):
         super().__init__(model, pack)
         own = {id(layer): PackedLayer(layer, model.target_positions) for layer in model.decoder_layers}
         self.layers = [own[id(layer)] for layer in model.decoder_layers]
-        self.whole = torch.empty(0)
 
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
@@ -223,7 +222,7 @@ class PackedTransformer(PackedModel):
         logits_RV: Tensor = self.output(self.model.decoder_norm(x_RD))
         if logits_RV.dtype == torch.float32:
             return logits_RV
-        return state.memory.room("logits", self.whole, logits_RV.shape).copy_(logits_RV)
+        return state.memory.room("logits", torch.empty(0), logits_RV.shape).copy_(logits_RV)
 
 
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:

@@ -52,6 +52,8 @@ def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
     ]
     assert [row[0].split()[0] for row in table[-3:]] == [f"label_smoothing={value}" for value in ("0", "0.1", "0.2")]
 
+    for name in ("beam_size.sh", "extrapolation.sh"):
+        assert script(name, "nowhere/at/all", code=2, **environment) == []
     (run, *_) = sorted((tmp_path / "runs" / "experiments").rglob("config.yaml"))
     table = script("beam_size.sh", str(run.parent), SIZES="1 2", PENALTIES="0.0 1.0", **environment)
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]

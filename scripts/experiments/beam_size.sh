@@ -5,7 +5,7 @@
 #   SIZES="1 4" PENALTIES="1.0" scripts/experiments/beam_size.sh runs/quickstart
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 [ $# -eq 1 ] || refuse "one run is wanted"
-run="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$1" && pwd)"
+run="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$1" 2> /dev/null && pwd)" || refuse "there is no run at $1"
 sizes="${SIZES:-1 2 4 8 16}"
 penalties="${PENALTIES:-0.0 0.6 1.0 1.4}"
 

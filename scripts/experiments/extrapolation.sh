@@ -6,7 +6,8 @@
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m SIZE=50 POSITIONS=rotary,none scripts/experiments/extrapolation.sh my/corpus
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 [ $# -ge 1 ] || refuse "the prefix of a text is wanted; nmt sweep's options may follow"
-prefix="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$(dirname -- "$1")" && pwd)/$(basename -- "$1")"
+case "$1" in /*) prefix="$1" ;; *) prefix="$here/$1" ;; esac
+both_languages prefix
 shift
 text="${NMT_RUNS:-runs}/experiments/extrapolation.text"
 [ -d "$text" ] || scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2

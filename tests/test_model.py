@@ -165,9 +165,9 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: tor
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int]) -> list[Tensor]:
-    """The logits of each step of a search in which some sentences end after the second."""
-    batch = collate(PAIRS)
+def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int], times: int = 1) -> list[Tensor]:
+    """The logits of each step of a search, of sources `times` as long, in which some sentences end after the second."""
+    batch = collate([(src * times, tgt) for src, tgt in PAIRS])
     state = model.begin(batch.src_BS, batch.src_mask_BS)
     found = []
     for t in range(tokens_RT.shape[1]):
@@ -180,19 +180,36 @@ def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int])
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("beams", [1, 2, 7])
+@pytest.mark.parametrize(("beams", "times"), [(1, 1), (2, 1), (7, 1), (60, 9)])  # 60: two blocks of logits
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
-def test_a_model_made_ready_for_search_is_the_same_model(model: Seq2Seq, dtype: torch.dtype, beams: int) -> None:
+def test_a_model_made_ready_for_search_is_the_same_model(
+    model: Seq2Seq, dtype: torch.dtype, beams: int, times: int
+) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     ready = for_inference(model, dtype)
     assert isinstance(ready, PackedModel)
     assert isinstance(ready.output, Int8Linear) == (dtype == torch.int8)
     tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS) * beams, 40))  # more than the cache grows by
-    for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2]) for m in (model, ready)), strict=True):
+    for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2], times) for m in (model, ready)), strict=True):
         share = {torch.float32: 1e-5, torch.bfloat16: 0.05, torch.int8: 0.15}[dtype]  # seen: 0.03 and 0.12
         tolerance = share * max(1.0, wanted.abs().max().item())
         torch.testing.assert_close(found.float(), wanted, atol=tolerance, rtol=1e-4)
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("times", [1, 9])
+def test_a_model_made_ready_for_search_looks_where_the_model_looks(times: int) -> None:
+    model = build(TINY, VOCABULARY).eval()
+    batch = collate([(src * times, tgt) for src, tgt in PAIRS])
+    seen = []
+    for searchable in (model, for_inference(model, torch.float32)):
+        state = searchable.begin(batch.src_BS, batch.src_mask_BS)
+        state.watch()
+        searchable.next_logits(torch.tensor([4, 5, 6, 7, 8, 9]), state)  # two beams
+        seen.append(state.seen_RTS)
+    assert seen[0].shape == (6, 1, batch.src_BS.shape[1])
+    torch.testing.assert_close(seen[1], seen[0])
 
 
 def test_int8_matrices_have_a_scale_for_each_row_and_a_bias() -> None:

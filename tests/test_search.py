@@ -114,6 +114,26 @@ def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: f
     assert [h.score for h in found] == pytest.approx([score(ids) for ids in best], abs=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int) -> None:
+    model, limit = make(seed, end_bias=1.5), 6
+    for row, found in enumerate(run(model, f"beam(size={size}, top={size}, length_penalty=0.0)", [limit] * 3)):
+        beams: list[tuple[float, list[int]]] = [(0.0, [])]
+        ended: list[tuple[float, list[int]]] = []
+        while beams and len(ended) < size:
+            longer = []
+            for log_prob, ids in beams:
+                log_p_V = forced(model, row, ids)[0][-1].tolist()
+                tokens = range(VOCABULARY) if len(ids) < limit else [EOS]
+                longer += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
+            longer.sort(reverse=True)
+            ended += [(log_prob, ids[:-1]) for log_prob, ids in longer[:size] if ids[-1] == EOS]
+            beams = [one for one in longer if one[1][-1] != EOS][:size]
+        ended.sort(reverse=True)
+        assert [h.ids for h in found] == [ids for _, ids in ended[:size]]
+
+
 @pytest.mark.parametrize("size", [6, 12, 40])
 def test_impossible_beams_never_become_hypotheses(size: int) -> None:
     model = make(0, 5)
@@ -536,6 +556,23 @@ def test_the_largest_scores_are_found_in_fewer_passes(seed: int, rows: int, voca
     assert torch.equal(scores_RV.gather(1, ids_RC), best_RC)
     assert all(len(set(ids)) == count for ids in ids_RC.tolist())
     torch.testing.assert_close(log_probs_(scores_RV.clamp(min=-9)), scores_RV.clamp(min=-9).log_softmax(-1))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 5), st.integers(1, 700), st.integers(1, 16))
+def test_the_largest_scores_of_all_beams_are_found_at_once(
+    seed: int, sentences: int, width: int, vocabulary: int, count: int
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    scores_RV = torch.randn(sentences * width, vocabulary, generator=draw)
+    before_BW = 3 * torch.randn(sentences, width, generator=draw)
+    before_BW[:, 1:][before_BW[:, 1:] < -2] = -torch.inf
+    total_BX = (scores_RV.view(sentences, width, -1) + before_BW[:, :, None]).flatten(1)
+    best_BC, at_BC = top_k(scores_RV, count, before_BW)
+    count = min(count, width * vocabulary)
+    assert torch.equal(best_BC, total_BX.topk(count).values)
+    assert torch.equal(total_BX.gather(1, at_BC), best_BC)
+    assert all(len(set(places)) == count for places in at_BC.tolist())
 
 
 @pytest.mark.parametrize(

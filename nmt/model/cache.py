@@ -19,6 +19,11 @@ SPARE, TARGET = "spare", "target"
 """Rooms: the one that is written to next, and that of the target so far."""
 
 
+def in_blocks(positions: int) -> int:
+    """Return how many positions to reserve for so many."""
+    return -(-positions // BLOCK) * BLOCK
+
+
 class Memory:
     """Room for tensors that every step makes anew: each goes where one before it was.
 
@@ -73,7 +78,7 @@ class TargetCache:
         rows, new, _, heads, width = kv_RT2HK.shape
         end = self.length + new
         if self._room is None or end > len(self._room):
-            self._grow(kv_RT2HK, (-(-end // BLOCK) * BLOCK, self.layers, 2, rows, heads, width))
+            self._grow(kv_RT2HK, (in_blocks(end), self.layers, 2, rows, heads, width))
         assert self._room is not None
         filled_T2RHK = self._room[:end, layer]
         filled_T2RHK[self.length :].copy_(kv_RT2HK.permute(1, 2, 0, 3, 4))

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from nmt.model.cache import in_blocks
 from nmt.model.layers import Linear, Residual
 from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
@@ -28,6 +29,11 @@ from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
 
 ROWS = 32
 """Rows that the blocks are laid out for; other numbers are multiplied just as fast."""
+OUTPUT_ROWS = 128
+"""Rows whose logits are made together: few enough that they are still in the processor's cache when they are read, and
+that the C library keeps the memory for the next."""
+LANES = 16
+"""Numbers that a register holds: a softmax over fewer takes them one by one, and several times as long."""
 
 
 class PackedLinear(nn.Module):
@@ -93,7 +99,7 @@ class PackedLayer:
     """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
 
     A position attends to the target so far element by element: thousands of products too small for a matrix routine go
-    over the memory as it lies. To the source it attends by PyTorch's fused kernel and in float32, in which that is
+    over the memory as it lies. To the source all rows of a sentence attend in one product, in float32, in which that is
     several times faster. That is for scaled dot products of all there is; any other attention runs as in training.
     """
 
@@ -126,9 +132,12 @@ class PackedLayer:
         assert state.target is not None
         k_TRHK, v_TRHK = state.target.append(place.layer, qkv_R3HK[:, None, 1:]).unbind(1)
         q_RHK = qkv_R3HK[:, 0] / math.sqrt(k_TRHK.shape[-1])
+        products_TRHK = state.memory.room("products", k_TRHK, (in_blocks(len(k_TRHK)), *k_TRHK.shape[1:]))
+        products_TRHK = products_TRHK[: len(k_TRHK)]
         # Over the last axis: over the first, how softmax rounds depends on the number of rows.
-        weights_TRH = (q_RHK * k_TRHK).sum(-1).permute(1, 2, 0).softmax(-1).permute(2, 0, 1)
-        seen_RHK: Tensor = (weights_TRH[..., None] * v_TRHK).sum(0)
+        scores_RHT = torch.mul(q_RHK, k_TRHK, out=products_TRHK).sum(-1).permute(1, 2, 0)
+        weights_TRH1 = scores_RHT.softmax(-1).permute(2, 0, 1)[..., None]
+        seen_RHK: Tensor = torch.mul(weights_TRH1, v_TRHK, out=products_TRHK).sum(0)
         return seen_RHK.view(x_RD.shape)
 
     def _gather_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
@@ -152,15 +161,22 @@ class PackedLayer:
 
     def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         cross = self.layer.cross
-        k, v = state.sources[number]
-        q = cross.q(x_RD).float().view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
-        state.observe(number, cross, q, len(x_RD))
+        k_BGSK, v_BGSK = state.sources[number]
+        sentences, heads, _, width = k_BGSK.shape
+        # The queries of a sentence's rows, and of the heads that share keys, are rows of one product.
+        q_BGnWK = cross.q(x_RD).view(sentences, -1, heads, self.heads // heads, width).permute(0, 2, 3, 1, 4)
+        q_BGnWK = q_BGnWK.to(torch.float32, memory_format=torch.contiguous_format)
+        state.observe(number, cross, q_BGnWK.flatten(1, 2), len(x_RD))
         if cross.scaled:
-            grouped = cross.kv_heads != cross.heads
-            seen = F.scaled_dot_product_attention(q, k, v, state.mask_B11S, enable_gqa=grouped)
+            q_XQK, k_XKS = q_BGnWK.reshape(sentences * heads, -1, width), k_BGSK.flatten(0, 1).mT
+            scores_BXS = torch.bmm(q_XQK, k_XKS).view(sentences, -1, k_BGSK.shape[2]).mul_(1 / math.sqrt(width))
+            if state.mask_B11S is not None:
+                scores_BXS.masked_fill_(~state.mask_B11S[:, 0], -torch.inf)
+            weights_XQS = scores_BXS.softmax(-1).view(len(q_XQK), -1, k_BGSK.shape[2])
+            seen_BHWK = torch.bmm(weights_XQS, v_BGSK.flatten(0, 1)).view(sentences, self.heads, -1, width)
         else:
-            seen = cross.gather(q, k, v, state.mask_B11S)
-        return seen.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
+            seen_BHWK = cross.gather(q_BGnWK.flatten(1, 2), k_BGSK, v_BGSK, state.mask_B11S)
+        return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
 def _after(around: Residual, total: Tensor) -> Tensor:
@@ -205,9 +221,13 @@ class PackedTransformer(PackedModel):
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
         state: DecoderState = self.model.begin(src_BS, src_mask_BS)
-        state.sources = [(k.float().contiguous(), v.float().contiguous()) for k, v in state.sources]
-        if src_mask_BS.all():
-            state.mask_B11S = None
+        state.spare = max(0, LANES - src_mask_BS.shape[1])
+        longer = (0, 0, 0, state.spare)
+        state.sources = [
+            (F.pad(k.float(), longer).contiguous(), F.pad(v.float(), longer).contiguous()) for k, v in state.sources
+        ]
+        src_mask_BS = F.pad(src_mask_BS, (0, state.spare))
+        state.mask_B11S = None if src_mask_BS.all() else src_mask_BS[:, None, None, :]
         return state
 
     def next_logits(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
@@ -219,10 +239,11 @@ class PackedTransformer(PackedModel):
                 x_RD = place.embed(x_RD[:, None])[:, 0]
             x_RD = layer(x_RD, state, place)
         state.advance(1)
-        logits_RV: Tensor = self.output(self.model.decoder_norm(x_RD))
-        if logits_RV.dtype == torch.float32:
-            return logits_RV
-        return state.memory.room("logits", torch.empty(0), logits_RV.shape).copy_(logits_RV)
+        hidden_RD = self.model.decoder_norm(x_RD)
+        logits_RV = state.memory.room("logits", torch.empty(0), (len(hidden_RD), len(self.model.output_weight_VD)))
+        for some_XD, some_XV in zip(hidden_RD.split(OUTPUT_ROWS), logits_RV.split(OUTPUT_ROWS), strict=True):
+            some_XV.copy_(self.output(some_XD))
+        return logits_RV
 
 
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:

@@ -34,6 +34,8 @@ class DecoderState:
     """None: the sources hold no padding."""
     target: TargetCache | None
     """None: nothing is remembered, since the whole target is read at once."""
+    spare: int = 0
+    """Positions behind the sources that are there for the processor's sake, and masked."""
     watched: int | None = None
     """The layer whose attention to the source is noted."""
     seen_RTS: Tensor | None = None
@@ -52,7 +54,8 @@ class DecoderState:
         if layer == self.watched:
             k_BGSK, _ = self.sources[layer]
             weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
-            self.seen_RTS = weights_BQS.view(rows, -1, k_BGSK.shape[2])
+            tokens = k_BGSK.shape[2] - self.spare
+            self.seen_RTS = weights_BQS[:, :, :tokens].reshape(rows, -1, tokens)
 
     @property
     def length(self) -> int:

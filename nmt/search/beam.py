@@ -87,10 +87,10 @@ class Beam(Beamed):
             log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
             rules.apply(log_p_RV, tokens_RT)
             # At most one extension per beam ends, so among 2W at least W do not.
-            log_p_RC, token_RC = top_k(log_p_RV, 2 * self.size)
-            total_BX = (log_prob_BW.view(-1, 1) + log_p_RC).view(len(ended), -1)
-            log_prob_BC, at_BC = _best(total_BX, 2 * self.size)
-            beam_BC, token_BC = at_BC // token_RC.shape[1], token_RC.view(total_BX.shape).gather(1, at_BC)
+            log_prob_BC, at_BC = top_k(log_p_RV, 2 * self.size, log_prob_BW)
+            if (few := 2 * self.size - at_BC.shape[1]) > 0:  # impossible ones fill up
+                log_prob_BC, at_BC = F.pad(log_prob_BC, (0, few), value=-torch.inf), F.pad(at_BC, (0, few))
+            beam_BC, token_BC = at_BC // log_p_RV.shape[1], at_BC % log_p_RV.shape[1]
             ends_BC = token_BC == task.eos
 
             # An impossible beam also proposes its end; it must not count as a hypothesis.
@@ -118,15 +118,6 @@ class Beam(Beamed):
                 coverage.select(row_R, stay)
             tokens_RT = torch.cat((tokens_RT[row_R], next_BW.view(-1, 1)), dim=1)
         return ended.best(self.top)
-
-
-def _best(total_BX: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the best totals and where they stand, [B, count]; where there are fewer, impossible ones fill up."""
-    candidates = total_BX.shape[1]
-    if candidates < count:
-        total_BX = F.pad(total_BX, (0, count - candidates), value=-torch.inf)
-    best_BC, at_BC = total_BX.topk(count)
-    return best_BC, at_BC.clamp(max=candidates - 1)
 
 
 def first_beams(sentences: int, size: int, device: torch.device) -> Tensor:

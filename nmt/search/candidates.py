@@ -1,4 +1,5 @@
-"""The most probable next tokens. Letters: R rows, V vocabulary, C candidates of a row, T tokens so far.
+"""The most probable next tokens. Letters: B sentences, W rows of each, R = B*W, V vocabulary, C candidates, T tokens so
+far, X any.
 
 These run at every step over every row and the whole vocabulary, so they are written for few passes over memory.
 """
@@ -9,25 +10,37 @@ import torch
 from torch import Tensor
 
 CHUNK = 64
-"""Scores that are first reduced to their largest: the best C of a row lie in the C chunks with the largest maxima."""
+"""Scores that are first reduced to their largest: the best C of all lie in the C chunks with the largest maxima."""
 
 
-def top_k(scores_RV: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
-    """Return each row's largest scores, best first, and where they stand; exactly those of `Tensor.topk`, sooner."""
-    vocabulary = scores_RV.shape[1]
-    chunks = vocabulary // CHUNK
-    if chunks <= 2 * candidates:
-        return scores_RV.topk(min(candidates, vocabulary))
+def top_k(scores_RV: Tensor, candidates: int, before_BW: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the largest scores, best first, and where they stand; exactly those of `Tensor.topk`, sooner.
+
+    Args:
+        scores_RV: of R = B*W rows.
+        candidates: how many to return; where there are fewer, all.
+        before_BW: what is added to the scores of each row of a sentence. The largest of all rows of a sentence are
+            then returned, [B, C], and place w*V + v is token v of its row w; without it those of each row, [R, C].
+    """
+    vocabulary, device = scores_RV.shape[1], scores_RV.device
+    if before_BW is None:
+        before_BW = scores_RV.new_zeros(1, 1).expand(len(scores_RV), 1)
+    width, chunks = before_BW.shape[1], vocabulary // CHUNK
+    scores_BX = scores_RV.view(-1, width * vocabulary)
+    if width * chunks <= 2 * candidates:
+        total_BX = scores_BX + before_BW.repeat_interleave(vocabulary, 1)
+        return total_BX.topk(min(candidates, width * vocabulary))
     whole = chunks * CHUNK
-    largest_RX = scores_RV[:, :whole].unfold(1, CHUNK, CHUNK).amax(-1)
-    chunk_RC = largest_RX.topk(candidates).indices
-    place = torch.arange(CHUNK, device=scores_RV.device)
-    ids_RX = (chunk_RC[:, :, None] * CHUNK + place).flatten(1)
+    largest_BWX = scores_RV[:, :whole].unfold(1, CHUNK, CHUNK).amax(-1).view(-1, width, chunks)
+    chunk_BC = (largest_BWX + before_BW[:, :, None]).flatten(1).topk(candidates).indices
+    first_BC = chunk_BC // chunks * vocabulary + chunk_BC % chunks * CHUNK
+    place_BX = (first_BC[:, :, None] + torch.arange(CHUNK, device=device)).flatten(1)
     if whole < vocabulary:
-        rest = torch.arange(whole, vocabulary, device=scores_RV.device).expand(len(scores_RV), -1)
-        ids_RX = torch.cat((ids_RX, rest), 1)
-    best_RC, at_RC = scores_RV.gather(1, ids_RX).topk(candidates)
-    return best_RC, ids_RX.gather(1, at_RC)
+        rest_WX = torch.arange(width * vocabulary, device=device).view(width, vocabulary)[:, whole:]
+        place_BX = torch.cat((place_BX, rest_WX.flatten().expand(len(place_BX), -1)), 1)
+    total_BX = scores_BX.gather(1, place_BX) + before_BW.gather(1, place_BX // vocabulary)
+    best_BC, at_BC = total_BX.topk(candidates)
+    return best_BC, place_BX.gather(1, at_BC)
 
 
 def log_probs_(logits_RV: Tensor) -> Tensor:

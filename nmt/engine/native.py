@@ -51,7 +51,7 @@ class NativeEngine:
         self.model = ready[0] if len(ready) == 1 else Ensemble(ready)
         self.threads = torch.get_num_threads()
         # The same threads each time: new ones would take new memory. None starts before it has work.
-        self._pool = ThreadPoolExecutor(self.threads, initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(self.threads)
 
     @property
     def most_positions(self) -> int | None:
@@ -91,7 +91,12 @@ class NativeEngine:
         if self.device.type != "cpu" or min(self.threads, len(parts)) <= 1:
             yield from map(work, parts)
             return
-        waiting = [self._pool.submit(work, part) for part in parts]
+
+        def alone(part: list[T]) -> list[R]:
+            torch.set_num_threads(1)  # each time: for MKL, it is not this thread's number but that of all
+            return work(part)
+
+        waiting = [self._pool.submit(alone, part) for part in parts]
         try:
             for part in waiting:
                 yield part.result()

@@ -179,6 +179,14 @@ class PackedLayer:
         return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
+def _with_spare(x_BGSK: Tensor, spare: int) -> Tensor:
+    """Return it in float32, as its axes stand, with so many more positions, all zero."""
+    sentences, heads, tokens, width = x_BGSK.shape
+    longer_BGSK = torch.zeros(sentences, heads, tokens + spare, width)
+    longer_BGSK[:, :, :tokens] = x_BGSK
+    return longer_BGSK
+
+
 def _after(around: Residual, total: Tensor) -> Tensor:
     """Return what leaves a sub-layer's frame, given the sum of the stream and its output."""
     normed: Tensor = total if around.pre else around.norm(total)
@@ -222,10 +230,7 @@ class PackedTransformer(PackedModel):
         """Read the source and return the state in which a search begins."""
         state: DecoderState = self.model.begin(src_BS, src_mask_BS)
         state.spare = max(0, LANES - src_mask_BS.shape[1])
-        longer = (0, 0, 0, state.spare)
-        state.sources = [
-            (F.pad(k.float(), longer).contiguous(), F.pad(v.float(), longer).contiguous()) for k, v in state.sources
-        ]
+        state.sources = [(_with_spare(k, state.spare), _with_spare(v, state.spare)) for k, v in state.sources]
         src_mask_BS = F.pad(src_mask_BS, (0, state.spare))
         state.mask_B11S = None if src_mask_BS.all() else src_mask_BS[:, None, None, :]
         return state

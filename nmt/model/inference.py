@@ -99,8 +99,8 @@ class PackedLayer:
     """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
 
     A position attends to the target so far element by element: thousands of products too small for a matrix routine go
-    over the memory as it lies. To the source all rows of a sentence attend in one product, in float32, in which that is
-    several times faster. That is for scaled dot products of all there is; any other attention runs as in training.
+    over the memory as it lies. That is for scaled dot products of all there is; any other attention runs as in training,
+    and so does that to the source, but in float32, in which it is several times faster.
     """
 
     def __init__(self, layer: DecoderLayer, positions: Positions) -> None:
@@ -161,28 +161,18 @@ class PackedLayer:
 
     def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         cross = self.layer.cross
-        k_BGSK, v_BGSK = state.sources[number]
-        sentences, heads, _, width = k_BGSK.shape
-        # The queries of a sentence's rows, and of the heads that share keys, are rows of one product.
-        q_BGnWK = cross.q(x_RD).view(sentences, -1, heads, self.heads // heads, width).permute(0, 2, 3, 1, 4)
-        q_BGnWK = q_BGnWK.to(torch.float32, memory_format=torch.contiguous_format)
-        state.observe(number, cross, q_BGnWK.flatten(1, 2), len(x_RD))
-        if cross.scaled:
-            q_XQK, k_XKS = q_BGnWK.reshape(sentences * heads, -1, width), k_BGSK.flatten(0, 1).mT
-            scores_BXS = torch.bmm(q_XQK, k_XKS).view(sentences, -1, k_BGSK.shape[2]).mul_(1 / math.sqrt(width))
-            if state.mask_B11S is not None:
-                scores_BXS.masked_fill_(~state.mask_B11S[:, 0], -torch.inf)
-            weights_XQS = scores_BXS.softmax(-1).view(len(q_XQK), -1, k_BGSK.shape[2])
-            seen_BHWK = torch.bmm(weights_XQS, v_BGSK.flatten(0, 1)).view(sentences, self.heads, -1, width)
-        else:
-            seen_BHWK = cross.gather(q_BGnWK.flatten(1, 2), k_BGSK, v_BGSK, state.mask_B11S)
+        k, v = state.sources[number]
+        q_BHWK = cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
+        q_BHWK = q_BHWK.to(torch.float32, memory_format=torch.contiguous_format)
+        state.observe(number, cross, q_BHWK, len(x_RD))
+        seen_BHWK = cross.gather(q_BHWK, k, v, state.mask_B11S)
         return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
-def _with_spare(x_BGSK: Tensor, spare: int) -> Tensor:
+def _filled(x_BGSK: Tensor, filler: int) -> Tensor:
     """Return it in float32, as its axes stand, with so many more positions, all zero."""
     sentences, heads, tokens, width = x_BGSK.shape
-    longer_BGSK = torch.zeros(sentences, heads, tokens + spare, width)
+    longer_BGSK = torch.zeros(sentences, heads, tokens + filler, width)
     longer_BGSK[:, :, :tokens] = x_BGSK
     return longer_BGSK
 
@@ -229,9 +219,9 @@ class PackedTransformer(PackedModel):
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
         state: DecoderState = self.model.begin(src_BS, src_mask_BS)
-        state.spare = max(0, LANES - src_mask_BS.shape[1])
-        state.sources = [(_with_spare(k, state.spare), _with_spare(v, state.spare)) for k, v in state.sources]
-        src_mask_BS = F.pad(src_mask_BS, (0, state.spare))
+        state.filler = max(0, LANES - src_mask_BS.shape[1])
+        state.sources = [(_filled(k, state.filler), _filled(v, state.filler)) for k, v in state.sources]
+        src_mask_BS = F.pad(src_mask_BS, (0, state.filler))
         state.mask_B11S = None if src_mask_BS.all() else src_mask_BS[:, None, None, :]
         return state
 

@@ -34,7 +34,7 @@ class DecoderState:
     """None: the sources hold no padding."""
     target: TargetCache | None
     """None: nothing is remembered, since the whole target is read at once."""
-    spare: int = 0
+    filler: int = 0
     """Positions behind the sources that are there for the processor's sake, and masked."""
     watched: int | None = None
     """The layer whose attention to the source is noted."""
@@ -54,7 +54,7 @@ class DecoderState:
         if layer == self.watched:
             k_BGSK, _ = self.sources[layer]
             weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
-            tokens = k_BGSK.shape[2] - self.spare
+            tokens = k_BGSK.shape[2] - self.filler
             self.seen_RTS = weights_BQS[:, :, :tokens].reshape(rows, -1, tokens)
 
     @property

@@ -99,7 +99,7 @@ class PackedLayer:
     """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
 
     A position attends to the target so far element by element: thousands of products too small for a matrix routine go
-    over the memory as it lies. That is for scaled dot products of all there is; any other attention runs as in training,
+    over the memory as it lies. That is for scaled dot products of all there is; any other runs as in training,
     and so does that to the source, but in float32, in which it is several times faster.
     """
 

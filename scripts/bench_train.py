@@ -27,7 +27,7 @@ from typing import Any
 
 from nmt import environment
 
-environment.set_defaults()  # before torch is loaded, as the command does
+environment.set_defaults(training=True)  # before torch is loaded, as the command does
 
 import numpy as np
 import torch

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nmt import environment
 
-environment.set_defaults()  # before torch is loaded, as the command does
+environment.set_defaults(training=True)  # before torch is loaded, as the command does
 
 import torch
 import torch.nn.functional as F  # noqa: N812

@@ -15,7 +15,7 @@ import sacrebleu
 import typer
 from commandline import CommandLine, write
 
-from nmt import settings
+from nmt import environment, settings
 from nmt.cli import app
 from nmt.cli.train import seconds
 from nmt.config import Config
@@ -85,6 +85,25 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
     done = subprocess.run([sys.executable, "-c", code], cwd=bare.folder, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert done.stderr.split("\n")[-1] == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "bounds"),
+    [("train", environment.TRAINING), ("sweep", environment.TRAINING), ("translate", environment.SEARCH)],
+)
+def test_what_pytorch_keeps_is_bounded_for_what_a_command_does(
+    command: str, bounds: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in bounds:
+        monkeypatch.delenv(name, raising=False)
+    code = (
+        f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\n"
+        f"atexit.register(lambda: print(*(os.environ[name] for name in {[*bounds]}), file=sys.stderr))\n"
+        "from nmt.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr.split() == [*bounds.values()]
+    assert environment.TRAINING != environment.SEARCH
 
 
 @pytest.mark.parametrize(

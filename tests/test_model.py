@@ -17,7 +17,7 @@ from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
 from nmt.model.cache import Memory
-from nmt.model.inference import Int8Linear, PackedModel, for_inference
+from nmt.model.inference import Int8Linear, PackedLinear, PackedModel, for_inference
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import POSITIONS
 from nmt.model.positions.absolute import Floater
@@ -210,6 +210,77 @@ def test_a_model_made_ready_for_search_looks_where_the_model_looks(times: int) -
         seen.append(state.seen_RTS)
     assert seen[0].shape == (6, 1, batch.src_BS.shape[1])
     torch.testing.assert_close(seen[1], seen[0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+@pytest.mark.parametrize("beams", [1, 3, 5, 17])
+def test_rows_that_fill_up_are_of_no_account(dtype: torch.dtype, beams: int) -> None:
+    model = build(TINY, VOCABULARY).eval()
+    pairs = [(src, tgt) for src, tgt in PAIRS for _ in range(7)]
+    batch = collate(pairs)
+    tokens_RT = torch.randint(4, VOCABULARY, (len(pairs) * beams, 5))
+    ready = for_inference(model, dtype)
+    assert isinstance(ready, PackedModel)
+    numbers = set()
+    ready.output.register_forward_hook(lambda _, given, __: numbers.add(len(given[0])))
+    found = []
+    for searchable in (model, ready):
+        state = searchable.begin(batch.src_BS, batch.src_mask_BS)
+        state.watch()
+        at, left, steps = torch.arange(len(tokens_RT)), len(pairs), []
+        for t, stays in enumerate((slice(1, None), slice(None), slice(0, 9), slice(2, 3), slice(0, 0))):
+            steps.append((searchable.next_logits(tokens_RT[at, t], state).clone(), state.seen_RTS.clone()))
+            sentences = torch.arange(left)[stays]
+            rows = (sentences[:, None] * beams + torch.arange(beams).flip(0)).flatten()
+            state.select(rows, None if len(sentences) == left else sentences)
+            at, left = at[rows], len(sentences)
+        found.append(steps)
+    for wanted, got in zip(*found, strict=True):
+        for one, other in zip(wanted, got, strict=True):
+            share = 0.15 if dtype == torch.int8 else 1e-5
+            torch.testing.assert_close(other, one, atol=share * max(1.0, one.abs().max().item()), rtol=1e-4)
+    if beams == 1:
+        assert numbers == {32, 16, 1}
+
+
+@torch.no_grad()
+def test_many_rows_are_multiplied_in_parts() -> None:
+    weight_OI, bias_O, x_BSI = torch.randn(5, 16), torch.randn(5), torch.randn(7, 149, 16)
+    packed = PackedLinear(weight_OI, bias_O)
+    product, numbers = packed._product, []
+    packed._product = lambda x: numbers.append(len(x)) or product(x)
+    torch.testing.assert_close(packed(x_BSI), x_BSI @ weight_OI.t() + bias_O)
+    assert numbers == [512, 512, 512]  # of 1,043
+
+
+@torch.no_grad()
+def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
+    ready = for_inference(build(TINY, VOCABULARY).eval(), torch.float32)
+    batch, tokens_NRT = collate(PAIRS), torch.randint(4, VOCABULARY, (2, len(PAIRS), 40))
+
+    def begin() -> Any:
+        return ready.begin(batch.src_BS, batch.src_mask_BS)
+
+    def run(*states: Any) -> list[Tensor]:
+        for t in range(40):
+            found = []
+            for number, state in enumerate(states):
+                found.append(ready.next_logits(tokens_NRT[number, :, t], state))
+                state.select(torch.tensor([0, 1, 2]))
+        return found
+
+    def places(state: Any) -> set[int]:
+        return {keys.data_ptr() for both in state.sources for keys in both}
+
+    first, second = begin(), begin()
+    assert not places(first) & places(second)
+    held = places(first) | places(second)
+    together = [logits_RV.clone() for logits_RV in run(first, second)]
+    del first, second
+    alone = begin()
+    assert places(alone) <= held
+    torch.testing.assert_close(run(alone)[0], together[0])
 
 
 def test_int8_matrices_have_a_scale_for_each_row_and_a_bias() -> None:

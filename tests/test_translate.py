@@ -292,10 +292,10 @@ def in_a_process(code: str) -> str:
 
 
 def test_from_python_what_pytorch_keeps_is_as_bounded_as_from_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in environment.DEFAULTS:
+    for name in environment.SEARCH:
         monkeypatch.delenv(name, raising=False)
     code = "import os, nmt; nmt.Translator; print(*(os.environ[name] for name in {names}))"
-    assert in_a_process(code.format(names=[*environment.DEFAULTS])).split() == [*environment.DEFAULTS.values()]
+    assert in_a_process(code.format(names=[*environment.SEARCH])).split() == [*environment.SEARCH.values()]
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")

@@ -46,6 +46,8 @@ HINTS = {
     errno.ENOTDIR: "a part of this path is a file",
 }  # fmt: skip
 """What to do about what the system refuses."""
+TRAINING = ("train", "sweep", "reproduce")
+"""Commands that train, themselves or by another."""
 
 
 class Boundary(TyperGroup):
@@ -126,14 +128,15 @@ def version(value: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
 ) -> None:
     """Neural machine translation from nothing to BLEU."""
+    environment.set_defaults(training=context.invoked_subcommand in TRAINING)
 
 
 def main() -> None:
     """Run the `nmt` command."""
-    environment.set_defaults()
     if sys.stderr is None:  # closed: what goes well goes well without
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:

@@ -30,7 +30,7 @@ from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
 from nmt.export.engine import Engine, copy_run_files, missing, positions, searching, transformer
 from nmt.model import most_positions
-from nmt.model.cache import TargetCache
+from nmt.model.cache import Memory, TargetCache
 from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import Positions, Rows
 from nmt.model.transformer import DecoderState, Transformer
@@ -207,7 +207,7 @@ class _Past(TargetCache):
     """The decoder's memory for one step of a graph: joins what the other writes in place."""
 
     def __init__(self, past: Tensor) -> None:
-        super().__init__(len(past))
+        super().__init__(len(past), Memory())
         self.past, self.length = past, past.shape[4]
         self.present: list[Tensor] = []
 

@@ -15,10 +15,6 @@ BLOCK = 32
 """Positions by which the memory grows: few copies without reserving the longest possible output."""
 
 
-SPARE, TARGET = "spare", "target"
-"""Rooms: the one that is written to next, and that of the target so far."""
-
-
 def in_blocks(positions: int) -> int:
     """Return how many positions to reserve for so many."""
     return -(-positions // BLOCK) * BLOCK
@@ -27,8 +23,8 @@ def in_blocks(positions: int) -> int:
 class Memory:
     """Room for tensors that every step makes anew: each goes where one before it was.
 
-    New memory for all of them, a little smaller each time, would leave holes that the C library does not fill. What is
-    here is good until the next step.
+    New memory for all of them, a little smaller each time, would leave holes that the C library does not fill, and the
+    system would have to clear it first. What is here is good until the next step.
     """
 
     def __init__(self) -> None:
@@ -38,25 +34,29 @@ class Memory:
         """Return the room of that name as an empty tensor; it is made larger where it is too small."""
         size = torch.Size(shape).numel()
         if name not in self._rooms or len(self._rooms[name]) < size:
+            self._rooms.pop(name, None)  # before there is another
             self._rooms[name] = like.new_empty(size)
         return self._rooms[name][:size].view(shape)
 
-    def keep(self, name: str) -> None:
-        """Give what is in the spare room that name; what had it leaves the next spare room."""
-        before = self._rooms.get(name)
-        self._rooms[name] = self._rooms.pop(SPARE)
-        if before is not None:
-            self._rooms[SPARE] = before
+    def longer(self, name: str, x_TX: Tensor, length: int) -> Tensor:
+        """Return the room of that name, which holds `x_TX`, as one that goes on to `length` at least."""
+        longer_TX = self.room(name, x_TX, (in_blocks(length), *x_TX.shape[1:]))
+        if longer_TX.data_ptr() != x_TX.data_ptr():
+            longer_TX[: len(x_TX)] = x_TX
+        return longer_TX
 
-    def drop_spare(self) -> None:
-        """Give the spare room up, where it will be too small or is not needed for long."""
-        self._rooms.pop(SPARE, None)
+    def swap(self, name: str, other: str) -> None:
+        """Exchange the names of two rooms, of which the first may be missing."""
+        before = self._rooms.pop(name, None)
+        self._rooms[name] = self._rooms.pop(other)
+        if before is not None:
+            self._rooms[other] = before
 
     def select(self, name: str, x_BX: Tensor, sentences_B: Tensor) -> Tensor:
         """Return some sentences of what this returned last under that name, or at first of any tensor."""
-        chosen_BX = self.room(SPARE, x_BX, (len(sentences_B), *x_BX.shape[1:]))
+        chosen_BX = self.room("spare", x_BX, (len(sentences_B), *x_BX.shape[1:]))
         torch.index_select(x_BX, 0, sentences_B, out=chosen_BX)
-        self.keep(name)
+        self.swap(name, "spare")
         return chosen_BX
 
 
@@ -67,19 +67,21 @@ class TargetCache:
     layers, into a second one that takes turns with the first. It is for search: no gradient goes through it.
     """
 
-    def __init__(self, layers: int) -> None:
+    def __init__(self, layers: int, memory: Memory) -> None:
+        """Open an empty one with its rooms in `memory`, where no other may be at the same time."""
         self.layers = layers
         self.length = 0
-        self._memory = Memory()
+        self._memory = memory
         self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K]
 
     def append(self, layer: int, kv_RT2HK: Tensor) -> Tensor:
         """Put keys and values of new positions behind the others and return all of this layer, [T, 2, R, H, K]."""
         rows, new, _, heads, width = kv_RT2HK.shape
         end = self.length + new
-        if self._room is None or end > len(self._room):
-            self._grow(kv_RT2HK, (in_blocks(end), self.layers, 2, rows, heads, width))
-        assert self._room is not None
+        if self._room is None:
+            self._room = self._memory.room("target", kv_RT2HK, (in_blocks(end), self.layers, 2, rows, heads, width))
+        elif end > len(self._room):
+            self._room = self._memory.longer("target", self._room[: self.length], end)
         filled_T2RHK = self._room[:end, layer]
         filled_T2RHK[self.length :].copy_(kv_RT2HK.permute(1, 2, 0, 3, 4))
         return filled_T2RHK
@@ -93,16 +95,7 @@ class TargetCache:
         if self._room is None:
             return
         reserved, layers, two, _, heads, width = self._room.shape
-        chosen = self._memory.room(SPARE, self._room, (reserved, layers, two, len(rows_R), heads, width))
+        chosen = self._memory.room("spare target", self._room, (reserved, layers, two, len(rows_R), heads, width))
         torch.index_select(self._room[: self.length], 3, rows_R, out=chosen[: self.length])
-        self._memory.keep(TARGET)
+        self._memory.swap("target", "spare target")
         self._room = chosen
-
-    def _grow(self, like: Tensor, shape: tuple[int, ...]) -> None:
-        self._memory.drop_spare()
-        room = self._memory.room(SPARE, like, shape)
-        if self._room is not None:
-            room[: self.length] = self._room[: self.length]
-        self._memory.keep(TARGET)
-        self._memory.drop_spare()
-        self._room = room

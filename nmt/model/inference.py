@@ -13,14 +13,17 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from nmt.model.cache import in_blocks
+from nmt.model.attention import CrossAttention
+from nmt.model.cache import Memory, TargetCache, in_blocks
 from nmt.model.layers import Linear, Residual
 from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
@@ -32,8 +35,11 @@ ROWS = 32
 OUTPUT_ROWS = 128
 """Rows whose logits are made together: few enough that they are still in the processor's cache when they are read, and
 that the C library keeps the memory for the next."""
+MOST_ROWS = 512
+"""Rows that are multiplied at once, since for each number of them oneDNN makes a routine and keeps half a megabyte."""
 LANES = 16
-"""Numbers that a register holds: a softmax over fewer takes them one by one, and several times as long."""
+"""Numbers that a register holds: a softmax over fewer takes them one by one, and several times as long. Rows are
+multiplied as many at a time, too."""
 
 
 class PackedLinear(nn.Module):
@@ -41,11 +47,22 @@ class PackedLinear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
+        self.outputs = len(weight)
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
         self.bias = None if bias is None else bias.detach()
 
     def forward(self, input: Tensor) -> Tensor:
         """Map [..., inputs] to [..., outputs]."""
+        input_NI = input.flatten(0, -2)
+        if len(input_NI) <= MOST_ROWS:
+            return self._product(input)
+        output_NO = input.new_empty(len(input_NI), self.outputs)
+        for start in range(0, len(input_NI), MOST_ROWS):
+            start = min(start, len(input_NI) - MOST_ROWS)  # the last part overlaps the one before
+            output_NO[start : start + MOST_ROWS] = self._product(input_NI[start : start + MOST_ROWS])
+        return output_NO.view(*input.shape[:-1], self.outputs)
+
+    def _product(self, input: Tensor) -> Tensor:
         output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
         return output
 
@@ -93,6 +110,50 @@ class Int8Linear(nn.Module):
 
 
 Packed = PackedLinear | Int8Linear
+
+
+@dataclass
+class PackedState(DecoderState):
+    """What a decoder remembers, with sources and sentences that are there for the processor's sake.
+
+    A sentence or another ends at almost every step, so each would need routines that oneDNN made for no other number of
+    rows. They are rounded up instead, and copies of the first fill up what is missing.
+    """
+
+    sentences: int = 0
+    """B, without those that fill up."""
+    rows: int = 0
+    """R of the last step, without those that fill up."""
+    filler: int = 0
+    """Positions behind the sources, masked."""
+
+    def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
+        """Note where queries look, if this layer is watched."""
+        super().observe(layer, attention, q_BHQK, rows)
+        if layer == self.watched and self.seen_RTS is not None:
+            self.seen_RTS = self.seen_RTS[: self.rows, :, : self.seen_RTS.shape[2] - self.filler]
+
+    def fill(self, tokens_R: Tensor) -> Tensor:
+        """Return tokens of all rows, given those that count."""
+        self.rows = len(tokens_R)
+        missing = (len(self.sources[0][0]) - self.sentences) * (self.rows // self.sentences)
+        return torch.cat((tokens_R, tokens_R[:1].expand(missing))) if missing else tokens_R
+
+    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
+        """Do as `DecoderState.select`, and fill up again."""
+        self.sentences = self.sentences if sentences_B is None else len(sentences_B)
+        width = len(rows_R) // max(1, self.sentences)
+        missing = _missing(self.sentences, width)
+        if sentences_B is None and len(self.sources[0][0]) != self.sentences + missing:
+            sentences_B = torch.arange(self.sentences)
+        filled_B = None if sentences_B is None else F.pad(sentences_B, (0, missing))
+        super().select(F.pad(rows_R, (0, missing * width)), filled_B)
+
+
+def _missing(sentences: int, width: int) -> int:
+    """Return how many sentences of that many rows to add: then few numbers of rows occur, 1, 2, 4, 8, 16, 32, 48 …"""
+    step = min(LANES, 1 << max(0, sentences * width - 1).bit_length())
+    return -sentences % max(1, step // max(1, width))
 
 
 class PackedLayer:
@@ -169,14 +230,6 @@ class PackedLayer:
         return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
-def _filled(x_BGSK: Tensor, filler: int) -> Tensor:
-    """Return it in float32, as its axes stand, with so many more positions, all zero."""
-    sentences, heads, tokens, width = x_BGSK.shape
-    longer_BGSK = torch.zeros(sentences, heads, tokens + filler, width)
-    longer_BGSK[:, :, :tokens] = x_BGSK
-    return longer_BGSK
-
-
 def _after(around: Residual, total: Tensor) -> Tensor:
     """Return what leaves a sub-layer's frame, given the sum of the stream and its output."""
     normed: Tensor = total if around.pre else around.norm(total)
@@ -215,19 +268,43 @@ class PackedTransformer(PackedModel):
         super().__init__(model, pack)
         own = {id(layer): PackedLayer(layer, model.target_positions) for layer in model.decoder_layers}
         self.layers = [own[id(layer)] for layer in model.decoder_layers]
+        self._memories: list[Memory] = []
+        """Of searches that are over, for those that begin."""
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
+    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> PackedState:
         """Read the source and return the state in which a search begins."""
-        state: DecoderState = self.model.begin(src_BS, src_mask_BS)
-        state.filler = max(0, LANES - src_mask_BS.shape[1])
-        state.sources = [(_filled(k, state.filler), _filled(v, state.filler)) for k, v in state.sources]
-        src_mask_BS = F.pad(src_mask_BS, (0, state.filler))
-        state.mask_B11S = None if src_mask_BS.all() else src_mask_BS[:, None, None, :]
+        try:
+            memory = self._memories.pop()
+        except IndexError:
+            memory = Memory()
+        begun: DecoderState = self.model.begin(src_BS, src_mask_BS)
+        sentences, tokens = src_mask_BS.shape
+        missing, filler = _missing(sentences, 1), max(0, LANES - tokens)
+
+        def filled(name: str, x_BGSK: Tensor) -> Tensor:
+            _, heads, _, width = x_BGSK.shape
+            shape = (sentences + missing, heads, tokens + filler, width)
+            filled_BGSK = memory.room(name, torch.empty(0), shape)  # in float32
+            filled_BGSK[:sentences, :, :tokens] = x_BGSK
+            filled_BGSK[sentences:] = filled_BGSK[:1]
+            filled_BGSK[:, :, tokens:] = 0
+            return filled_BGSK
+
+        sources = [
+            (filled(f"keys {layer}", k), filled(f"values {layer}", v)) for layer, (k, v) in enumerate(begun.sources)
+        ]
+        mask_BS = F.pad(src_mask_BS, (0, filler))
+        mask_BS = torch.cat((mask_BS, mask_BS[:1].expand(missing, -1)))
+        state = PackedState(
+            sources, None if mask_BS.all() else mask_BS[:, None, None, :], TargetCache(len(sources), memory),
+            memory=memory, sentences=sentences, filler=filler,
+        )  # fmt: skip
+        weakref.finalize(state, self._memories.append, memory)
         return state
 
-    def next_logits(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
+    def next_logits(self, tokens_R: Tensor, state: PackedState) -> Tensor:
         """Read one more token per row and return the float32 logits of the next, [R, V], good until the next step."""
-        x_RD = self.model.embed("target", tokens_R[:, None], state.length)[:, 0]
+        x_RD = self.model.embed("target", state.fill(tokens_R)[:, None], state.length)[:, 0]
         for number, layer in enumerate(self.layers):
             place = Place(self.model.target_positions, number, state.length)
             if number and place.positions.every_layer:
@@ -238,7 +315,7 @@ class PackedTransformer(PackedModel):
         logits_RV = state.memory.room("logits", torch.empty(0), (len(hidden_RD), len(self.model.output_weight_VD)))
         for some_XD, some_XV in zip(hidden_RD.split(OUTPUT_ROWS), logits_RV.split(OUTPUT_ROWS), strict=True):
             some_XV.copy_(self.output(some_XD))
-        return logits_RV
+        return logits_RV[: len(tokens_R)]
 
 
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:

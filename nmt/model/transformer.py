@@ -34,13 +34,12 @@ class DecoderState:
     """None: the sources hold no padding."""
     target: TargetCache | None
     """None: nothing is remembered, since the whole target is read at once."""
-    filler: int = 0
-    """Positions behind the sources that are there for the processor's sake, and masked."""
     watched: int | None = None
     """The layer whose attention to the source is noted."""
     seen_RTS: Tensor | None = None
     """Where the positions of the last step looked in that layer, the mean of its heads."""
     memory: Memory = field(default_factory=Memory)
+    """Room for what steps make."""
 
     def watch(self) -> None:
         """Note from now on where target positions look in the source.
@@ -54,8 +53,7 @@ class DecoderState:
         if layer == self.watched:
             k_BGSK, _ = self.sources[layer]
             weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
-            tokens = k_BGSK.shape[2] - self.filler
-            self.seen_RTS = weights_BQS[:, :, :tokens].reshape(rows, -1, tokens)
+            self.seen_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property
     def length(self) -> int:
@@ -176,7 +174,9 @@ class Transformer(Seq2Seq):
             id(layer): layer.cross.project_kv(memory_BSD) for layer in cast(Iterable[DecoderLayer], self.decoder)
         }
         sources = [projected[id(layer)] for layer in self.decoder_layers]
-        return DecoderState(sources, src_mask_BS[:, None, None, :], TargetCache(len(sources)) if keep else None)
+        memory = Memory()
+        target = TargetCache(len(sources), memory) if keep else None
+        return DecoderState(sources, src_mask_BS[:, None, None, :], target, memory=memory)
 
     def step(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""

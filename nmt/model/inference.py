@@ -37,6 +37,8 @@ OUTPUT_ROWS = 128
 that the C library keeps the memory for the next."""
 MOST_ROWS = 512
 """Rows that are multiplied at once, since for each number of them oneDNN makes a routine and keeps half a megabyte."""
+PART_TOKENS = 1024
+"""Source tokens that are read together: more take memory that the C library gets from the system each time."""
 LANES = 16
 """Numbers that a register holds: a softmax over fewer takes them one by one, and several times as long. Rows are
 multiplied as many at a time, too."""
@@ -277,22 +279,24 @@ class PackedTransformer(PackedModel):
             memory = self._memories.pop()
         except IndexError:
             memory = Memory()
-        begun: DecoderState = self.model.begin(src_BS, src_mask_BS)
         sentences, tokens = src_mask_BS.shape
         missing, filler = _missing(sentences, 1), max(0, LANES - tokens)
+        part = max(1, PART_TOKENS // tokens)
+        begun = [self.model.begin(*some) for some in zip(src_BS.split(part), src_mask_BS.split(part), strict=True)]
 
-        def filled(name: str, x_BGSK: Tensor) -> Tensor:
-            _, heads, _, width = x_BGSK.shape
+        def joined(name: str, parts_BGSK: tuple[Tensor, ...]) -> Tensor:
+            _, heads, _, width = parts_BGSK[0].shape
             shape = (sentences + missing, heads, tokens + filler, width)
-            filled_BGSK = memory.room(name, torch.empty(0), shape)  # in float32
-            filled_BGSK[:sentences, :, :tokens] = x_BGSK
-            filled_BGSK[sentences:] = filled_BGSK[:1]
-            filled_BGSK[:, :, tokens:] = 0
-            return filled_BGSK
+            joined_BGSK = memory.room(name, torch.empty(0), shape)  # in float32
+            torch.cat(parts_BGSK, out=joined_BGSK[:sentences, :, :tokens])
+            joined_BGSK[sentences:] = joined_BGSK[:1]
+            joined_BGSK[:, :, tokens:] = 0
+            return joined_BGSK
 
-        sources = [
-            (filled(f"keys {layer}", k), filled(f"values {layer}", v)) for layer, (k, v) in enumerate(begun.sources)
-        ]
+        sources = []
+        for layer in range(len(self.layers)):
+            keys, values = zip(*(each.sources[layer] for each in begun), strict=True)
+            sources.append((joined(f"keys {layer}", keys), joined(f"values {layer}", values)))
         mask_BS = F.pad(src_mask_BS, (0, filler))
         mask_BS = torch.cat((mask_BS, mask_BS[:1].expand(missing, -1)))
         state = PackedState(

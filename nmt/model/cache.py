@@ -1,6 +1,6 @@
 """What a decoder remembers between steps.
 
-Shape letters: B sentences, S source tokens, T target tokens so far, R rows (R = B times the beams of each), L layers,
+Shape letters: B sentences, S source tokens, T target tokens so far, R rows (R = B times the beams of each),
 H heads, K head width.
 """
 
@@ -63,28 +63,28 @@ class Memory:
 class TargetCache:
     """Keys and values of the target so far, in all layers.
 
-    Time comes first: what is filled is then one block of memory, and reordering rows copies that block, once for all
-    layers, into a second one that takes turns with the first. It is for search: no gradient goes through it.
+    Time comes first: what is filled of a layer is then one block of memory, and reordering rows copies it into another,
+    with which it takes turns. It is for search: no gradient goes through it.
     """
 
     def __init__(self, layers: int, memory: Memory) -> None:
         """Open an empty one with its rooms in `memory`, where no other may be at the same time."""
-        self.layers = layers
         self.length = 0
         self._memory = memory
-        self._room: Tensor | None = None  # [positions reserved, L, 2, R, H, K]
+        self._layers: list[Tensor | None] = [None] * layers  # [positions reserved, 2, R, H, K]
 
     def append(self, layer: int, kv_RT2HK: Tensor) -> Tensor:
         """Put keys and values of new positions behind the others and return all of this layer, [T, 2, R, H, K]."""
         rows, new, _, heads, width = kv_RT2HK.shape
-        end = self.length + new
-        if self._room is None:
-            self._room = self._memory.room("target", kv_RT2HK, (in_blocks(end), self.layers, 2, rows, heads, width))
-        elif end > len(self._room):
-            self._room = self._memory.longer("target", self._room[: self.length], end)
-        filled_T2RHK = self._room[:end, layer]
-        filled_T2RHK[self.length :].copy_(kv_RT2HK.permute(1, 2, 0, 3, 4))
-        return filled_T2RHK
+        end, name = self.length + new, f"target {layer}"
+        kept = self._layers[layer]
+        if kept is None:
+            kept = self._memory.room(name, kv_RT2HK, (in_blocks(end), 2, rows, heads, width))
+        elif end > len(kept):
+            kept = self._memory.longer(name, kept[: self.length], end)
+        self._layers[layer] = kept
+        kept[self.length : end].copy_(kv_RT2HK.permute(1, 2, 0, 3, 4))
+        return kept[:end]
 
     def advance(self, positions: int) -> None:
         """Count positions that every layer has appended."""
@@ -92,10 +92,10 @@ class TargetCache:
 
     def select(self, rows_R: Tensor) -> None:
         """Keep `rows_R` of the present rows, in that order."""
-        if self._room is None:
-            return
-        reserved, layers, two, _, heads, width = self._room.shape
-        chosen = self._memory.room("spare target", self._room, (reserved, layers, two, len(rows_R), heads, width))
-        torch.index_select(self._room[: self.length], 3, rows_R, out=chosen[: self.length])
-        self._memory.swap("target", "spare target")
-        self._room = chosen
+        for layer, kept in enumerate(self._layers):
+            if kept is not None:
+                reserved, two, _, heads, width = kept.shape
+                chosen = self._memory.room("spare target", kept, (reserved, two, len(rows_R), heads, width))
+                torch.index_select(kept[: self.length], 2, rows_R, out=chosen[: self.length])
+                self._memory.swap(f"target {layer}", "spare target")
+                self._layers[layer] = chosen

@@ -17,7 +17,7 @@ from nmt.errors import ConfigError
 from nmt.model import build, check, count_parameters, inference
 from nmt.model.attention import masked_softmax
 from nmt.model.cache import Memory
-from nmt.model.inference import Int8Linear, PackedLinear, PackedModel, for_inference
+from nmt.model.inference import Int8Linear, PackedLinear, PackedModel, PackedTransformer, for_inference
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import POSITIONS
 from nmt.model.positions.absolute import Floater
@@ -258,6 +258,7 @@ def test_many_rows_are_multiplied_in_parts() -> None:
 @torch.no_grad()
 def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
     ready = for_inference(build(TINY, VOCABULARY).eval(), torch.float32)
+    assert isinstance(ready, PackedTransformer)
     batch, tokens_NRT = collate(PAIRS), torch.randint(4, VOCABULARY, (2, len(PAIRS), 40))
 
     def begin() -> Any:
@@ -279,6 +280,9 @@ def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
     held = places(first) | places(second)
     together = [logits_RV.clone() for logits_RV in run(first, second)]
     del first, second
+    for memory in ready._memories:
+        for room in memory._rooms.values():
+            room.fill_(torch.nan)  # what it holds is of no account
     alone = begin()
     assert places(alone) <= held
     torch.testing.assert_close(run(alone)[0], together[0])

@@ -89,7 +89,10 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
 
 @pytest.mark.parametrize(
     ("command", "bounds"),
-    [("train", environment.TRAINING), ("sweep", environment.TRAINING), ("translate", environment.SEARCH)],
+    [
+        *((command, environment.TRAINING) for command in ("train", "sweep", "reproduce")),
+        ("translate", environment.SEARCH),
+    ],
 )
 def test_what_pytorch_keeps_is_bounded_for_what_a_command_does(
     command: str, bounds: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
@@ -23,7 +23,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt.model.attention import CrossAttention
-from nmt.model.cache import Memory, TargetCache, in_blocks
+from nmt.model.cache import Memory, TargetCache
 from nmt.model.layers import Linear, Residual
 from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
@@ -55,9 +55,9 @@ class PackedLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map [..., inputs] to [..., outputs]."""
-        input_NI = input.flatten(0, -2)
-        if len(input_NI) <= MOST_ROWS:
+        if input.shape[:-1].numel() <= MOST_ROWS:
             return self._product(input)
+        input_NI = input.flatten(0, -2)
         output_NO = input.new_empty(len(input_NI), self.outputs)
         for start in range(0, len(input_NI), MOST_ROWS):
             start = min(start, len(input_NI) - MOST_ROWS)  # the last part overlaps the one before
@@ -128,6 +128,20 @@ class PackedState(DecoderState):
     """R of the last step, without those that fill up."""
     filler: int = 0
     """Positions behind the sources, masked."""
+    bias_N1S: Tensor = field(init=False)
+    """What is added to the scores of the N = B·H heads of all sentences: 0, or the least number for padding."""
+
+    def __post_init__(self) -> None:
+        """Make the bias."""
+        self._mask()
+
+    def _mask(self) -> None:
+        """Make the bias of the mask."""
+        k_BGSK, _ = self.sources[0]
+        bias_B11S = k_BGSK.new_zeros(len(k_BGSK), 1, 1, k_BGSK.shape[2])
+        if self.mask_B11S is not None:
+            bias_B11S.masked_fill_(~self.mask_B11S, torch.finfo(bias_B11S.dtype).min)
+        self.bias_N1S = bias_B11S.repeat(1, k_BGSK.shape[1], 1, 1).flatten(0, 1)
 
     def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
         """Note where queries look, if this layer is watched."""
@@ -150,6 +164,8 @@ class PackedState(DecoderState):
             sentences_B = torch.arange(self.sentences)
         filled_B = None if sentences_B is None else F.pad(sentences_B, (0, missing))
         super().select(F.pad(rows_R, (0, missing * width)), filled_B)
+        if filled_B is not None:
+            self._mask()
 
 
 def _missing(sentences: int, width: int) -> int:
@@ -162,80 +178,100 @@ class PackedLayer:
     """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
 
     A position attends to the target so far element by element: thousands of products too small for a matrix routine go
-    over the memory as it lies. That is for scaled dot products of all there is; any other runs as in training,
-    and so does that to the source, but in float32, in which it is several times faster.
+    over the memory as it lies. That is for scaled dot products of all there is; any other runs as in training.
+    Attention is in float32 whatever the type of the rest: element by element, and in small products, that is faster.
     """
 
     def __init__(self, layer: DecoderLayer, positions: Positions) -> None:
-        self.layer, self.heads = layer, layer.attention.heads
-        attention = layer.attention
+        attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
+        self.attention, self.cross, self.heads, self.width = attention, cross, attention.heads, attention.width
+        shared = attention.kv_heads != attention.heads
         if not attention.scaled or attention.window:
             self.gather_target = self._gather_any_target
-        elif positions.in_attention or attention.kv_heads != attention.heads:
+        elif positions.in_attention or shared:
             self.gather_target = self._gather_target
         else:  # the same with fewer calls
             self.gather_target = self._gather_plain_target
-        joining = (layer.attention.out, layer.cross.out, layer.feed_forward.up, layer.feed_forward.down)
+        self.gather_source = self._gather_plain_source if cross.scaled and not shared else self._gather_source
+        joining = (attention.out, cross.out, feed_forward.up, feed_forward.down)
         self.target_out, self.source_out, self.up, self.down = (cast(Packed, linear) for linear in joining)
-        activation = layer.feed_forward.activation
+        activation = feed_forward.activation
         self.rise = self.up.relu if activation is F.relu else lambda x_RD: activation(self.up(x_RD))
+        # Methods, not modules: of one sentence's search, what modules do around each call is a good part.
+        self.project, self.project_q = attention.qkv.forward, cross.q.forward
+        self.frames = [_frame(around) for around in (layer.around_attention, layer.around_cross, layer.around_ff)]
 
-    def __call__(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
+    def __call__(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
         """Return the output of the layer at `place`."""
-        layer = self.layer
-        seen_RD = self.gather_target(layer.around_attention.before(x_RD), state, place)
-        x_RD = _after(layer.around_attention, self.target_out.plus(seen_RD, x_RD))
-        seen_RD = self._gather_source(layer.around_cross.before(x_RD), state, place.layer)
-        x_RD = _after(layer.around_cross, self.source_out.plus(seen_RD, x_RD))
-        hidden_RF = self.rise(layer.around_ff.before(x_RD))
-        return _after(layer.around_ff, self.down.plus(hidden_RF, x_RD))
+        (before_target, after_target), (before_source, after_source), (before_ff, after_ff) = self.frames
+        x_RD = after_target(self.target_out.plus(self.gather_target(before_target(x_RD), state, place), x_RD))
+        x_RD = after_source(self.source_out.plus(self.gather_source(before_source(x_RD), state, place.layer), x_RD))
+        return after_ff(self.down.plus(self.rise(before_ff(x_RD)), x_RD))
 
-    def _gather_plain_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
-        qkv_R3HK = self.layer.attention.qkv(x_RD).view(len(x_RD), 3, self.heads, -1)
+    def _gather_plain_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+        qkv_R3HK = self.project(x_RD).view(-1, 3, self.heads, self.width)
         assert state.target is not None
-        k_TRHK, v_TRHK = state.target.append(place.layer, qkv_R3HK[:, None, 1:]).unbind(1)
-        q_RHK = qkv_R3HK[:, 0] / math.sqrt(k_TRHK.shape[-1])
-        products_TRHK = state.memory.room("products", k_TRHK, (in_blocks(len(k_TRHK)), *k_TRHK.shape[1:]))
-        products_TRHK = products_TRHK[: len(k_TRHK)]
-        # Over the last axis: over the first, how softmax rounds depends on the number of rows.
-        scores_RHT = torch.mul(q_RHK, k_TRHK, out=products_TRHK).sum(-1).permute(1, 2, 0)
-        weights_TRH1 = scores_RHT.softmax(-1).permute(2, 0, 1)[..., None]
-        seen_RHK: Tensor = torch.mul(weights_TRH1, v_TRHK, out=products_TRHK).sum(0)
-        return seen_RHK.view(x_RD.shape)
+        kv_T2RHK = state.target.append(place.layer, qkv_R3HK[:, None, 1:])
+        if kv_T2RHK.dtype != torch.float32:
+            kv_T2RHK = state.memory.block("in float32", kv_T2RHK.shape).copy_(kv_T2RHK)
+        k_TRHK, v_TRHK = kv_T2RHK.unbind(1)
+        q_RHK = qkv_R3HK[:, 0].float() / math.sqrt(self.width)
+        products_TRHK = state.memory.block("products", k_TRHK.shape)
+        scores_TRH = torch.mul(q_RHK, k_TRHK, out=products_TRHK).sum(-1)
+        weights_TRH = (scores_TRH - scores_TRH.amax(0)).exp_()
+        # In float64, since in which order they are added depends on the number of rows.
+        weights_TRH /= weights_TRH.sum(0, dtype=torch.float64).float()
+        seen_RHK: Tensor = torch.mul(weights_TRH[..., None], v_TRHK, out=products_TRHK).sum(0)
+        return seen_RHK.view(x_RD.shape).to(x_RD.dtype)
 
-    def _gather_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
-        q_RH1K, kv_R12GK = self.layer.attention.project(x_RD[:, None], place)
+    def _gather_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+        q_RH1K, kv_R12GK = self.attention.project(x_RD[:, None], place)
         assert state.target is not None
         k_TRGK, v_TRGK = state.target.append(place.layer, kv_R12GK).unbind(1)
         q_RH1K = q_RH1K / math.sqrt(place.positions.terms * k_TRGK.shape[-1])
         q_RGnK = q_RH1K.view(len(x_RD), k_TRGK.shape[2], -1, k_TRGK.shape[3])  # n heads of queries to one of keys
         scores_RHT = (q_RGnK * k_TRGK[:, :, :, None]).sum(-1).flatten(2).permute(1, 2, 0)
-        bias = place.score(q_RH1K, self.layer.attention.spread(k_TRGK.permute(1, 2, 0, 3)))
+        bias = place.score(q_RH1K, self.attention.spread(k_TRGK.permute(1, 2, 0, 3)))
         weights_RHT = (scores_RHT if bias is None else scores_RHT + bias[:, :, 0]).softmax(-1)
         weights_TRGn1 = weights_RHT.permute(2, 0, 1)[..., None].reshape(len(k_TRGK), *q_RGnK.shape[:3], 1)
         seen_RHK: Tensor = (weights_TRGn1 * v_TRGK[:, :, :, None]).sum(0).flatten(1, 2)
         extra = place.value(weights_RHT[:, :, None])
         return (seen_RHK if extra is None else seen_RHK + extra[:, :, 0]).reshape(x_RD.shape)
 
-    def _gather_any_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
-        q_RH1K, kv_R12GK = self.layer.attention.project(x_RD[:, None], place)
+    def _gather_any_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+        q_RH1K, kv_R12GK = self.attention.project(x_RD[:, None], place)
         k, v = state.remember(place.layer, kv_R12GK)
-        return self.layer.attention.gather(q_RH1K, k, v, None, place).reshape(x_RD.shape)
+        return self.attention.gather(q_RH1K, k, v, None, place).reshape(x_RD.shape)
 
-    def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
-        cross = self.layer.cross
-        k, v = state.sources[number]
-        q_BHWK = cross.q(x_RD).view(len(k), -1, self.heads, k.shape[-1]).transpose(1, 2)
-        q_BHWK = q_BHWK.to(torch.float32, memory_format=torch.contiguous_format)
-        state.observe(number, cross, q_BHWK, len(x_RD))
-        seen_BHWK = cross.gather(q_BHWK, k, v, state.mask_B11S)
+    def _gather_plain_source(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
+        q_BHWK = self._queries(x_RD, state, number)
+        k_NSK, v_NSK = (each_BHSK.flatten(0, 1) for each_BHSK in state.sources[number])  # N = B·H
+        scale = 1 / math.sqrt(self.width)
+        scores_NWS = torch.baddbmm(state.bias_N1S, q_BHWK.flatten(0, 1), k_NSK.transpose(1, 2), alpha=scale)
+        seen_NWK = torch.bmm(scores_NWS.softmax(-1), v_NSK)
+        return seen_NWK.view(q_BHWK.shape).transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
+
+    def _gather_source(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
+        seen_BHWK = self.cross.gather(self._queries(x_RD, state, number), *state.sources[number], state.mask_B11S)
         return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
+    def _queries(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
+        """Return what asks the source, [B, H, W, K] in float32, having noted where it looks."""
+        sentences = len(state.sources[number][0])
+        q_BHWK = self.project_q(x_RD).view(sentences, -1, self.heads, self.width).transpose(1, 2)
+        q_BHWK = q_BHWK.to(torch.float32, memory_format=torch.contiguous_format)
+        state.observe(number, self.cross, q_BHWK, len(x_RD))
+        return q_BHWK
 
-def _after(around: Residual, total: Tensor) -> Tensor:
-    """Return what leaves a sub-layer's frame, given the sum of the stream and its output."""
-    normed: Tensor = total if around.pre else around.norm(total)
-    return normed
+
+def _frame(around: Residual) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """Return what a sub-layer reads of the stream, and what leaves its frame of the sum of both."""
+
+    def same(x_RD: Tensor) -> Tensor:
+        return x_RD
+
+    norm = around.norm.forward
+    return (norm, same) if around.pre else (same, norm)
 
 
 class PackedModel:

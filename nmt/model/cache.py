@@ -38,11 +38,6 @@ class Memory:
             self._rooms[name] = like.new_empty(size)
         return self._rooms[name][:size].view(shape)
 
-    def block(self, name: str, shape_TX: Sequence[int]) -> Tensor:
-        """Return the room of that name in float32, made large enough for some more positions at once."""
-        time, *rest = shape_TX
-        return self.room(name, torch.empty(0), (in_blocks(time), *rest))[:time]
-
     def longer(self, name: str, x_TX: Tensor, length: int) -> Tensor:
         """Return the room of that name, which holds `x_TX`, as one that goes on to `length` at least."""
         longer_TX = self.room(name, x_TX, (in_blocks(length), *x_TX.shape[1:]))

@@ -39,6 +39,8 @@ MOST_ROWS = 512
 """Rows that are multiplied at once, since for each number of them oneDNN makes a routine and keeps half a megabyte."""
 PART_TOKENS = 1024
 """Source tokens that are read together: more take memory that the C library gets from the system each time."""
+MOST_KEYS = 3072
+"""Keys of the target, of all rows, that are gone over at once: what comes of them stays in the cache then."""
 LANES = 16
 """Numbers that a register holds: a softmax over fewer takes them one by one, and several times as long. Rows are
 multiplied as many at a time, too."""
@@ -212,16 +214,13 @@ class PackedLayer:
         qkv_R3HK = self.project(x_RD).view(-1, 3, self.heads, self.width)
         assert state.target is not None
         kv_T2RHK = state.target.append(place.layer, qkv_R3HK[:, None, 1:])
-        if kv_T2RHK.dtype != torch.float32:
-            kv_T2RHK = state.memory.block("in float32", kv_T2RHK.shape).copy_(kv_T2RHK)
-        k_TRHK, v_TRHK = kv_T2RHK.unbind(1)
         q_RHK = qkv_R3HK[:, 0].float() / math.sqrt(self.width)
-        products_TRHK = state.memory.block("products", k_TRHK.shape)
-        scores_TRH = torch.mul(q_RHK, k_TRHK, out=products_TRHK).sum(-1)
-        weights_TRH = (scores_TRH - scores_TRH.amax(0)).exp_()
-        # In float64, since in which order they are added depends on the number of rows.
-        weights_TRH /= weights_TRH.sum(0, dtype=torch.float64).float()
-        seen_RHK: Tensor = torch.mul(weights_TRH[..., None], v_TRHK, out=products_TRHK).sum(0)
+        some = max(1, MOST_KEYS // len(kv_T2RHK))
+        if len(q_RHK) <= some:
+            seen_RHK = _gather_each(q_RHK, kv_T2RHK, state.memory)
+        else:
+            parts = zip(q_RHK.split(some), kv_T2RHK.split(some, 2), strict=True)
+            seen_RHK = torch.cat([_gather_each(q_XHK, kv_T2XHK, state.memory) for q_XHK, kv_T2XHK in parts])
         return seen_RHK.view(x_RD.shape).to(x_RD.dtype)
 
     def _gather_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
@@ -246,8 +245,8 @@ class PackedLayer:
     def _gather_plain_source(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
         q_BHWK = self._queries(x_RD, state, number)
         k_NSK, v_NSK = (each_BHSK.flatten(0, 1) for each_BHSK in state.sources[number])  # N = B·H
-        scale = 1 / math.sqrt(self.width)
-        scores_NWS = torch.baddbmm(state.bias_N1S, q_BHWK.flatten(0, 1), k_NSK.transpose(1, 2), alpha=scale)
+        scores_NWS = torch.bmm(q_BHWK.flatten(0, 1), k_NSK.transpose(1, 2))
+        torch.add(state.bias_N1S, scores_NWS, alpha=1 / math.sqrt(self.width), out=scores_NWS)
         seen_NWK = torch.bmm(scores_NWS.softmax(-1), v_NSK)
         return seen_NWK.view(q_BHWK.shape).transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
@@ -262,6 +261,20 @@ class PackedLayer:
         q_BHWK = q_BHWK.to(torch.float32, memory_format=torch.contiguous_format)
         state.observe(number, self.cross, q_BHWK, len(x_RD))
         return q_BHWK
+
+
+def _gather_each(q_RHK: Tensor, kv_T2RHK: Tensor, memory: Memory) -> Tensor:
+    """Return what each query gathers of the keys and values of its row, [R, H, K]; all but those are float32."""
+    if kv_T2RHK.dtype != torch.float32:
+        kv_T2RHK = memory.room("in float32", q_RHK, kv_T2RHK.shape).copy_(kv_T2RHK)
+    k_TRHK, v_TRHK = kv_T2RHK.unbind(1)
+    products_TRHK = memory.room("products", q_RHK, k_TRHK.shape)
+    scores_TRH = torch.mul(q_RHK, k_TRHK, out=products_TRHK).sum(-1)
+    weights_TRH = (scores_TRH - scores_TRH.amax(0)).exp_()
+    # In float64, since in which order they are added depends on the number of rows.
+    weights_TRH /= weights_TRH.sum(0, dtype=torch.float64).float()
+    seen_RHK: Tensor = torch.mul(weights_TRH[..., None], v_TRHK, out=products_TRHK).sum(0)
+    return seen_RHK
 
 
 def _frame(around: Residual) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:

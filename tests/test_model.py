@@ -260,6 +260,39 @@ def test_many_rows_are_multiplied_in_parts() -> None:
 
 
 @torch.no_grad()
+def test_attention_to_the_target_goes_over_few_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = for_inference(build(TINY, VOCABULARY).eval(), torch.bfloat16)
+    assert isinstance(ready, PackedTransformer)
+    batch, tokens_RT = collate(PAIRS), torch.randint(4, VOCABULARY, (2 * len(PAIRS), 6))
+    gather, keys = inference._gather_each, []
+
+    def noted(q_RHK: Tensor, kv_T2RHK: Tensor, memory: Memory) -> Tensor:
+        keys.append(len(q_RHK) * len(kv_T2RHK))
+        return gather(q_RHK, kv_T2RHK, memory)
+
+    monkeypatch.setattr(inference, "_gather_each", noted)
+    found = []
+    for most in (10_000, 5):
+        keys.clear()
+        monkeypatch.setattr(inference, "MOST_KEYS", most)
+        state = ready.begin(batch.src_BS, batch.src_mask_BS)
+        found.append([ready.next_logits(tokens_R, state).clone() for tokens_R in tokens_RT.t()])
+    assert max(keys) == 6  # a row of its own is the least
+    torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
+
+
+def test_what_a_row_gathers_does_not_depend_on_the_others() -> None:
+    q_RHK, kv_T2RHK = 10 * torch.randn(64, 4, 48), torch.randn(17, 2, 64, 4, 48)
+    together_RHK = inference._gather_each(q_RHK, kv_T2RHK, Memory()).clone()
+    weights_RHT = torch.einsum("rhk,trhk->rht", q_RHK, kv_T2RHK[:, 0]).softmax(-1)
+    gathered_RHK = torch.einsum("rht,trhk->rhk", weights_RHT, kv_T2RHK[:, 1])
+    torch.testing.assert_close(together_RHK, gathered_RHK, atol=1e-3, rtol=1e-3)
+    for rows in (1, 2, 4, 8, 16):
+        alone_RHK = inference._gather_each(q_RHK[:rows], kv_T2RHK[:, :, :rows], Memory())
+        assert torch.equal(alone_RHK, together_RHK[:rows])
+
+
+@torch.no_grad()
 def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
     ready = for_inference(build(TINY, VOCABULARY).eval(), torch.float32)
     assert isinstance(ready, PackedTransformer)

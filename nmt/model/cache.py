@@ -1,7 +1,7 @@
 """What a decoder remembers between steps.
 
-Shape letters: B sentences, S source tokens, T target tokens so far, R rows (R = B times the beams of each),
-H heads, K head width.
+Shape letters: B sentences, S source tokens, T target tokens so far, R rows (R = B times the beams of each), H heads, K
+head width.
 """
 
 from __future__ import annotations

@@ -135,10 +135,9 @@ class PackedState(DecoderState):
 
     def __post_init__(self) -> None:
         """Make the bias."""
-        self._mask()
+        self._make_bias()
 
-    def _mask(self) -> None:
-        """Make the bias of the mask."""
+    def _make_bias(self) -> None:
         k_BGSK, _ = self.sources[0]
         bias_B11S = k_BGSK.new_zeros(len(k_BGSK), 1, 1, k_BGSK.shape[2])
         if self.mask_B11S is not None:
@@ -167,7 +166,7 @@ class PackedState(DecoderState):
         filled_B = None if sentences_B is None else F.pad(sentences_B, (0, missing))
         super().select(F.pad(rows_R, (0, missing * width)), filled_B)
         if filled_B is not None:
-            self._mask()
+            self._make_bias()
 
 
 def _missing(sentences: int, width: int) -> int:
@@ -181,7 +180,8 @@ class PackedLayer:
 
     A position attends to the target so far element by element: thousands of products too small for a matrix routine go
     over the memory as it lies. That is for scaled dot products of all there is; any other runs as in training.
-    Attention is in float32 whatever the type of the rest: element by element, and in small products, that is faster.
+    Attention to the source is in float32 whatever the type of the rest, and so is that to the target where positions
+    have no part in it and heads share no keys: element by element, and in small products, that is faster.
     """
 
     def __init__(self, layer: DecoderLayer, positions: Positions) -> None:

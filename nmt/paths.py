@@ -24,6 +24,11 @@ def runs_dir() -> Path:
     return Path(os.environ.get("NMT_RUNS") or "runs")
 
 
+def cache_dir() -> Path:
+    """Return the folder of what can be made again at any time: `$XDG_CACHE_HOME/nmt`, else `~/.cache/nmt`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
+
+
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path` that is renamed to it at the end, or removed if anything fails.

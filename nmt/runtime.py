@@ -79,12 +79,16 @@ def _has_bf16(where: torch.device) -> bool:
 
 
 def _cpu_flag(*names: str) -> bool:
+    return not set(names).isdisjoint(cpu_flags().split())
+
+
+def cpu_flags() -> str:
+    """Return what the processor can do, as Linux names it; nothing elsewhere."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="ignore") as file:
-            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
-    except OSError:  # not Linux
-        return False
-    return not set(names).isdisjoint(flags.split())
+            return next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return ""
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -269,8 +269,8 @@ class MadeUp:
         """Begin with nothing read."""
         return Memory(None, [""] * len(src_BS))
 
-    def next_logits(self, tokens_R: Tensor, state: Memory) -> Tensor:
-        """Read a word for each row; logits are logarithms of the probabilities."""
+    def next_log_probs(self, tokens_R: Tensor, state: Memory) -> Tensor:
+        """Read a word for each row."""
         words = [WORDS[token] for token in tokens_R.tolist()]
         if words != ["<s>"] * len(words):
             state.read = [f"{read} {word}".strip() for read, word in zip(state.read, words, strict=True)]

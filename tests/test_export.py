@@ -118,7 +118,7 @@ def by_onnx(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
     model = OnnxModel.load(folder)
     batch = collate([(row, row) for row in ids])
     state = model.begin(batch.src_BS, batch.src_mask_BS)
-    return of_logits(torch.stack([model.next_logits(column, state) for column in batch.tgt_in_BT.t()], 1), ids)
+    return of_logits(torch.stack([model.next_log_probs(column, state) for column in batch.tgt_in_BT.t()], 1), ids)
 
 
 def by_transformers(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:

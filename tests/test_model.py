@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import settings
+from nmt import kernels, settings
 from nmt.config import ModelConfig
 from nmt.data.batching import collate
 from nmt.errors import ConfigError
@@ -165,13 +165,21 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: tor
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.fixture(params=[True, False], ids=["compiled", "by PyTorch"])
+def _loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with compiled loops, and without."""
+    if request.param and not kernels.available():
+        pytest.skip("no C compiler here")
+    monkeypatch.setattr(kernels, "available", lambda: request.param)
+
+
 def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int], times: int = 1) -> list[Tensor]:
-    """The logits of each step of a search, of sources `times` as long, in which some sentences end after the second."""
+    """The log-probabilities of a search's steps, of sources `times` as long; some sentences end after the second."""
     batch = collate([(src * times, tgt) for src, tgt in PAIRS])
     state = model.begin(batch.src_BS, batch.src_mask_BS)
     found = []
     for t in range(tokens_RT.shape[1]):
-        found.append(model.next_logits(tokens_RT[:, t], state).clone())
+        found.append(model.next_log_probs(tokens_RT[:, t], state).clone())
         if t == 1:
             rows = torch.tensor([row for i in keep for row in range(i * beams, (i + 1) * beams)]).flip(0)
             state.select(rows, torch.tensor(keep).flip(0))
@@ -179,6 +187,7 @@ def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int],
     return found
 
 
+@pytest.mark.usefixtures("_loops")
 @torch.no_grad()
 @pytest.mark.parametrize(("beams", "times"), [(1, 1), (2, 1), (7, 1), (60, 9)])  # 60: two blocks of logits
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
@@ -197,6 +206,7 @@ def test_a_model_made_ready_for_search_is_the_same_model(
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
+@pytest.mark.usefixtures("_loops")
 @torch.no_grad()
 @pytest.mark.parametrize("times", [1, 9])
 def test_a_model_made_ready_for_search_looks_where_the_model_looks(times: int) -> None:
@@ -206,12 +216,13 @@ def test_a_model_made_ready_for_search_looks_where_the_model_looks(times: int) -
     for searchable in (model, for_inference(model, torch.float32)):
         state = searchable.begin(batch.src_BS, batch.src_mask_BS)
         state.watch()
-        searchable.next_logits(torch.tensor([4, 5, 6, 7, 8, 9]), state)  # two beams
+        searchable.next_log_probs(torch.tensor([4, 5, 6, 7, 8, 9]), state)  # two beams
         seen.append(state.seen_RTS)
     assert seen[0].shape == (6, 1, batch.src_BS.shape[1])
     torch.testing.assert_close(seen[1], seen[0])
 
 
+@pytest.mark.usefixtures("_loops")
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
 @pytest.mark.parametrize("beams", [1, 3, 5, 17])
@@ -233,7 +244,7 @@ def test_rows_that_fill_up_are_of_no_account(dtype: torch.dtype, beams: int, mon
         state.watch()
         left, width, steps = len(pairs), 1, []  # the first step has one row for each sentence
         for t, stays in enumerate((slice(None), slice(1, None), slice(None), slice(0, 9), slice(2, 3), slice(0, 0))):
-            logits_RV = searchable.next_logits(tokens_RT[: left * width, t], state)
+            logits_RV = searchable.next_log_probs(tokens_RT[: left * width, t], state)
             steps.append((logits_RV.clone(), state.seen_RTS.clone()))
             sentences = torch.arange(left)[stays]
             rows = (sentences[:, None] * width + torch.arange(beams).flip(0).clamp(max=width - 1)).flatten()
@@ -259,39 +270,7 @@ def test_many_rows_are_multiplied_in_parts() -> None:
     assert numbers == [512, 512, 512]  # of 1,043
 
 
-@torch.no_grad()
-def test_attention_to_the_target_goes_over_few_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    ready = for_inference(build(TINY, VOCABULARY).eval(), torch.bfloat16)
-    assert isinstance(ready, PackedTransformer)
-    batch, tokens_RT = collate(PAIRS), torch.randint(4, VOCABULARY, (2 * len(PAIRS), 6))
-    gather, keys = inference._gather_each, []
-
-    def noted(q_RHK: Tensor, kv_T2RHK: Tensor, memory: Memory) -> Tensor:
-        keys.append(len(q_RHK) * len(kv_T2RHK))
-        return gather(q_RHK, kv_T2RHK, memory)
-
-    monkeypatch.setattr(inference, "_gather_each", noted)
-    found = []
-    for most in (10_000, 5):
-        keys.clear()
-        monkeypatch.setattr(inference, "MOST_KEYS", most)
-        state = ready.begin(batch.src_BS, batch.src_mask_BS)
-        found.append([ready.next_logits(tokens_R, state).clone() for tokens_R in tokens_RT.t()])
-    assert max(keys) == 6  # a row of its own is the least
-    torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
-
-
-def test_what_a_row_gathers_does_not_depend_on_the_others() -> None:
-    q_RHK, kv_T2RHK = 10 * torch.randn(64, 4, 48), torch.randn(17, 2, 64, 4, 48)
-    together_RHK = inference._gather_each(q_RHK, kv_T2RHK, Memory()).clone()
-    weights_RHT = torch.einsum("rhk,trhk->rht", q_RHK, kv_T2RHK[:, 0]).softmax(-1)
-    gathered_RHK = torch.einsum("rht,trhk->rhk", weights_RHT, kv_T2RHK[:, 1])
-    torch.testing.assert_close(together_RHK, gathered_RHK, atol=1e-3, rtol=1e-3)
-    for rows in (1, 2, 4, 8, 16):
-        alone_RHK = inference._gather_each(q_RHK[:rows], kv_T2RHK[:, :, :rows], Memory())
-        assert torch.equal(alone_RHK, together_RHK[:rows])
-
-
+@pytest.mark.usefixtures("_loops")
 @torch.no_grad()
 def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
     ready = for_inference(build(TINY, VOCABULARY).eval(), torch.float32)
@@ -305,7 +284,7 @@ def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
         for t in range(40):
             found = []
             for number, state in enumerate(states):
-                found.append(ready.next_logits(tokens_NRT[number, :, t], state))
+                found.append(ready.next_log_probs(tokens_NRT[number, :, t], state))
                 state.select(torch.tensor([0, 1, 2]))
         return found
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nmt import kernels
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model import build
@@ -22,7 +23,7 @@ from nmt.search import SEARCHES, Hypothesis, SearchModel, Task, search
 from nmt.search import beam as beam_module
 from nmt.search import constrained as constrained_module
 from nmt.search import diverse as diverse_module
-from nmt.search.candidates import log_probs_, top_k
+from nmt.search.candidates import top_k
 from nmt.search.constrained import Phrases
 from nmt.search.sample import draw
 from nmt.tokenizer import BOS, EOS
@@ -198,9 +199,9 @@ class Scripted:
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Scripted:
         return self
 
-    def next_logits(self, tokens_R: Tensor, state: Scripted) -> Tensor:
+    def next_log_probs(self, tokens_R: Tensor, state: Scripted) -> Tensor:
         self.step += 1
-        return self.logits_TV[self.step - 1].repeat(len(tokens_R), 1)
+        return self.logits_TV[self.step - 1].log_softmax(-1).repeat(len(tokens_R), 1)
 
     def watch(self) -> None:
         pass
@@ -545,30 +546,53 @@ def test_an_ensemble_scores_by_the_mean_probability() -> None:
             )
 
 
+def largest(compiled: bool, scores_RV: Tensor, count: int, before_BW: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The result of `top_k`, by compiled loops or by PyTorch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "available", lambda: compiled)
+        return top_k(scores_RV, count, before_BW)
+
+
+both_ways = pytest.mark.parametrize(
+    "compiled",
+    [pytest.param(True, marks=pytest.mark.skipif(not kernels.available(), reason="no C compiler here")), False],
+    ids=["compiled", "by PyTorch"],
+)
+
+
+@both_ways
 @settings(deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 700), st.integers(1, 16))
-def test_the_largest_scores_are_found_in_fewer_passes(seed: int, rows: int, vocabulary: int, count: int) -> None:
+@given(seed=st.integers(0, 2**32), rows=st.integers(1, 5), vocabulary=st.integers(1, 700), count=st.integers(1, 16))
+def test_the_largest_scores_are_found_in_fewer_passes(
+    compiled: bool, seed: int, rows: int, vocabulary: int, count: int
+) -> None:
     count = min(count, vocabulary)
     scores_RV = torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed))
     scores_RV[scores_RV < -1] = -torch.inf
-    best_RC, ids_RC = top_k(scores_RV, count)
+    best_RC, ids_RC = largest(compiled, scores_RV, count)
     assert torch.equal(best_RC, scores_RV.topk(count).values)
     assert torch.equal(scores_RV.gather(1, ids_RC), best_RC)
     assert all(len(set(ids)) == count for ids in ids_RC.tolist())
-    torch.testing.assert_close(log_probs_(scores_RV.clamp(min=-9)), scores_RV.clamp(min=-9).log_softmax(-1))
 
 
+@both_ways
 @settings(deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 5), st.integers(1, 700), st.integers(1, 16))
+@given(
+    seed=st.integers(0, 2**32),
+    sentences=st.integers(1, 3),
+    width=st.integers(1, 5),
+    vocabulary=st.integers(1, 700),
+    count=st.integers(1, 16),
+)
 def test_the_largest_scores_of_all_beams_are_found_at_once(
-    seed: int, sentences: int, width: int, vocabulary: int, count: int
+    compiled: bool, seed: int, sentences: int, width: int, vocabulary: int, count: int
 ) -> None:
     draw = torch.Generator().manual_seed(seed)
     scores_RV = torch.randn(sentences * width, vocabulary, generator=draw)
     before_BW = 3 * torch.randn(sentences, width, generator=draw)
     before_BW[:, 1:][before_BW[:, 1:] < -2] = -torch.inf
     total_BX = (scores_RV.view(sentences, width, -1) + before_BW[:, :, None]).flatten(1)
-    best_BC, at_BC = top_k(scores_RV, count, before_BW)
+    best_BC, at_BC = largest(compiled, scores_RV, count, before_BW)
     count = min(count, width * vocabulary)
     assert torch.equal(best_BC, total_BX.topk(count).values)
     assert torch.equal(total_BX.gather(1, at_BC), best_BC)

@@ -130,13 +130,13 @@ class OnnxModel:
         layers, two, _, heads, _, width = memory.shape
         return OnnxState(memory.new_zeros(layers, two, 0, heads, 0, width), memory, src_mask_BS)
 
-    def next_logits(self, tokens_R: Tensor, state: OnnxState) -> Tensor:
-        """Read one more token per row and return the logits of the next, [R, V]."""
+    def next_log_probs(self, tokens_R: Tensor, state: OnnxState) -> Tensor:
+        """Read one more token per row and return the log-probabilities of the next, [R, V]."""
         state.spread(len(tokens_R))
         logits_RV, state.past = _run(
             self.decoder, tokens=tokens_R, past=state.past, memory=state.memory, source_mask=state.mask_RS
         )
-        return logits_RV
+        return logits_RV.log_softmax(-1)
 
 
 class OnnxState:

@@ -6,10 +6,13 @@ head width.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from nmt import kernels
 
 BLOCK = 32
 """Positions by which the memory grows: few copies without reserving the longest possible output."""
@@ -99,3 +102,37 @@ class TargetCache:
                 torch.index_select(kept[: self.length], 2, rows_R, out=chosen[: self.length])
                 self._memory.swap(f"target {layer}", "spare target")
                 self._layers[layer] = chosen
+
+
+class StandingCache:
+    """Keys and values of the target so far, for compiled loops: they stay where they were put.
+
+    Reordered is but a table that says in which row of each step a row's past lies.
+    """
+
+    def __init__(self, layers: int, memory: Memory) -> None:
+        """Open an empty one with its rooms in `memory`, where no other may be at the same time."""
+        self.length = 0
+        self._layers, self._memory = layers, memory
+        self._kept_T, self._rows_T = array("q"), array("q")
+        self._from_RT = torch.empty(0)
+
+    def attend(self, layer: int, qkv_R3HK: Tensor) -> Tensor:
+        """Return what a new position of each row gathers of the target, itself included, [R, H, K]."""
+        rows, _, heads, width = qkv_R3HK.shape
+        if len(self._kept_T) == self.length:
+            room = self._memory.room(f"target {self.length}", qkv_R3HK, (self._layers, 2, rows, heads, width))
+            self._kept_T.append(room.data_ptr())
+            self._rows_T.append(rows)
+            own_R1 = torch.arange(rows, dtype=torch.int32)[:, None]
+            self._from_RT = torch.cat((self._from_RT, own_R1), 1) if self.length else own_R1
+        scratch = self._memory.room("scratch", torch.empty(0), (heads * (2 * width + self.length + 1),))
+        return kernels.attend_target(layer, qkv_R3HK, self._kept_T, self._rows_T, self._from_RT, scratch)
+
+    def advance(self, positions: int) -> None:
+        """Count a position that every layer has attended from."""
+        self.length += positions
+
+    def select(self, rows_R: Tensor) -> None:
+        """Keep `rows_R` of the present rows, in that order."""
+        self._from_RT = self._from_RT[rows_R]

@@ -19,8 +19,8 @@ class Member(Protocol):
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
 
-    def next_logits(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
-        """Read one more token per row and return the float32 logits of the next, [R, V]."""
+    def next_log_probs(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
+        """Read one more token per row and return the float32 log-probabilities of the next, [R, V]."""
 
 
 @dataclass
@@ -56,10 +56,10 @@ class Ensemble:
         """Read the source with every model."""
         return EnsembleState([model.begin(src_BS, src_mask_BS) for model in self.models])
 
-    def next_logits(self, tokens_R: Tensor, state: EnsembleState) -> Tensor:
+    def next_log_probs(self, tokens_R: Tensor, state: EnsembleState) -> Tensor:
         """Read one more token per row and return the logarithm of the models' mean probability of the next, [R, V]."""
         pairs = zip(self.models, state.states, strict=True)
-        return mean_log_prob([model.next_logits(tokens_R, own).log_softmax(-1) for model, own in pairs])
+        return mean_log_prob([model.next_log_probs(tokens_R, own) for model, own in pairs])
 
 
 def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:

@@ -22,8 +22,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from nmt import kernels
 from nmt.model.attention import CrossAttention
-from nmt.model.cache import Memory, TargetCache
+from nmt.model.cache import Memory, StandingCache, TargetCache
 from nmt.model.layers import Linear, Residual
 from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
@@ -39,11 +40,8 @@ MOST_ROWS = 512
 """Rows that are multiplied at once, since for each number of them oneDNN makes a routine and keeps half a megabyte."""
 PART_TOKENS = 1024
 """Source tokens that are read together: more take memory that the C library gets from the system each time."""
-MOST_KEYS = 3072
-"""Keys of the target, of all rows, that are gone over at once: what comes of them stays in the cache then."""
 LANES = 16
-"""Numbers that a register holds: a softmax over fewer takes them one by one, and several times as long. Rows are
-multiplied as many at a time, too."""
+"""Rows that are multiplied at once by a processor's vectors."""
 
 
 class PackedLinear(nn.Module):
@@ -128,27 +126,25 @@ class PackedState(DecoderState):
     """B, without those that fill up."""
     rows: int = 0
     """R of the last step, without those that fill up."""
-    filler: int = 0
-    """Positions behind the sources, masked."""
-    bias_N1S: Tensor = field(init=False)
-    """What is added to the scores of the N = B·H heads of all sentences: 0, or the least number for padding."""
+    tokens_B: Tensor = field(init=False)
+    """Tokens of each source, for compiled loops."""
 
     def __post_init__(self) -> None:
-        """Make the bias."""
-        self._make_bias()
+        """Count the tokens."""
+        self._count()
 
-    def _make_bias(self) -> None:
+    def _count(self) -> None:
         k_BGSK, _ = self.sources[0]
-        bias_B11S = k_BGSK.new_zeros(len(k_BGSK), 1, 1, k_BGSK.shape[2])
-        if self.mask_B11S is not None:
-            bias_B11S.masked_fill_(~self.mask_B11S, torch.finfo(bias_B11S.dtype).min)
-        self.bias_N1S = bias_B11S.repeat(1, k_BGSK.shape[1], 1, 1).flatten(0, 1)
+        sentences, _, tokens, _ = k_BGSK.shape
+        mask = self.mask_B11S
+        self.tokens_B = torch.full((sentences,), tokens) if mask is None else mask.sum((1, 2, 3))
+        self.tokens_B = self.tokens_B.int()
 
     def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
         """Note where queries look, if this layer is watched."""
         super().observe(layer, attention, q_BHQK, rows)
         if layer == self.watched and self.seen_RTS is not None:
-            self.seen_RTS = self.seen_RTS[: self.rows, :, : self.seen_RTS.shape[2] - self.filler]
+            self.seen_RTS = self.seen_RTS[: self.rows]
 
     def fill(self, tokens_R: Tensor) -> Tensor:
         """Return tokens of all rows, given those that count."""
@@ -166,7 +162,7 @@ class PackedState(DecoderState):
         filled_B = None if sentences_B is None else F.pad(sentences_B, (0, missing))
         super().select(F.pad(rows_R, (0, missing * width)), filled_B)
         if filled_B is not None:
-            self._make_bias()
+            self._count()
 
 
 def _missing(sentences: int, width: int) -> int:
@@ -178,23 +174,25 @@ def _missing(sentences: int, width: int) -> int:
 class PackedLayer:
     """A step of a decoder layer with packed matrices: `DecoderLayer.forward` for one new position of each row.
 
-    A position attends to the target so far element by element: thousands of products too small for a matrix routine go
-    over the memory as it lies. That is for scaled dot products of all there is; any other runs as in training.
-    Attention to the source is in float32 whatever the type of the rest, and so is that to the target where positions
-    have no part in it and heads share no keys: element by element, and in small products, that is faster.
+    Attention is by compiled loops where there are any (`nmt.kernels`), which know scaled dot products of all there is,
+    without positions. Without them, a position attends to the target so far element by element: thousands of products
+    too small for a matrix routine go over the memory as it lies. Any other attention runs as in training.
     """
 
     def __init__(self, layer: DecoderLayer, positions: Positions) -> None:
         attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
         self.attention, self.cross, self.heads, self.width = attention, cross, attention.heads, attention.width
         shared = attention.kv_heads != attention.heads
-        if not attention.scaled or attention.window:
+        compiled = kernels.available() and not shared
+        self.compiled_target = compiled and attention.scaled and not attention.window and not positions.in_attention
+        self.compiled_source = compiled and cross.scaled
+        if self.compiled_target:
+            self.gather_target = self._gather_target_compiled
+        elif not attention.scaled or attention.window:
             self.gather_target = self._gather_any_target
-        elif positions.in_attention or shared:
+        else:
             self.gather_target = self._gather_target
-        else:  # the same with fewer calls
-            self.gather_target = self._gather_plain_target
-        self.gather_source = self._gather_plain_source if cross.scaled and not shared else self._gather_source
+        self.gather_source = self._gather_source_compiled if self.compiled_source else self._gather_source
         joining = (attention.out, cross.out, feed_forward.up, feed_forward.down)
         self.target_out, self.source_out, self.up, self.down = (cast(Packed, linear) for linear in joining)
         activation = feed_forward.activation
@@ -210,22 +208,14 @@ class PackedLayer:
         x_RD = after_source(self.source_out.plus(self.gather_source(before_source(x_RD), state, place.layer), x_RD))
         return after_ff(self.down.plus(self.rise(before_ff(x_RD)), x_RD))
 
-    def _gather_plain_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+    def _gather_target_compiled(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+        assert isinstance(state.target, StandingCache)
         qkv_R3HK = self.project(x_RD).view(-1, 3, self.heads, self.width)
-        assert state.target is not None
-        kv_T2RHK = state.target.append(place.layer, qkv_R3HK[:, None, 1:])
-        q_RHK = qkv_R3HK[:, 0].float() / math.sqrt(self.width)
-        some = max(1, MOST_KEYS // len(kv_T2RHK))
-        if len(q_RHK) <= some:
-            seen_RHK = _gather_each(q_RHK, kv_T2RHK, state.memory)
-        else:
-            parts = zip(q_RHK.split(some), kv_T2RHK.split(some, 2), strict=True)
-            seen_RHK = torch.cat([_gather_each(q_XHK, kv_T2XHK, state.memory) for q_XHK, kv_T2XHK in parts])
-        return seen_RHK.view(x_RD.shape).to(x_RD.dtype)
+        return state.target.attend(place.layer, qkv_R3HK).view(x_RD.shape)
 
     def _gather_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
         q_RH1K, kv_R12GK = self.attention.project(x_RD[:, None], place)
-        assert state.target is not None
+        assert isinstance(state.target, TargetCache)
         k_TRGK, v_TRGK = state.target.append(place.layer, kv_R12GK).unbind(1)
         q_RH1K = q_RH1K / math.sqrt(place.positions.terms * k_TRGK.shape[-1])
         q_RGnK = q_RH1K.view(len(x_RD), k_TRGK.shape[2], -1, k_TRGK.shape[3])  # n heads of queries to one of keys
@@ -242,39 +232,21 @@ class PackedLayer:
         k, v = state.remember(place.layer, kv_R12GK)
         return self.attention.gather(q_RH1K, k, v, None, place).reshape(x_RD.shape)
 
-    def _gather_plain_source(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
-        q_BHWK = self._queries(x_RD, state, number)
-        k_NSK, v_NSK = (each_BHSK.flatten(0, 1) for each_BHSK in state.sources[number])  # N = B·H
-        scores_NWS = torch.bmm(q_BHWK.flatten(0, 1), k_NSK.transpose(1, 2))
-        torch.add(state.bias_N1S, scores_NWS, alpha=1 / math.sqrt(self.width), out=scores_NWS)
-        seen_NWK = torch.bmm(scores_NWS.softmax(-1), v_NSK)
-        return seen_NWK.view(q_BHWK.shape).transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
+    def _gather_source_compiled(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
+        q_RHK = self.project_q(x_RD).view(-1, self.heads, self.width)
+        k_BHSK, v_BHSK = state.sources[number]
+        if number == state.watched:
+            q_BHWK = q_RHK.view(len(k_BHSK), -1, self.heads, self.width).transpose(1, 2)
+            state.observe(number, self.cross, q_BHWK.float(), len(x_RD))
+        scratch = state.memory.room("scratch", torch.empty(0), (2 * self.width + k_BHSK.shape[2],))
+        return kernels.attend_source(q_RHK, k_BHSK, v_BHSK, state.tokens_B, scratch).view(x_RD.shape)
 
     def _gather_source(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
-        seen_BHWK = self.cross.gather(self._queries(x_RD, state, number), *state.sources[number], state.mask_B11S)
-        return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
-
-    def _queries(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
-        """Return what asks the source, [B, H, W, K] in float32, having noted where it looks."""
-        sentences = len(state.sources[number][0])
-        q_BHWK = self.project_q(x_RD).view(sentences, -1, self.heads, self.width).transpose(1, 2)
-        q_BHWK = q_BHWK.to(torch.float32, memory_format=torch.contiguous_format)
+        k_BGSK, v_BGSK = state.sources[number]
+        q_BHWK = self.project_q(x_RD).view(len(k_BGSK), -1, self.heads, self.width).transpose(1, 2).float()
         state.observe(number, self.cross, q_BHWK, len(x_RD))
-        return q_BHWK
-
-
-def _gather_each(q_RHK: Tensor, kv_T2RHK: Tensor, memory: Memory) -> Tensor:
-    """Return what each query gathers of the keys and values of its row, [R, H, K]; all but those are float32."""
-    if kv_T2RHK.dtype != torch.float32:
-        kv_T2RHK = memory.room("in float32", q_RHK, kv_T2RHK.shape).copy_(kv_T2RHK)
-    k_TRHK, v_TRHK = kv_T2RHK.unbind(1)
-    products_TRHK = memory.room("products", q_RHK, k_TRHK.shape)
-    scores_TRH = torch.mul(q_RHK, k_TRHK, out=products_TRHK).sum(-1)
-    weights_TRH = (scores_TRH - scores_TRH.amax(0)).exp_()
-    # In float64, since in which order they are added depends on the number of rows.
-    weights_TRH /= weights_TRH.sum(0, dtype=torch.float64).float()
-    seen_RHK: Tensor = torch.mul(weights_TRH[..., None], v_TRHK, out=products_TRHK).sum(0)
-    return seen_RHK
+        seen_BHWK = self.cross.gather(q_BHWK, k_BGSK, v_BGSK, state.mask_B11S)
+        return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
 
 
 def _frame(around: Residual) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
@@ -303,10 +275,10 @@ class PackedModel:
         """Read the source and return the state in which a search begins."""
         return self.model.begin(src_BS, src_mask_BS)
 
-    def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
-        """Read one more token per row and return the float32 logits of the next, [R, V]."""
+    def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
+        """Read one more token per row and return the float32 log-probabilities of the next, [R, V]."""
         logits_RV: Tensor = self.output(self.model.step(tokens_R[:, None], state)[:, -1])
-        return logits_RV.float()
+        return logits_RV.float().log_softmax(-1)
 
 
 class PackedTransformer(PackedModel):
@@ -329,34 +301,35 @@ class PackedTransformer(PackedModel):
         except IndexError:
             memory = Memory()
         sentences, tokens = src_mask_BS.shape
-        missing, filler = _missing(sentences, 1), max(0, LANES - tokens)
+        missing = _missing(sentences, 1)
         part = max(1, PART_TOKENS // tokens)
         begun = [self.model.begin(*some) for some in zip(src_BS.split(part), src_mask_BS.split(part), strict=True)]
 
         def joined(name: str, parts_BGSK: tuple[Tensor, ...]) -> Tensor:
-            _, heads, _, width = parts_BGSK[0].shape
-            shape = (sentences + missing, heads, tokens + filler, width)
-            joined_BGSK = memory.room(name, torch.empty(0), shape)  # in float32
-            torch.cat(parts_BGSK, out=joined_BGSK[:sentences, :, :tokens])
+            whole = parts_BGSK[0].new_empty(0) if self.layers[0].compiled_source else torch.empty(0)  # float32
+            joined_BGSK = memory.room(name, whole, (sentences + missing, *parts_BGSK[0].shape[1:]))
+            torch.cat(parts_BGSK, out=joined_BGSK[:sentences])
             joined_BGSK[sentences:] = joined_BGSK[:1]
-            joined_BGSK[:, :, tokens:] = 0
             return joined_BGSK
 
         sources = []
         for layer in range(len(self.layers)):
             keys, values = zip(*(each.sources[layer] for each in begun), strict=True)
             sources.append((joined(f"keys {layer}", keys), joined(f"values {layer}", values)))
-        mask_BS = F.pad(src_mask_BS, (0, filler))
-        mask_BS = torch.cat((mask_BS, mask_BS[:1].expand(missing, -1)))
+        mask_BS = torch.cat((src_mask_BS, src_mask_BS[:1].expand(missing, -1)))
+        cache = StandingCache if self.layers[0].compiled_target else TargetCache
         state = PackedState(
-            sources, None if mask_BS.all() else mask_BS[:, None, None, :], TargetCache(len(sources), memory),
-            memory=memory, sentences=sentences, filler=filler,
+            sources, None if mask_BS.all() else mask_BS[:, None, None, :], cache(len(sources), memory),
+            memory=memory, sentences=sentences,
         )  # fmt: skip
         weakref.finalize(state, self._memories.append, memory)
         return state
 
-    def next_logits(self, tokens_R: Tensor, state: PackedState) -> Tensor:
-        """Read one more token per row and return the float32 logits of the next, [R, V], good until the next step."""
+    def next_log_probs(self, tokens_R: Tensor, state: PackedState) -> Tensor:
+        """Read one more token per row and return the float32 log-probabilities of the next, [R, V].
+
+        They are good until the next step.
+        """
         x_RD = self.model.embed("target", state.fill(tokens_R)[:, None], state.length)[:, 0]
         for number, layer in enumerate(self.layers):
             place = Place(self.model.target_positions, number, state.length)
@@ -365,10 +338,13 @@ class PackedTransformer(PackedModel):
             x_RD = layer(x_RD, state, place)
         state.advance(1)
         hidden_RD = self.model.decoder_norm(x_RD)
-        logits_RV = state.memory.room("logits", torch.empty(0), (len(hidden_RD), len(self.model.output_weight_VD)))
-        for some_XD, some_XV in zip(hidden_RD.split(OUTPUT_ROWS), logits_RV.split(OUTPUT_ROWS), strict=True):
-            some_XV.copy_(self.output(some_XD))
-        return logits_RV[: len(tokens_R)]
+        log_p_RV = state.memory.room("log_p", torch.empty(0), (len(hidden_RD), len(self.model.output_weight_VD)))
+        for some_XD, some_XV in zip(hidden_RD.split(OUTPUT_ROWS), log_p_RV.split(OUTPUT_ROWS), strict=True):
+            if kernels.available():
+                kernels.log_softmax(self.output(some_XD), some_XV)
+            else:
+                torch.log_softmax(some_XV.copy_(self.output(some_XD)), -1, out=some_XV)
+        return log_p_RV[: len(tokens_R)]
 
 
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:

@@ -76,6 +76,10 @@ class Seq2Seq(nn.Module, ABC):
         """Read one more token per row and return the float32 logits of the next, [R, V]."""
         return self.project(self.step(tokens_R[:, None], state)[:, -1]).float()
 
+    def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
+        """Read one more token per row and return the float32 log-probabilities of the next, [R, V]."""
+        return self.next_logits(tokens_R, state).log_softmax(-1)
+
     def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, places_N: Tensor) -> Tensor:
         """Return hidden_ND of the real target positions, padding gone: what the loss projects, in chunks.
 

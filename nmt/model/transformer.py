@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelConfig
 from nmt.model.attention import CrossAttention, SelfAttention, keys_and_values
-from nmt.model.cache import Memory, TargetCache
+from nmt.model.cache import Memory, StandingCache, TargetCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.seq2seq import Seq2Seq
@@ -32,7 +32,7 @@ class DecoderState:
     """Each layer's keys and values of the encoder's output, [B, G, S, K]."""
     mask_B11S: Tensor | None
     """None: the sources hold no padding."""
-    target: TargetCache | None
+    target: TargetCache | StandingCache | None
     """None: nothing is remembered, since the whole target is read at once."""
     watched: int | None = None
     """The layer whose attention to the source is noted."""
@@ -52,7 +52,7 @@ class DecoderState:
         """Note where queries look, if this layer is watched."""
         if layer == self.watched:
             k_BGSK, _ = self.sources[layer]
-            weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
+            weights_BQS = attention.weights(q_BHQK, k_BGSK.to(q_BHQK.dtype), self.mask_B11S).float().mean(1)
             self.seen_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property
@@ -64,6 +64,7 @@ class DecoderState:
         """Take a layer's keys and values of new positions and return all so far."""
         if self.target is None:
             return keys_and_values(kv_RT2GK)
+        assert isinstance(self.target, TargetCache)
         k, v = self.target.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
         return k, v
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.search.candidates import log_probs_, top_k
+from nmt.search.candidates import top_k
 from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, State, Task
 
@@ -84,7 +84,7 @@ class Beam(Beamed):
         tokens_RT = torch.full((sentences, 1), task.bos, device=device)
         log_prob_BW = torch.zeros(sentences, 1, device=device)
         while len(ended):
-            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
             rules.apply(log_p_RV, tokens_RT)
             # At most one extension per beam ends, so among 2W at least W do not.
             log_prob_BC, at_BC = top_k(log_p_RV, 2 * self.size, log_prob_BW)

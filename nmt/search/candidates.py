@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nmt import kernels
+
 CHUNK = 64
 """Scores that are first reduced to their largest: the best C of all lie in the C chunks with the largest maxima."""
 
@@ -25,6 +27,9 @@ def top_k(scores_RV: Tensor, candidates: int, before_BW: Tensor | None = None) -
     vocabulary, device = scores_RV.shape[1], scores_RV.device
     if before_BW is None:
         before_BW = scores_RV.new_zeros(1, 1).expand(len(scores_RV), 1)
+    readable = device.type == "cpu" and scores_RV.dtype == torch.float32 and scores_RV.is_contiguous()
+    if readable and kernels.available():
+        return kernels.top_k(scores_RV, candidates, before_BW)
     width, chunks = before_BW.shape[1], vocabulary // CHUNK
     scores_BX = scores_RV.view(-1, width * vocabulary)
     if width * chunks <= 2 * candidates:
@@ -41,11 +46,6 @@ def top_k(scores_RV: Tensor, candidates: int, before_BW: Tensor | None = None) -
     total_BX = scores_BX.gather(1, place_BX) + before_BW.gather(1, place_BX // vocabulary)
     best_BC, at_BC = total_BX.topk(candidates)
     return best_BC, place_BX.gather(1, at_BC)
-
-
-def log_probs_(logits_RV: Tensor) -> Tensor:
-    """Turn logits into log-probabilities in place: a new tensor of that size would cost as much again."""
-    return torch.log_softmax(logits_RV, -1, out=logits_RV)
 
 
 def repeated(tokens_RT: Tensor, size: int) -> tuple[Tensor, Tensor]:

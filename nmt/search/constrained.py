@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError
 from nmt.search.beam import Beamed, Ended, first_beams, may_improve
-from nmt.search.candidates import log_probs_, top_k
+from nmt.search.candidates import top_k
 from nmt.search.limits import Limits
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -49,7 +49,7 @@ class Constrained(Beamed):
         log_prob_BW = first_beams(sentences, self.size, device)
         while len(ended):
             length = tokens_RT.shape[1] - 1
-            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
             rules.apply(log_p_RV, tokens_RT)
             log_p_RC, token_RC = top_k(log_p_RV, 2 * self.size)
             missing_RP = phrases.next_tokens(said_RP)

@@ -8,7 +8,7 @@ import torch
 
 from nmt.errors import ConfigError
 from nmt.search.beam import Beamed, Ended, first_beams, may_improve
-from nmt.search.candidates import log_probs_, top_k
+from nmt.search.candidates import top_k
 from nmt.search.limits import Limits
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -44,7 +44,7 @@ class Diverse(Beamed):
         log_prob_GBW = [first_beams(sentences, width, device) for _ in groups]
         while len(groups[0]):
             running = len(groups[0])
-            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
             rules.apply(log_p_RV, tokens_RT)
             # Up to W tokens of each other group may lose their place, and W more may end.
             log_p_RC, token_RC = top_k(log_p_RV, self.size + width)

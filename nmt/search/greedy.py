@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from nmt.search.candidates import log_probs_, top_k
+from nmt.search.candidates import top_k
 from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -29,7 +29,7 @@ class Greedy(Ruled):
         tokens_BT = torch.full((sentences, 1), task.bos, device=device)
         found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * sentences
         while len(running_B):
-            log_p_BV = log_probs_(model.next_logits(tokens_BT[:, -1], state))
+            log_p_BV = model.next_log_probs(tokens_BT[:, -1], state)
             rules.apply(log_p_BV, tokens_BT)
             best_B1, next_B1 = top_k(log_p_BV, 1)
             log_prob_B = log_prob_B + best_B1[:, 0]

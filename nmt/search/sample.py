@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.search.candidates import log_probs_
 from nmt.search.limits import Limits, Ruled
 from nmt.search.task import Hypothesis, SearchModel, Task
 
@@ -66,7 +65,7 @@ class Sample(Ruled):
         ended_R = torch.zeros(rows, dtype=torch.bool, device=device)
         running_B = torch.arange(sentences, device=device)
         while len(running_B):
-            log_p_RV = log_probs_(model.next_logits(tokens_RT[:, -1], state))
+            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
             log_p_RV[:, list(task.never)] = -torch.inf
             rules.apply(log_p_RV, tokens_RT)
             next_R1 = draw(self._cut(log_p_RV / self.temperature), chance_RT[:, tokens_RT.shape[1] - 1, None])

@@ -64,5 +64,8 @@ class SearchModel(Protocol):
     def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
         """Read the source and return a `State`."""
 
-    def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
-        """Read one more token per row and return the float32 logits of the next, [R, V], good until the next step."""
+    def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
+        """Read one more token per row and return the float32 log-probabilities of the next, [R, V].
+
+        They are good until the next step, and may be changed.
+        """

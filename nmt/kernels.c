@@ -218,6 +218,46 @@ void attend_source(
         source(sentences, width_W, heads, tokens, width, q_BWHK, k_BHSK, v_BHSK, tokens_B, seen_BWHK, scratch, 0);
 }
 
+INLINE void norm(
+    int64_t rows, int64_t dim, const void *x_RD, const void *gain_D, const void *bias_D, float epsilon, void *out_RD,
+    int half
+) {
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t first = r * dim, whole = dim - dim % LANES;
+        Floats lanes = {0}, squares = {0};
+        float sum = 0, square = 0;
+        for (int64_t i = 0; i < whole; i += LANES)
+            lanes += load(x_RD, first + i, half);
+        for (int64_t i = whole; i < dim; i++)
+            sum += get(x_RD, first + i, half);
+        float mean = (total(lanes) + sum) / dim;
+        for (int64_t i = 0; i < whole; i += LANES) {
+            Floats off = load(x_RD, first + i, half) - mean;
+            squares += off * off;
+        }
+        for (int64_t i = whole; i < dim; i++) {
+            float off = get(x_RD, first + i, half) - mean;
+            square += off * off;
+        }
+        float scale = 1 / sqrtf((total(squares) + square) / dim + epsilon);
+        for (int64_t i = 0; i < dim; i++) {
+            float value = (get(x_RD, first + i, half) - mean) * scale;
+            put(out_RD, first + i, value * get(gain_D, i, half) + get(bias_D, i, half), half);
+        }
+    }
+}
+
+/* (x - mean) / sqrt(variance + epsilon) * gain + bias (Ba et al. 2016, equation 4). */
+void layer_norm(
+    int64_t rows, int64_t dim, const void *x_RD, const void *gain_D, const void *bias_D, float epsilon, void *out_RD,
+    int half
+) {
+    if (half)
+        norm(rows, dim, x_RD, gain_D, bias_D, epsilon, out_RD, 1);
+    else
+        norm(rows, dim, x_RD, gain_D, bias_D, epsilon, out_RD, 0);
+}
+
 INLINE void normalised(int64_t rows, int64_t vocabulary, const void *restrict logits_RV, float *restrict log_p_RV, int half) {
     for (int64_t r = 0; r < rows; r++) {
         int64_t first = r * vocabulary;

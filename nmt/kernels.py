@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 from array import array
-from ctypes import c_int, c_int64, c_void_p
+from ctypes import c_float, c_int, c_int64, c_void_p
 from pathlib import Path
 
 import torch
@@ -38,6 +38,7 @@ TYPES = (torch.float32, torch.bfloat16)
 _SIGNATURES = {
     "attend_target": [*[c_int64] * 5, *[c_void_p] * 6, c_int],
     "attend_source": [*[c_int64] * 5, *[c_void_p] * 6, c_int],
+    "layer_norm": [*[c_int64] * 2, *[c_void_p] * 3, c_float, c_void_p, c_int],
     "log_softmax": [*[c_int64] * 2, *[c_void_p] * 2, c_int],
     "top_k": [*[c_int64] * 4, *[c_void_p] * 4],
 }
@@ -99,6 +100,17 @@ def attend_source(q_RHK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, tokens_B: Tenso
         v_BHSK.data_ptr(), tokens_B.data_ptr(), seen_RHK.data_ptr(), scratch.data_ptr(), _is_half(q_RHK),
     )  # fmt: skip
     return seen_RHK
+
+
+def layer_norm(x_RD: Tensor, gain_D: Tensor, bias_D: Tensor, epsilon: float) -> Tensor:
+    """Return (x - mean) / √(variance + ε) times the gain, and the bias added (Ba et al. 2016, equation 4)."""
+    out_RD = torch.empty_like(x_RD)
+    assert x_RD.is_contiguous()
+    assert x_RD.dtype == gain_D.dtype == bias_D.dtype
+    _loaded().layer_norm(
+        *x_RD.shape, x_RD.data_ptr(), gain_D.data_ptr(), bias_D.data_ptr(), epsilon, out_RD.data_ptr(), _is_half(x_RD)
+    )
+    return out_RD
 
 
 def log_softmax(logits_RV: Tensor, out_RV: Tensor) -> None:

@@ -114,6 +114,21 @@ def test_a_row_is_the_same_alone_and_in_company(dtype: torch.dtype) -> None:
 
 
 @compiled
+@types
+@pytest.mark.parametrize("dim", [1, 5, 16, 200])
+def test_layer_norm_is_that_of_pytorch(dtype: torch.dtype, dim: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x_RD = (100 + 3 * torch.randn(7, dim, generator=draw)).to(dtype)
+    gain_D, bias_D = (torch.randn(dim, generator=draw).to(dtype) for _ in range(2))
+    wanted_RD = torch.layer_norm(x_RD.double(), (dim,), gain_D.double(), bias_D.double(), 1e-5)
+    found_RD = kernels.layer_norm(x_RD, gain_D, bias_D, 1e-5)
+    assert found_RD.dtype == dtype
+    torch.testing.assert_close(found_RD.double(), wanted_RD, atol=TOLERANCE[dtype] * 10, rtol=TOLERANCE[dtype])
+    for row in range(7):
+        assert torch.equal(kernels.layer_norm(x_RD[row : row + 1], gain_D, bias_D, 1e-5)[0], found_RD[row])
+
+
+@compiled
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 4), st.integers(1, 300), st.sampled_from([1.0, 30.0, 1e4]))
 def test_log_softmax_is_that_of_pytorch(seed: int, rows: int, vocabulary: int, size: float) -> None:

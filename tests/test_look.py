@@ -72,7 +72,8 @@ def test_weights_probabilities_and_beams_are_the_models(loaded: checkpoint.Loade
 
 
 def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: checkpoint.Loaded) -> None:
-    (*found,) = next(iter(Translator.load(loaded.run).n_best(["ba be"], "beam(size=3, top=3)")))
+    translator = Translator.load(loaded.run, precision="fp32")  # as the page: of a model so young, rounding decides
+    (*found,) = next(iter(translator.n_best(["ba be"], "beam(size=3, top=3)")))
     view = look(loaded, "ba be", spec="beam(size=3)")
     assert [each.text for each in view.beam] == [each.text for each in found]
     assert [each.score for each in view.beam] == pytest.approx([each.score for each in found], abs=1e-3)

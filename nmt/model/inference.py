@@ -16,6 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from nmt import kernels
 from nmt.model.attention import CrossAttention
 from nmt.model.cache import Memory, StandingCache, TargetCache
-from nmt.model.layers import Linear, Residual
+from nmt.model.layers import LayerNorm, Linear, Residual
 from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
@@ -255,8 +256,15 @@ def _frame(around: Residual) -> tuple[Callable[[Tensor], Tensor], Callable[[Tens
     def same(x_RD: Tensor) -> Tensor:
         return x_RD
 
-    norm = around.norm.forward
+    norm = _norm(around.norm)
     return (norm, same) if around.pre else (same, norm)
+
+
+def _norm(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    if not isinstance(module, LayerNorm) or not kernels.available():
+        forward: Callable[[Tensor], Tensor] = module.forward
+        return forward
+    return partial(kernels.layer_norm, gain_D=module.weight, bias_D=module.bias, epsilon=module.eps)
 
 
 class PackedModel:
@@ -291,6 +299,7 @@ class PackedTransformer(PackedModel):
         super().__init__(model, pack)
         own = {id(layer): PackedLayer(layer, model.target_positions) for layer in model.decoder_layers}
         self.layers = [own[id(layer)] for layer in model.decoder_layers]
+        self.norm = _norm(model.decoder_norm)
         self._memories: list[Memory] = []
         """Of searches that are over, for those that begin."""
 
@@ -337,7 +346,7 @@ class PackedTransformer(PackedModel):
                 x_RD = place.embed(x_RD[:, None])[:, 0]
             x_RD = layer(x_RD, state, place)
         state.advance(1)
-        hidden_RD = self.model.decoder_norm(x_RD)
+        hidden_RD = self.norm(x_RD)
         log_p_RV = state.memory.room("log_p", torch.empty(0), (len(hidden_RD), len(self.model.output_weight_VD)))
         for some_XD, some_XV in zip(hidden_RD.split(OUTPUT_ROWS), log_p_RV.split(OUTPUT_ROWS), strict=True):
             if kernels.available():

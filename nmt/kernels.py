@@ -154,13 +154,13 @@ def _loaded() -> ctypes.CDLL:
 def _library() -> ctypes.CDLL | None:
     if os.environ.get("NMT_KERNELS") == "0":
         return None
-    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
-    if not (program := shutil.which(compiler[0])):
-        return None
-    command = [program, *compiler[1:], *FLAGS.split()]
     try:
-        return _with_signatures(ctypes.CDLL(str(_compiled(command))))
-    except (OSError, subprocess.SubprocessError):  # no room, no right to write or to load, a compiler of another kind
+        compiler, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
+        if not (program := shutil.which(compiler)):
+            return None
+        return _with_signatures(ctypes.CDLL(str(_compiled([program, *options, *FLAGS.split()]))))
+    # No room, no right to write or to load, a compiler of another kind; no home; a CC that is no command.
+    except (OSError, subprocess.SubprocessError, RuntimeError, ValueError):
         return None
 
 

@@ -212,7 +212,7 @@ def test_loops_are_compiled_once_and_where_several_start_at_once_each_has_them(t
     assert library.stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "", "sleep 1 #"])
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "", "sleep 1 #", "cc 'unended"])
 def test_without_a_compiler_that_works_it_is_done_by_pytorch(compiler: str, tmp_path: Path) -> None:
     off = {"NMT_KERNELS": "0"} if not compiler else {}
     assert asked(tmp_path, CC=compiler, **off) == "False [[1, 2]]"
@@ -222,6 +222,16 @@ def test_without_a_compiler_that_works_it_is_done_by_pytorch(compiler: str, tmp_
 def test_where_nothing_can_be_kept_it_is_done_by_pytorch(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert asked(tmp_path / "file") == "False [[1, 2]]"
+
+
+def test_without_a_home_it_is_done_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert kernels._library.__wrapped__() is None
 
 
 def test_another_compiler_or_source_is_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -108,10 +108,10 @@ def keep_freed_memory() -> None:
 def return_freed_memory() -> None:
     """Let the C library return large blocks to the system at once, for a search, whose tensors are of all sizes.
 
-    By default glibc comes to keep blocks of up to 32 MiB, between which smaller ones leave holes. Below these
-    thresholds searching becomes slower. Does nothing where the C library is not glibc.
+    By default glibc comes to keep blocks of up to 32 MiB, between which smaller ones leave holes, and each thread
+    keeps its own. Below these thresholds searching becomes slower. Does nothing where the C library is not glibc.
     """
-    _mallopt({-3: 4 * 2**20, -1: 64 * 2**20})  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    _mallopt({-3: 2**20, -1: 64 * 2**20, -8: 1})  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX
 
 
 def _mallopt(options: Mapping[int, int]) -> None:

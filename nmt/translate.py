@@ -30,7 +30,7 @@ from nmt.search import Constrained, Hypothesis, Search, search
 from nmt.text import as_read, normalize
 from nmt.tokenizer import SPACE, Tokenizer
 
-WINDOW = 4096
+WINDOW = 1024
 """Lines that are sorted by length together: bounds memory, whatever the input's length."""
 END = "</s>"
 ENGINES = ("native", "ctranslate2")

@@ -14,11 +14,12 @@ from nmt import kernels, settings
 from nmt.config import ModelConfig
 from nmt.data.batching import collate
 from nmt.errors import ConfigError
-from nmt.model import build, check, count_parameters, inference
+from nmt.model import build, check, count_parameters, inference, packed
 from nmt.model.attention import masked_softmax
 from nmt.model.cache import Memory
-from nmt.model.inference import Int8Linear, PackedLinear, PackedModel, PackedTransformer, for_inference
+from nmt.model.inference import PackedModel, PackedTransformer, for_inference
 from nmt.model.layers import Dropout, Linear
+from nmt.model.packed import CompiledLinear, Int8Linear, PackedLinear, rounded
 from nmt.model.positions import POSITIONS
 from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
@@ -189,7 +190,7 @@ def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int],
 
 @pytest.mark.usefixtures("_loops")
 @torch.no_grad()
-@pytest.mark.parametrize(("beams", "times"), [(1, 1), (2, 1), (7, 1), (60, 9)])  # 60: two blocks of logits
+@pytest.mark.parametrize(("beams", "times"), [(1, 1), (2, 1), (7, 1), (60, 9)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 def test_a_model_made_ready_for_search_is_the_same_model(
     model: Seq2Seq, dtype: torch.dtype, beams: int, times: int
@@ -197,7 +198,8 @@ def test_a_model_made_ready_for_search_is_the_same_model(
     before = [parameter.clone() for parameter in model.parameters()]
     ready = for_inference(model, dtype)
     assert isinstance(ready, PackedModel)
-    assert isinstance(ready.output, Int8Linear) == (dtype == torch.int8)
+    by_pytorch = Int8Linear if dtype == torch.int8 else PackedLinear
+    assert type(ready.output) is (CompiledLinear if kernels.can_multiply(model.output_weight_VD, dtype) else by_pytorch)
     tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS) * beams, 40))  # more than the cache grows by
     for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2], times) for m in (model, ready)), strict=True):
         share = {torch.float32: 1e-5, torch.bfloat16: 0.05, torch.int8: 0.15}[dtype]  # seen: 0.03 and 0.12
@@ -226,18 +228,18 @@ def test_a_model_made_ready_for_search_looks_where_the_model_looks(times: int) -
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
 @pytest.mark.parametrize("beams", [1, 3, 5, 17])
-def test_rows_that_fill_up_are_of_no_account(dtype: torch.dtype, beams: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_that_end_leave_the_others_as_they_are(
+    dtype: torch.dtype, beams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inference, "PART_TOKENS", 25)
     model = build(TINY, VOCABULARY).eval()
     pairs = [(src, tgt) for src, tgt in PAIRS for _ in range(7)]
     batch = collate(pairs)
     tokens_RT = torch.randint(4, VOCABULARY, (len(pairs) * beams, 6))
     ready = for_inference(model, dtype)
-    assert isinstance(ready, PackedModel)
-    numbers, parts = set(), []
-    ready.output.register_forward_hook(lambda _, given, __: numbers.add(len(given[0])))
-    begin = ready.model.begin
-    ready.model.begin = lambda src_BS, mask_BS: parts.append(len(src_BS)) or begin(src_BS, mask_BS)
+    assert isinstance(ready, PackedTransformer)
+    begin, parts = ready._begin, []
+    ready._begin = lambda src_BS, mask_BS: parts.append(len(src_BS)) or begin(src_BS, mask_BS)
     found = []
     for searchable in (model, ready):
         state = searchable.begin(batch.src_BS, batch.src_mask_BS)
@@ -256,18 +258,20 @@ def test_rows_that_fill_up_are_of_no_account(dtype: torch.dtype, beams: int, mon
         for one, other in zip(wanted, got, strict=True):
             share = 0.15 if dtype == torch.int8 else 1e-5
             torch.testing.assert_close(other, one, atol=share * max(1.0, one.abs().max().item()), rtol=1e-4)
-    if beams == 1:
-        assert numbers == {32, 16, 1}
 
 
 @torch.no_grad()
-def test_many_rows_are_multiplied_in_parts() -> None:
+def test_onednn_multiplies_few_numbers_of_rows() -> None:
     weight_OI, bias_O, x_BSI = torch.randn(5, 16), torch.randn(5), torch.randn(7, 149, 16)
-    packed = PackedLinear(weight_OI, bias_O)
-    product, numbers = packed._product, []
-    packed._product = lambda x: numbers.append(len(x)) or product(x)
-    torch.testing.assert_close(packed(x_BSI), x_BSI @ weight_OI.t() + bias_O)
-    assert numbers == [512, 512, 512]  # of 1,043
+    linear = PackedLinear(weight_OI, bias_O)
+    product, numbers = linear._product, []
+    linear._product = lambda x, then: numbers.append(x.shape[:-1].numel()) or product(x, then)
+    torch.testing.assert_close(linear(x_BSI), x_BSI @ weight_OI.t() + bias_O)
+    assert numbers == [1043, 512, 512, 19, 32]  # of 1,043, two parts of 512 and one of 19, which becomes 32
+    torch.testing.assert_close(linear.relu(x_BSI[0]), (x_BSI[0] @ weight_OI.t() + bias_O).relu())
+    other_BSO = torch.randn(7, 149, 5)
+    torch.testing.assert_close(linear.plus(x_BSI, other_BSO), x_BSI @ weight_OI.t() + bias_O + other_BSO)
+    assert [rounded(rows) for rows in (1, 2, 3, 4, 5, 9, 16, 17, 32, 33)] == [1, 2, 4, 4, 8, 16, 16, 32, 32, 48]
 
 
 @pytest.mark.usefixtures("_loops")
@@ -329,7 +333,7 @@ def test_a_model_that_was_trained_in_bf16_is_searched_in_what_is_asked() -> None
 def test_a_model_is_ready_for_search_without_onednns_layout_too(
     model: Seq2Seq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inference, "_can_pack", lambda: False)
+    monkeypatch.setattr(packed, "_has_onednn", lambda: False)
     ready = for_inference(model, torch.bfloat16)
     assert isinstance(ready, Seq2Seq)
     assert not any(parameter.requires_grad for parameter in ready.parameters())

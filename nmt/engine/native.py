@@ -21,7 +21,7 @@ from nmt.tokenizer import BOS, EOS, PAD, UNK
 T = TypeVar("T")
 R = TypeVar("R")
 BATCH_TOKENS = 4096
-"""Source tokens of one batch, padding counted."""
+"""Source tokens of one batch, padding counted, times the rows of a sentence: what bounds its memory."""
 BATCH_ROWS = 512
 """Rows that are searched together: sentences times beams."""
 SCORE_TOKENS = 1024
@@ -61,7 +61,7 @@ class NativeEngine:
     def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first; `tick` is told how many more sentences are done."""
         lengths = [len(query.ids) + 1 for query in queries]
-        numbers = batches(lengths, max(1, BATCH_ROWS // find.rows), BATCH_TOKENS)
+        numbers = batches(lengths, max(1, BATCH_ROWS // find.rows), BATCH_TOKENS // find.rows)
         return self._in_batches(queries, numbers, lambda part: self._search(part, find), tick)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Scored]:

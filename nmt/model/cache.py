@@ -17,6 +17,9 @@ from nmt import kernels
 BLOCK = 32
 """Positions by which the memory grows: few copies without reserving the longest possible output."""
 
+SLAB = 2**21
+"""Keys and values of compiled loops are put into rooms of so many numbers."""
+
 
 def in_blocks(positions: int) -> int:
     """Return how many positions to reserve for so many."""
@@ -116,18 +119,26 @@ class StandingCache:
         self._layers, self._memory = layers, memory
         self._kept_T, self._rows_T = array("q"), array("q")
         self._from_RT = torch.empty(0)
+        self._slab, self._slabs = torch.empty(0), 0
 
     def attend(self, layer: int, qkv_R3HK: Tensor) -> Tensor:
         """Return what a new position of each row gathers of the target, itself included, [R, H, K]."""
         rows, _, heads, width = qkv_R3HK.shape
         if len(self._kept_T) == self.length:
-            room = self._memory.room(f"target {self.length}", qkv_R3HK, (self._layers, 2, rows, heads, width))
-            self._kept_T.append(room.data_ptr())
+            self._kept_T.append(self._take(self._layers * 2 * rows * heads * width, qkv_R3HK).data_ptr())
             self._rows_T.append(rows)
             own_R1 = torch.arange(rows, dtype=torch.int32)[:, None]
             self._from_RT = torch.cat((self._from_RT, own_R1), 1) if self.length else own_R1
-        scratch = self._memory.room("scratch", torch.empty(0), (heads * (2 * width + self.length + 1),))
+        scratch = self._memory.room("scratch", torch.empty(0), (heads * (2 * width + kernels.filled(self.length + 1)),))
         return kernels.attend_target(layer, qkv_R3HK, self._kept_T, self._rows_T, self._from_RT, scratch)
+
+    def _take(self, size: int, like: Tensor) -> Tensor:
+        """Return room for one step, a part of a slab: a room of its own would stay as large as the largest ever was."""
+        if len(self._slab) < size:
+            self._slab = self._memory.room(f"target {self._slabs}", like, (max(size, SLAB),))
+            self._slabs += 1
+        taken, self._slab = self._slab[:size], self._slab[size:]
+        return taken
 
     def advance(self, positions: int) -> None:
         """Count a position that every layer has attended from."""

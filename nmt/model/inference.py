@@ -1,9 +1,7 @@
 """A trained model made ready for search: weights in the type they are used in, and in the order the processor likes.
 
-On a CPU a matrix routine brings a weight into blocks before it multiplies, at every call. When few rows are multiplied,
-as in every step of a search, that is most of the work; here it is done once. The routines are oneDNN's, which PyTorch
-carries for its own compiler; they also apply what follows a product while its result is at hand. The decoder's step is
-written once more for them, in as few operations as it takes: of a single sentence, most of the time is their calls.
+The decoder's step is written once more for packed matrices, in as few operations as it takes: of a single sentence,
+most of the time is their calls.
 
 Shape letters: B sentences, S source tokens, W rows (beams) per sentence, R = B*W rows, D width, H heads, K head width.
 """
@@ -12,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,152 +21,55 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt import kernels
-from nmt.model.attention import CrossAttention
+from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.cache import Memory, StandingCache, TargetCache
-from nmt.model.layers import LayerNorm, Linear, Residual
+from nmt.model.layers import FeedForward, LayerNorm, Linear, Residual
+from nmt.model.packed import Pack, Packed, packer
 from nmt.model.positions import Place, Positions
 from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
-from nmt.model.transformer import DecoderLayer, DecoderState, Transformer
+from nmt.model.transformer import DecoderLayer, DecoderState, EncoderLayer, KeysValues, Transformer
 
-ROWS = 32
-"""Rows that the blocks are laid out for; other numbers are multiplied just as fast."""
-OUTPUT_ROWS = 128
-"""Rows whose logits are made together: few enough that they are still in the processor's cache when they are read, and
-that the C library keeps the memory for the next."""
-MOST_ROWS = 512
-"""Rows that are multiplied at once, since for each number of them oneDNN makes a routine and keeps half a megabyte."""
-PART_TOKENS = 1024
+PART_TOKENS = 512
 """Source tokens that are read together: more take memory that the C library gets from the system each time."""
-LANES = 16
-"""Rows that are multiplied at once by a processor's vectors."""
-
-
-class PackedLinear(nn.Module):
-    """y = xWᵀ + b with W in oneDNN's blocks."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        self.outputs = len(weight)
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
-        self.bias = None if bias is None else bias.detach()
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Map [..., inputs] to [..., outputs]."""
-        if input.shape[:-1].numel() <= MOST_ROWS:
-            return self._product(input)
-        input_NI = input.flatten(0, -2)
-        output_NO = input.new_empty(len(input_NI), self.outputs)
-        for start in range(0, len(input_NI), MOST_ROWS):
-            start = min(start, len(input_NI) - MOST_ROWS)  # the last part overlaps the one before
-            output_NO[start : start + MOST_ROWS] = self._product(input_NI[start : start + MOST_ROWS])
-        return output_NO.view(*input.shape[:-1], self.outputs)
-
-    def _product(self, input: Tensor) -> Tensor:
-        output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "none", [], "")
-        return output
-
-    def relu(self, input: Tensor) -> Tensor:
-        """Return max(0, xWᵀ + b)."""
-        output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.packed, self.bias, "relu", [], "")
-        return output
-
-    def plus(self, input: Tensor, other: Tensor) -> Tensor:
-        """Return xWᵀ + b + other."""
-        output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(input, other, self.packed, self.bias, "add")
-        return output
-
-
-class Int8Linear(nn.Module):
-    """y = xWᵀ + b with each row of W in 8-bit whole numbers of its own scale, and x rounded likewise as it comes.
-
-    FBGEMM's routine; x has 7 bits, so that the sums of older processors cannot overflow.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        weight = weight.detach()
-        scale_O = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        zero_O = torch.zeros(len(weight), dtype=torch.long)
-        with warnings.catch_warnings():  # PyTorch means to replace this kind of tensor
-            warnings.simplefilter("ignore", UserWarning)
-            whole = torch.quantize_per_channel(weight, scale_O, zero_O, 0, torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(whole, None if bias is None else bias.detach())
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Map [..., inputs] to [..., outputs]."""
-        output: Tensor = torch.ops.quantized.linear_dynamic(input, self.packed, True)
-        return output
-
-    def relu(self, input: Tensor) -> Tensor:
-        """Return max(0, xWᵀ + b)."""
-        output: Tensor = torch.ops.quantized.linear_relu_dynamic(input, self.packed, True)
-        return output
-
-    def plus(self, input: Tensor, other: Tensor) -> Tensor:
-        """Return xWᵀ + b + other."""
-        output: Tensor = torch.ops.quantized.linear_dynamic(input, self.packed, True)
-        return output.add_(other)
-
-
-Packed = PackedLinear | Int8Linear
 
 
 @dataclass
-class PackedState(DecoderState):
-    """What a decoder remembers, with sources and sentences that are there for the processor's sake.
+class StandingState(DecoderState):
+    """What a decoder remembers for compiled loops: sources stay where they are, whichever are still read."""
 
-    A sentence or another ends at almost every step, so each would need routines that oneDNN made for no other number of
-    rows. They are rounded up instead, and copies of the first fill up what is missing.
-    """
-
-    sentences: int = 0
-    """B, without those that fill up."""
-    rows: int = 0
-    """R of the last step, without those that fill up."""
-    tokens_B: Tensor = field(init=False)
-    """Tokens of each source, for compiled loops."""
+    tokens_N: Tensor = field(default_factory=lambda: torch.empty(0))
+    """int32; tokens of each source there was at first."""
+    from_B: Tensor = field(init=False)
+    """int32; which of them each sentence reads."""
 
     def __post_init__(self) -> None:
-        """Count the tokens."""
-        self._count()
+        """Begin with all sources."""
+        self.from_B = torch.arange(len(self.tokens_N), dtype=torch.int32)
 
-    def _count(self) -> None:
-        k_BGSK, _ = self.sources[0]
-        sentences, _, tokens, _ = k_BGSK.shape
-        mask = self.mask_B11S
-        self.tokens_B = torch.full((sentences,), tokens) if mask is None else mask.sum((1, 2, 3))
-        self.tokens_B = self.tokens_B.int()
+    def keys(self, layer: int) -> Tensor:
+        """Return the keys of the sources that are still read, [B, G, S, K]."""
+        return super().keys(layer)[self.from_B]
 
-    def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
-        """Note where queries look, if this layer is watched."""
-        super().observe(layer, attention, q_BHQK, rows)
-        if layer == self.watched and self.seen_RTS is not None:
-            self.seen_RTS = self.seen_RTS[: self.rows]
-
-    def fill(self, tokens_R: Tensor) -> Tensor:
-        """Return tokens of all rows, given those that count."""
-        self.rows = len(tokens_R)
-        missing = (len(self.sources[0][0]) - self.sentences) * (self.rows // self.sentences)
-        return torch.cat((tokens_R, tokens_R[:1].expand(missing))) if missing else tokens_R
-
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Do as `DecoderState.select`, and fill up again."""
-        self.sentences = self.sentences if sentences_B is None else len(sentences_B)
-        width = len(rows_R) // max(1, self.sentences)
-        missing = _missing(self.sentences, width)
-        if sentences_B is None and len(self.sources[0][0]) != self.sentences + missing:
-            sentences_B = torch.arange(self.sentences)
-        filled_B = None if sentences_B is None else F.pad(sentences_B, (0, missing))
-        super().select(F.pad(rows_R, (0, missing * width)), filled_B)
-        if filled_B is not None:
-            self._count()
+    def select_sources(self, sentences_B: Tensor) -> None:
+        """Keep some sentences'."""
+        self.from_B = self.from_B[sentences_B]
 
 
-def _missing(sentences: int, width: int) -> int:
-    """Return how many sentences of that many rows to add: then few numbers of rows occur, 1, 2, 4, 8, 16, 32, 48 …"""
-    step = min(LANES, 1 << max(0, sentences * width - 1).bit_length())
-    return -sentences % max(1, step // max(1, width))
+class PackedEncoderLayer:
+    """An encoder layer with packed matrices: `EncoderLayer.forward`, where attention is by compiled loops."""
+
+    def __init__(self, layer: EncoderLayer) -> None:
+        self.heads, self.width, self.project = layer.attention.heads, layer.attention.width, layer.attention.qkv.forward
+        self.out, self.rise, self.down = cast(Packed, layer.attention.out), *_feed_forward(layer.feed_forward)
+        self.frames = [_frame(around) for around in (layer.around_attention, layer.around_ff)]
+
+    def __call__(self, x_BSD: Tensor, tokens_B: Tensor) -> Tensor:
+        """Return the output of the layer for sources of so many tokens."""
+        (before, after), (before_ff, after_ff) = self.frames
+        qkv_BS3HK = self.project(before(x_BSD)).view(*x_BSD.shape[:2], 3, self.heads, self.width)
+        x_BSD = after(self.out.plus(kernels.attend_within(qkv_BS3HK, tokens_B).flatten(2), x_BSD))
+        return after_ff(self.down.plus(self.rise(before_ff(x_BSD)), x_BSD))
 
 
 class PackedLayer:
@@ -181,12 +81,10 @@ class PackedLayer:
     """
 
     def __init__(self, layer: DecoderLayer, positions: Positions) -> None:
-        attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
+        attention, cross = layer.attention, layer.cross
         self.attention, self.cross, self.heads, self.width = attention, cross, attention.heads, attention.width
-        shared = attention.kv_heads != attention.heads
-        compiled = kernels.available() and not shared
-        self.compiled_target = compiled and attention.scaled and not attention.window and not positions.in_attention
-        self.compiled_source = compiled and cross.scaled
+        self.compiled_target = _is_plain(attention, positions)
+        self.compiled_source = _is_plain(cross)
         if self.compiled_target:
             self.gather_target = self._gather_target_compiled
         elif not attention.scaled or attention.window:
@@ -194,27 +92,25 @@ class PackedLayer:
         else:
             self.gather_target = self._gather_target
         self.gather_source = self._gather_source_compiled if self.compiled_source else self._gather_source
-        joining = (attention.out, cross.out, feed_forward.up, feed_forward.down)
-        self.target_out, self.source_out, self.up, self.down = (cast(Packed, linear) for linear in joining)
-        activation = feed_forward.activation
-        self.rise = self.up.relu if activation is F.relu else lambda x_RD: activation(self.up(x_RD))
+        self.target_out, self.source_out = cast(Packed, attention.out), cast(Packed, cross.out)
+        self.rise, self.down = _feed_forward(layer.feed_forward)
         # Methods, not modules: of one sentence's search, what modules do around each call is a good part.
         self.project, self.project_q = attention.qkv.forward, cross.q.forward
         self.frames = [_frame(around) for around in (layer.around_attention, layer.around_cross, layer.around_ff)]
 
-    def __call__(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+    def __call__(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
         """Return the output of the layer at `place`."""
         (before_target, after_target), (before_source, after_source), (before_ff, after_ff) = self.frames
         x_RD = after_target(self.target_out.plus(self.gather_target(before_target(x_RD), state, place), x_RD))
         x_RD = after_source(self.source_out.plus(self.gather_source(before_source(x_RD), state, place.layer), x_RD))
         return after_ff(self.down.plus(self.rise(before_ff(x_RD)), x_RD))
 
-    def _gather_target_compiled(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+    def _gather_target_compiled(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
         assert isinstance(state.target, StandingCache)
         qkv_R3HK = self.project(x_RD).view(-1, 3, self.heads, self.width)
         return state.target.attend(place.layer, qkv_R3HK).view(x_RD.shape)
 
-    def _gather_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+    def _gather_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
         q_RH1K, kv_R12GK = self.attention.project(x_RD[:, None], place)
         assert isinstance(state.target, TargetCache)
         k_TRGK, v_TRGK = state.target.append(place.layer, kv_R12GK).unbind(1)
@@ -228,26 +124,41 @@ class PackedLayer:
         extra = place.value(weights_RHT[:, :, None])
         return (seen_RHK if extra is None else seen_RHK + extra[:, :, 0]).reshape(x_RD.shape)
 
-    def _gather_any_target(self, x_RD: Tensor, state: PackedState, place: Place) -> Tensor:
+    def _gather_any_target(self, x_RD: Tensor, state: DecoderState, place: Place) -> Tensor:
         q_RH1K, kv_R12GK = self.attention.project(x_RD[:, None], place)
         k, v = state.remember(place.layer, kv_R12GK)
         return self.attention.gather(q_RH1K, k, v, None, place).reshape(x_RD.shape)
 
-    def _gather_source_compiled(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
+    def _gather_source_compiled(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         q_RHK = self.project_q(x_RD).view(-1, self.heads, self.width)
-        k_BHSK, v_BHSK = state.sources[number]
+        assert isinstance(state, StandingState)
         if number == state.watched:
-            q_BHWK = q_RHK.view(len(k_BHSK), -1, self.heads, self.width).transpose(1, 2)
+            q_BHWK = q_RHK.view(len(state.from_B), -1, self.heads, self.width).transpose(1, 2)
             state.observe(number, self.cross, q_BHWK.float(), len(x_RD))
-        scratch = state.memory.room("scratch", torch.empty(0), (2 * self.width + k_BHSK.shape[2],))
-        return kernels.attend_source(q_RHK, k_BHSK, v_BHSK, state.tokens_B, scratch).view(x_RD.shape)
+        k_NHSK, v_NHSK = state.sources[number]
+        scratch = state.memory.room("scratch", torch.empty(0), (2 * self.width + kernels.filled(k_NHSK.shape[2]),))
+        return kernels.attend_source(q_RHK, k_NHSK, v_NHSK, state.tokens_N, state.from_B, scratch).view(x_RD.shape)
 
-    def _gather_source(self, x_RD: Tensor, state: PackedState, number: int) -> Tensor:
+    def _gather_source(self, x_RD: Tensor, state: DecoderState, number: int) -> Tensor:
         k_BGSK, v_BGSK = state.sources[number]
         q_BHWK = self.project_q(x_RD).view(len(k_BGSK), -1, self.heads, self.width).transpose(1, 2).float()
         state.observe(number, self.cross, q_BHWK, len(x_RD))
         seen_BHWK = self.cross.gather(q_BHWK, k_BGSK, v_BGSK, state.mask_B11S)
         return seen_BHWK.transpose(1, 2).reshape(x_RD.shape).to(x_RD.dtype)
+
+
+def _is_plain(attention: SelfAttention | CrossAttention, positions: Positions | None = None) -> bool:
+    """Say whether compiled loops know such attention: scaled dot products of all there is, without positions."""
+    if not kernels.available() or not attention.scaled or attention.kv_heads != attention.heads:
+        return False
+    windowed = isinstance(attention, SelfAttention) and bool(attention.window)
+    return not windowed and not (positions and positions.in_attention)
+
+
+def _feed_forward(layer: FeedForward) -> tuple[Callable[[Tensor], Tensor], Packed]:
+    """Return f(xW₁ + b₁) as one, and W₂."""
+    up, down, activation = cast(Packed, layer.up), cast(Packed, layer.down), layer.activation
+    return up.relu if activation is F.relu else lambda x: activation(up(x)), down
 
 
 def _frame(around: Residual) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
@@ -270,7 +181,7 @@ def _norm(module: nn.Module) -> Callable[[Tensor], Tensor]:
 class PackedModel:
     """A model on a CPU, as a search sees it."""
 
-    def __init__(self, model: Seq2Seq, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
+    def __init__(self, model: Seq2Seq, pack: Pack) -> None:
         """Pack the matrices of `model`, which is not to be used by itself from then on."""
         self.model = model
         for module in list(model.modules()):
@@ -294,52 +205,68 @@ class PackedTransformer(PackedModel):
 
     model: Transformer
 
-    def __init__(self, model: Transformer, pack: Callable[[Tensor, Tensor | None], Packed]) -> None:
+    def __init__(self, model: Transformer, pack: Pack) -> None:
         """Pack the matrices of `model`, which is not to be used by itself from then on."""
         super().__init__(model, pack)
         own = {id(layer): PackedLayer(layer, model.target_positions) for layer in model.decoder_layers}
         self.layers = [own[id(layer)] for layer in model.decoder_layers]
         self.norm = _norm(model.decoder_norm)
+        encodes = all(_is_plain(layer.attention, model.source_positions) for layer in model.encoder_layers)
+        self.encoder_layers = [PackedEncoderLayer(layer) for layer in model.encoder_layers] if encodes else []
+        self.encoder_norm = _norm(model.encoder_norm)
         self._memories: list[Memory] = []
         """Of searches that are over, for those that begin."""
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> PackedState:
+    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
         """Read the source and return the state in which a search begins."""
         try:
             memory = self._memories.pop()
         except IndexError:
             memory = Memory()
         sentences, tokens = src_mask_BS.shape
-        missing = _missing(sentences, 1)
+        sources: list[KeysValues] = []
         part = max(1, PART_TOKENS // tokens)
-        begun = [self.model.begin(*some) for some in zip(src_BS.split(part), src_mask_BS.split(part), strict=True)]
-
-        def joined(name: str, parts_BGSK: tuple[Tensor, ...]) -> Tensor:
-            whole = parts_BGSK[0].new_empty(0) if self.layers[0].compiled_source else torch.empty(0)  # float32
-            joined_BGSK = memory.room(name, whole, (sentences + missing, *parts_BGSK[0].shape[1:]))
-            torch.cat(parts_BGSK, out=joined_BGSK[:sentences])
-            joined_BGSK[sentences:] = joined_BGSK[:1]
-            return joined_BGSK
-
-        sources = []
-        for layer in range(len(self.layers)):
-            keys, values = zip(*(each.sources[layer] for each in begun), strict=True)
-            sources.append((joined(f"keys {layer}", keys), joined(f"values {layer}", values)))
-        mask_BS = torch.cat((src_mask_BS, src_mask_BS[:1].expand(missing, -1)))
+        for first in range(0, sentences, part):
+            some = slice(first, first + part)
+            read = self._begin(src_BS[some], src_mask_BS[some]).sources
+            sources = sources or [
+                self._rooms(memory, layer, k_BGSK, sentences) for layer, (k_BGSK, _) in enumerate(read)
+            ]
+            for room, pair in zip(sources, read, strict=True):
+                for x_BGSK, some_BGSK in zip(room, pair, strict=True):
+                    x_BGSK[some] = some_BGSK
         cache = StandingCache if self.layers[0].compiled_target else TargetCache
-        state = PackedState(
-            sources, None if mask_BS.all() else mask_BS[:, None, None, :], cache(len(sources), memory),
-            memory=memory, sentences=sentences,
-        )  # fmt: skip
+        target = cache(len(sources), memory)
+        mask_B11S = None if src_mask_BS.all() else src_mask_BS[:, None, None, :]
+        if self.layers[0].compiled_source:
+            tokens_N = src_mask_BS.sum(1).int()
+            state: DecoderState = StandingState(sources, mask_B11S, target, memory=memory, tokens_N=tokens_N)
+        else:
+            state = DecoderState(sources, mask_B11S, target, memory=memory)
         weakref.finalize(state, self._memories.append, memory)
         return state
 
-    def next_log_probs(self, tokens_R: Tensor, state: PackedState) -> Tensor:
+    def _rooms(self, memory: Memory, layer: int, like_BGSK: Tensor, sentences: int) -> KeysValues:
+        """Return room for a layer's keys and values of so many sources."""
+        whole = like_BGSK if self.layers[0].compiled_source else torch.empty(0)  # float32
+        shape = (sentences, *like_BGSK.shape[1:])
+        return memory.room(f"keys {layer}", whole, shape), memory.room(f"values {layer}", whole, shape)
+
+    def _begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> DecoderState:
+        """Do as the model, with packed layers where they do."""
+        if not self.encoder_layers:
+            return cast(DecoderState, self.model.begin(src_BS, src_mask_BS))
+        x_BSD, tokens_B = self.model.embed("source", src_BS, 0), src_mask_BS.sum(1).int()
+        for number, layer in enumerate(self.encoder_layers):
+            x_BSD = layer(Place(self.model.source_positions, number, 0).embed(x_BSD), tokens_B)
+        return self.model.start(self.encoder_norm(x_BSD), src_mask_BS)
+
+    def next_log_probs(self, tokens_R: Tensor, state: DecoderState) -> Tensor:
         """Read one more token per row and return the float32 log-probabilities of the next, [R, V].
 
         They are good until the next step.
         """
-        x_RD = self.model.embed("target", state.fill(tokens_R)[:, None], state.length)[:, 0]
+        x_RD = self.model.embed("target", tokens_R[:, None], state.length)[:, 0]
         for number, layer in enumerate(self.layers):
             place = Place(self.model.target_positions, number, state.length)
             if number and place.positions.every_layer:
@@ -348,12 +275,12 @@ class PackedTransformer(PackedModel):
         state.advance(1)
         hidden_RD = self.norm(x_RD)
         log_p_RV = state.memory.room("log_p", torch.empty(0), (len(hidden_RD), len(self.model.output_weight_VD)))
-        for some_XD, some_XV in zip(hidden_RD.split(OUTPUT_ROWS), log_p_RV.split(OUTPUT_ROWS), strict=True):
-            if kernels.available():
-                kernels.log_softmax(self.output(some_XD), some_XV)
-            else:
-                torch.log_softmax(some_XV.copy_(self.output(some_XD)), -1, out=some_XV)
-        return log_p_RV[: len(tokens_R)]
+        self.output.put(hidden_RD, log_p_RV)
+        if kernels.available():
+            kernels.log_softmax(log_p_RV)
+        else:
+            torch.log_softmax(log_p_RV, -1, out=log_p_RV)
+        return log_p_RV
 
 
 def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:
@@ -366,14 +293,8 @@ def for_inference(model: Seq2Seq, dtype: torch.dtype) -> PackedModel | Seq2Seq:
         dtype = torch.float32
     ready = copy.deepcopy(model).to(torch.float32 if whole else dtype).eval().requires_grad_(False)
     ready.compute_dtype = None
-    pack: Callable[[Tensor, Tensor | None], Packed] = Int8Linear if whole else PackedLinear
-    device = ready.output_weight_VD.device
-    packs = device.type == "cpu" and dtype in (torch.float32, torch.bfloat16) and _can_pack()
-    if not whole and not packs:
+    on_cpu = ready.output_weight_VD.device.type == "cpu"
+    pack = packer(dtype) if on_cpu else None
+    if not pack:
         return ready
     return PackedTransformer(ready, pack) if isinstance(ready, Transformer) else PackedModel(ready, pack)
-
-
-def _can_pack() -> bool:
-    operators = ("_reorder_linear_weight", "_linear_pointwise")
-    return torch.backends.mkldnn.is_available() and all(hasattr(torch.ops.mkldnn, name) for name in operators)

@@ -51,9 +51,13 @@ class DecoderState:
     def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
         """Note where queries look, if this layer is watched."""
         if layer == self.watched:
-            k_BGSK, _ = self.sources[layer]
+            k_BGSK = self.keys(layer)
             weights_BQS = attention.weights(q_BHQK, k_BGSK.to(q_BHQK.dtype), self.mask_B11S).float().mean(1)
             self.seen_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
+
+    def keys(self, layer: int) -> Tensor:
+        """Return the keys of the sources that are still read, [B, G, S, K]."""
+        return self.sources[layer][0]
 
     @property
     def length(self) -> int:
@@ -81,12 +85,16 @@ class DecoderState:
         if self.target:
             self.target.select(rows_R)
         if sentences_B is not None:
-            keep = self.memory.select
-            self.sources = [
-                (keep(f"keys {layer}", k, sentences_B), keep(f"values {layer}", v, sentences_B))
-                for layer, (k, v) in enumerate(self.sources)
-            ]
+            self.select_sources(sentences_B)
             self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
+
+    def select_sources(self, sentences_B: Tensor) -> None:
+        """Keep some sentences' keys and values."""
+        keep = self.memory.select
+        self.sources = [
+            (keep(f"keys {layer}", k, sentences_B), keep(f"values {layer}", v, sentences_B))
+            for layer, (k, v) in enumerate(self.sources)
+        ]
 
 
 class EncoderLayer(nn.Module):

@@ -14,7 +14,7 @@ def _routines(number: int) -> dict[str, str]:
     return {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": str(number), "LRU_CACHE_CAPACITY": str(number)}
 
 
-SEARCH = PATIENCE | _routines(256)  # some 200 shapes come again and again
+SEARCH = PATIENCE | _routines(256)  # without a C compiler, some 200 shapes come again and again
 TRAINING = PATIENCE | _routines(64)  # there are thousands; making routines anew costs nothing that could be measured
 
 

@@ -19,13 +19,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
-from nmt import environment
+from nmt import environment, kernels, runtime
 from nmt import translate as translating
 from nmt.data.segment import count_sentences, segments
 from nmt.engine import Query, native
 from nmt.engine.native import NativeEngine
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.search import Hypothesis
+from nmt.search import Hypothesis, Search
 from nmt.text import normalize, unshouted
 from nmt.train import train
 from nmt.translate import Translator, as_they_come
@@ -243,6 +243,38 @@ def test_batches_side_by_side_give_what_one_after_the_other_gives(
     assert found[0] == found[1]
 
 
+@pytest.mark.skipif(not kernels.available(), reason="no C compiler here, and PyTorch's routines round by the batch")
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("spec", ["greedy", "beam(size=3, top=3)"])
+def test_a_line_is_the_same_alone_and_in_company_to_the_last_bit(
+    translator: Translator, precision: str, spec: str
+) -> None:
+    exact = Translator.load(translator.origin, "cpu", precision)
+    dtype = runtime.search_precision(precision, torch.device("cpu"))
+    if not kernels.can_multiply(exact.engine.models[0].output_weight_VD, dtype):
+        pytest.skip("this processor does not multiply them")
+    lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(25)]
+    together = list(exact.stream([lines], spec))
+    assert together == [next(exact.stream([[line]], spec)) for line in lines]
+    assert together == list(exact.stream([lines[:7], lines[7:]], spec))
+
+
+@pytest.mark.parametrize(("spec", "rows"), [("greedy", 1), ("beam(size=4)", 4)])
+def test_a_batch_is_bounded_by_tokens_times_rows(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, spec: str, rows: int
+) -> None:
+    sizes, batched = [], NativeEngine._search
+
+    def noted(engine: NativeEngine, queries: Sequence[Query], find: Search) -> list[list[Hypothesis]]:
+        sizes.append(len(queries) * rows * max(len(query.ids) + 1 for query in queries))
+        return batched(engine, queries, find)
+
+    monkeypatch.setattr(NativeEngine, "_search", noted)
+    monkeypatch.setattr(native, "BATCH_TOKENS", 400)
+    texts(translator, [f"{'the small dog ' * (i % 3)}sees tree {i}." for i in range(60)], spec)
+    assert 300 < max(sizes) <= 400
+
+
 def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "BATCH_ROWS", 1)
     monkeypatch.setattr(translator.engine, "threads", 2)
@@ -305,7 +337,7 @@ import torch
 from nmt import runtime
 {call}
 torch.ones(3 * 2**23, dtype=torch.uint8)  # when this is freed, glibc comes to keep blocks of up to that size
-blocks = torch.ones(2**23, dtype=torch.uint8), torch.ones(2**21, dtype=torch.uint8)
+blocks = torch.ones(2**23, dtype=torch.uint8), torch.ones(2**19, dtype=torch.uint8)
 heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
 print(*(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16) for block in blocks))
 """

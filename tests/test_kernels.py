@@ -109,6 +109,22 @@ def test_attention_within_the_source_reads_what_is_no_padding(dtype: torch.dtype
         assert torch.equal(alone_SHK.float(), found_SHK[:tokens])
 
 
+@compiled
+@types
+def test_scores_that_are_all_far_below_zero_weigh_alike(dtype: torch.dtype) -> None:
+    v_SK = torch.randn(1, 1, 5, 16).to(dtype)
+    q_SK, k_SK = torch.full_like(v_SK, 20.0), torch.full_like(v_SK, -20.0)  # each score is -1600
+    wanted_K = v_SK.float().mean((0, 1, 2)).to(dtype)
+    five, zero = torch.tensor([5], dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    within = kernels.attend_within(torch.stack((q_SK, k_SK, v_SK), 3)[0, 0][None, :, :, None], five)
+    source = kernels.attend_source(q_SK[:, :, 0], k_SK, v_SK, five, zero, torch.empty(48))
+    target = Target(dtype, 1, 16)
+    for t in range(5):
+        last = target.step(torch.stack((q_SK[0, 0, t], k_SK[0, 0, t], v_SK[0, 0, t]))[None, :, None])
+    for found_XK in (within.flatten(0, -2), source[0], last[0]):
+        torch.testing.assert_close(found_XK, wanted_K.expand_as(found_XK))
+
+
 products = pytest.mark.parametrize("dtype", kernels.PRODUCTS)
 
 

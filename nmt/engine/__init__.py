@@ -2,7 +2,7 @@
 
 An engine takes piece ids without start and end, keeps their order, and makes batches as it likes; a sentence's result
 does not depend on its company. (Without a C compiler it may: in int8, which then rounds by the largest number in a
-batch, and of some sentences in ten thousand in bf16, where PyTorch's products of other numbers of rows round otherwise.)
+batch, and of some sentences in ten thousand in bf16, since products of other numbers of rows round otherwise.)
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
    A row of each loop is computed by itself, in one order, so a translation does not depend on its company. Activations
    are float32 or bfloat16 (`half`); what is no product of matrices is computed in float32.
 
-   Letters: B sentences, N sources, S source tokens, R rows, W rows of a sentence, T target positions, H heads, K head width,
-   D = H*K, V vocabulary, C candidates, I inputs, O outputs. */
+   Letters: B sentences, N sources, S source tokens, R rows, W rows of a sentence, T target positions, H heads, K head
+   width, D = H*K, V vocabulary, C candidates, I inputs, O outputs. */
 
 #include <math.h>
 #include <stdint.h>
@@ -158,7 +158,8 @@ INLINE float largest(const void *x, int64_t first, int64_t count, int half) {
 
 INLINE int64_t filled(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 
-/* Turns scores into weights that sum to one. There is room for whole vectors of them. */
+/* Turns scores into weights that sum to one. There is room for whole vectors of them, and what fills them up weighs
+   nothing beside the largest. */
 INLINE void softmax(float *scores, int64_t count) {
     int64_t room = filled(count);
     for (int64_t i = count; i < room; i++)
@@ -166,8 +167,6 @@ INLINE void softmax(float *scores, int64_t count) {
     float most = largest(scores, 0, room, 0);
     for (int64_t i = 0; i < room; i++)
         scores[i] = exponential(scores[i] - most);
-    for (int64_t i = count; i < room; i++)
-        scores[i] = 0;
     float part = 1 / sum_of(scores, room);
     for (int64_t i = 0; i < room; i++)
         scores[i] *= part;
@@ -179,8 +178,8 @@ INLINE void add(float *restrict seen, float weight, const void *restrict v, int6
 }
 
 INLINE void target(
-    int64_t layer, int64_t rows, int64_t steps, int64_t heads, int64_t width, const void *qkv_R3HK, void *const *kept_TL2RHK,
-    const int64_t *rows_T, const int32_t *from_RT, void *seen_RHK, float *scratch, int half
+    int64_t layer, int64_t rows, int64_t steps, int64_t heads, int64_t width, const void *qkv_R3HK,
+    void *const *kept_TL2RHK, const int64_t *rows_T, const int32_t *from_RT, void *seen_RHK, float *scratch, int half
 ) {
     int64_t dim = heads * width, size = half ? 2 : 4, room = filled(steps);
     float scale = 1.0f / sqrtf((float)width);
@@ -214,8 +213,8 @@ INLINE void target(
    et al. 2017, equation 1). The keys and values of a step stay where they were put, [layers, 2, rows_T, H, K]; those of
    the new one are put into the last. `from_RT` says in which row of each step a row's past lies. */
 void attend_target(
-    int64_t layer, int64_t rows, int64_t steps, int64_t heads, int64_t width, const void *qkv_R3HK, void *const *kept_TL2RHK,
-    const int64_t *rows_T, const int32_t *from_RT, void *seen_RHK, float *scratch, int half
+    int64_t layer, int64_t rows, int64_t steps, int64_t heads, int64_t width, const void *qkv_R3HK,
+    void *const *kept_TL2RHK, const int64_t *rows_T, const int32_t *from_RT, void *seen_RHK, float *scratch, int half
 ) {
     if (half)
         target(layer, rows, steps, heads, width, qkv_R3HK, kept_TL2RHK, rows_T, from_RT, seen_RHK, scratch, 1);
@@ -255,9 +254,11 @@ void attend_source(
     float *scratch, int half
 ) {
     if (half)
-        source(sentences, width_W, heads, tokens, width, q_BWHK, k_NHSK, v_NHSK, tokens_N, from_B, seen_BWHK, scratch, 1);
+        source(sentences, width_W, heads, tokens, width, q_BWHK, k_NHSK, v_NHSK, tokens_N, from_B, seen_BWHK, scratch,
+               1);
     else
-        source(sentences, width_W, heads, tokens, width, q_BWHK, k_NHSK, v_NHSK, tokens_N, from_B, seen_BWHK, scratch, 0);
+        source(sentences, width_W, heads, tokens, width, q_BWHK, k_NHSK, v_NHSK, tokens_N, from_B, seen_BWHK, scratch,
+               0);
 }
 
 INLINE void within(
@@ -456,7 +457,8 @@ INLINE Floats accumulated(Floats sums, uint32_t x, Bits w, int type) {
     return sums;
 }
 
-/* Makes outputs of sums: those of row r from o on, a vector of them. Inlined, it would take seconds to compile. */
+/* Makes outputs of sums: those of row r from o on, a vector of them, or as many as there are. Inlined, it would take
+   seconds to compile. */
 static __attribute__((noinline)) void finish(const Product *p, int64_t r, int64_t o, const Floats *from, int type) {
     int64_t at = r * p->outputs + o, count = p->outputs - o;
     float rest[LANES];
@@ -497,7 +499,7 @@ INLINE void tile(const Product *p, int64_t r, int64_t o, int rows, int type) {
         UNROLLED for (int j = 0; j < PANELS; j++)
             done[i][j] = sums[i][j];
     for (int i = 0; i < rows; i++)
-        for (int j = 0; j < PANELS && o + j * LANES < p->outputs; j++)
+        for (int j = 0; j < PANELS; j++)
             finish(p, r + i, o + j * LANES, &done[i][j], type);
 }
 
@@ -550,6 +552,8 @@ void linear_int8(
             whole_RI[r * inputs + i] = (uint8_t)((int32_t)rintf(x_I[i] * times) + 128);
         scale_R[r] = most / 127;
     }
-    Product p = {rows, inputs / 4, outputs, (const void *)whole_RI, w, bias_O, scale_O, sum_O, scale_R, plus_RO, y_RO, 0, relu};
+    Product p = {
+        rows, inputs / 4, outputs, (const void *)whole_RI, w, bias_O, scale_O, sum_O, scale_R, plus_RO, y_RO, 0, relu
+    };
     product(&p, INT8);
 }

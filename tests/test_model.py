@@ -14,7 +14,7 @@ from nmt import kernels, settings
 from nmt.config import ModelConfig
 from nmt.data.batching import collate
 from nmt.errors import ConfigError
-from nmt.model import build, check, count_parameters, inference, packed
+from nmt.model import build, cache, check, count_parameters, inference, packed
 from nmt.model.attention import masked_softmax
 from nmt.model.cache import Memory
 from nmt.model.inference import PackedModel, PackedTransformer, for_inference
@@ -272,6 +272,16 @@ def test_onednn_multiplies_few_numbers_of_rows() -> None:
     other_BSO = torch.randn(7, 149, 5)
     torch.testing.assert_close(linear.plus(x_BSI, other_BSO), x_BSI @ weight_OI.t() + bias_O + other_BSO)
     assert [rounded(rows) for rows in (1, 2, 3, 4, 5, 9, 16, 17, 32, 33)] == [1, 2, 4, 4, 8, 16, 16, 32, 32, 48]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("slab", [1, 700])
+def test_what_is_remembered_of_steps_may_take_several_slabs(slab: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(TINY, VOCABULARY).eval()
+    tokens_RT = torch.randint(4, VOCABULARY, (2 * len(PAIRS), 9))
+    monkeypatch.setattr(cache, "SLAB", slab)
+    found = searched(for_inference(model, torch.float32), 2, tokens_RT, [0, 2])
+    torch.testing.assert_close(found, searched(model, 2, tokens_RT, [0, 2]))
 
 
 @pytest.mark.usefixtures("_loops")

@@ -334,14 +334,19 @@ def test_from_python_what_pytorch_keeps_is_as_bounded_as_from_the_command(monkey
 def test_large_blocks_are_returned_to_the_system() -> None:
     code = """
 import torch
+from threading import Thread
 from nmt import runtime
 {call}
 torch.ones(3 * 2**23, dtype=torch.uint8)  # when this is freed, glibc comes to keep blocks of up to that size
-blocks = torch.ones(2**23, dtype=torch.uint8), torch.ones(2**19, dtype=torch.uint8)
+blocks = [torch.ones(2**23, dtype=torch.uint8), torch.ones(2**19, dtype=torch.uint8)]
+thread = Thread(target=lambda: blocks.append(torch.ones(2**19, dtype=torch.uint8)))
+thread.start(), thread.join()
 heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
 print(*(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16) for block in blocks))
 """
-    assert in_a_process(code.format(call="")) == "True True"
-    assert in_a_process(code.format(call="runtime.return_freed_memory()")) == "False True"
+    assert in_a_process(code.format(call="")) == "True True False"
+    assert (
+        in_a_process(code.format(call="runtime.return_freed_memory()")) == "False True True"
+    )  # a thread has no heap of its own
     loading = "runtime.return_freed_memory = lambda: print('asked'); import nmt; nmt.Translator.load('en-de-small')"
     assert in_a_process(code.format(call=loading)).startswith("asked")

@@ -49,9 +49,7 @@ EXTRAS = {"ctranslate2": "ctranslate2", "onnx": "onnx", "hf-marian": "huggingfac
 
 @pytest.fixture(params=EXPORTS)
 def to(request: pytest.FixtureRequest) -> str:
-    """Each format whose packages are installed."""
-    for package in PACKAGES[request.param]:
-        pytest.importorskip(package)
+    """Each format."""
     return str(request.param)
 
 
@@ -180,8 +178,6 @@ def bare_graphs(loaded: Loaded) -> OnnxModel:
 
 
 def written_graphs(loaded: Loaded) -> OnnxModel:
-    for package in PACKAGES["onnx"]:
-        pytest.importorskip(package)
     return OnnxModel.load(exported("onnx", loaded))
 
 
@@ -229,7 +225,6 @@ def test_onnx_has_graphs_of_every_transformer(trained: CommandLine, changes: dic
 
 
 def test_layers_that_share_weights_are_written_as_often_as_they_run(trained: CommandLine, tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2")
     loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
     assert ENGINES["ctranslate2"](tmp_path)(LINES) == searching(loaded.model, loaded.tokenizer)(LINES)
@@ -238,7 +233,6 @@ def test_layers_that_share_weights_are_written_as_often_as_they_run(trained: Com
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, positions: str, norm: str) -> None:
-    pytest.importorskip("ctranslate2")
     loaded = variant(trained, positions=positions, norm=norm, encoder_layers=2, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
     ids = [loaded.tokenizer.encode(line) for line in LINES]
@@ -268,7 +262,8 @@ def test_what_an_engine_has_no_network_for_is_refused(
 
 
 def test_transformers_loads_it_by_itself(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     folder = exported("hf-marian", loaded)
     monkeypatch.setattr(socket.socket, "connect", None)  # there is no network
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -293,7 +288,8 @@ def unpadded(inputs: dict[str, Tensor]) -> list[list[int]]:
 
 
 def test_transformers_cuts_text_as_nmt_does(loaded: Loaded) -> None:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported("hf-marian", loaded))
     for text in (*LINES, "x</s> y <s> <pad><unk>", "<0x41> 12345", "naïve 日本", "a . b ,c 's"):
         ids = loaded.tokenizer.encode(text)
@@ -366,7 +362,6 @@ def test_an_exported_run_translates_without_the_first(nmt: CommandLine) -> None:
 
 
 def test_the_engine_ctranslate2_takes_what_was_exported(nmt: CommandLine) -> None:
-    pytest.importorskip("ctranslate2")
     assert nmt("export", "runs/tiny", "--to", "ctranslate2").code == 0
     common = ("translate", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
     wanted, found = nmt(*common), nmt(*common, "--engine", "ctranslate2")
@@ -399,8 +394,6 @@ def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) ->
 def test_the_example_in_the_document_translates(
     name: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for package in PACKAGES[name]:
-        pytest.importorskip(package)
     monkeypatch.chdir(exported(name, loaded).parent)
     page = (Path(__file__).parent.parent / "docs" / "exporting.md").read_text(encoding="utf-8")
     example = page.split(f"\n## {name}\n")[1].split("```python\n")[1].split("```")[0]
@@ -479,8 +472,6 @@ def test_mistakes_are_one_line(arguments: str, code: int, message: str, trained:
     ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
 )
 def test_a_missing_package_is_named(to: str, package: str, nmt: CommandLine) -> None:
-    for other in PACKAGES[to][: PACKAGES[to].index(package)]:
-        pytest.importorskip(other)  # what is missing first is named first
     (nmt.folder / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
     plain = dataclasses.replace(nmt, plain=True)  # what is imported already cannot be missing
     plain("export", "runs/tiny", "--to", to).refuses(2, "is not installed", f"pip install 'nmt[{EXTRAS[to]}]'")
@@ -548,7 +539,6 @@ def test_ctranslate2_answers_in_the_order_of_the_questions() -> None:
 
 
 def test_ctranslate2_scores_and_wishes_as_ours(nmt: CommandLine) -> None:
-    pytest.importorskip("ctranslate2")
     assert nmt("export", "runs/tiny", "--to", "ctranslate2", "--output", "ct").code == 0
     ours, theirs = (
         Translator.load(nmt.folder / "runs/tiny", "cpu", "fp32"),

@@ -131,9 +131,9 @@ class DecoderLayer(nn.Module):
         # The W rows of a sentence are read as W*T queries of one attention, so that the source's keys and values
         # exist once per sentence and not once per beam.
         k, v = state.sources[place.layer]
-        q = self.cross.project_q(self.around_cross.before(x_RTD).reshape(len(k), -1, x_RTD.shape[-1]))
+        q = self.cross.project_q(self.around_cross.before(x_RTD).reshape(k.shape[0], -1, x_RTD.shape[-1]))
         seen = self.cross.attend(q, k, v, state.mask_B11S)
-        state.observe(place.layer, self.cross, q, len(x_RTD))
+        state.observe(place.layer, self.cross, q, x_RTD.shape[0])
         x_RTD = self.around_cross.after(x_RTD, seen.view_as(x_RTD))
         return self.around_ff.after(x_RTD, self.feed_forward(self.around_ff.before(x_RTD)))
 

@@ -21,8 +21,6 @@ from nmt.model.ensemble import Ensemble, mean_log_prob
 from nmt.model.transformer import Transformer
 from nmt.search import SEARCHES, Hypothesis, SearchModel, Task, search
 from nmt.search import beam as beam_module
-from nmt.search import constrained as constrained_module
-from nmt.search import diverse as diverse_module
 from nmt.search.candidates import top_k
 from nmt.search.constrained import Phrases
 from nmt.search.sample import draw
@@ -117,19 +115,23 @@ def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: f
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int) -> None:
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("penalty", [0.0, 2.0])
+def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int, early_stopping: bool, penalty: float) -> None:
     model, limit = make(seed, end_bias=1.5), 6
-    for row, found in enumerate(run(model, f"beam(size={size}, top={size}, length_penalty=0.0)", [limit] * 3)):
+    spec = f"beam(size={size}, top={size}, length_penalty={penalty}, early_stopping={early_stopping})"
+    for row, found in enumerate(run(model, spec, [limit] * 3)):
         beams: list[tuple[float, list[int]]] = [(0.0, [])]
         ended: list[tuple[float, list[int]]] = []
-        while beams and len(ended) < size:
+        while beams and not (early_stopping and len(ended) >= size):
             longer = []
             for log_prob, ids in beams:
                 log_p_V = forced(model, row, ids)[0][-1].tolist()
                 tokens = range(VOCABULARY) if len(ids) < limit else [EOS]
                 longer += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
             longer.sort(reverse=True)
-            ended += [(log_prob, ids[:-1]) for log_prob, ids in longer[:size] if ids[-1] == EOS]
+            norm = ((5 + len(longer[0][1])) / 6) ** penalty
+            ended += [(log_prob / norm, ids[:-1]) for log_prob, ids in longer[:size] if ids[-1] == EOS]
             beams = [one for one in longer if one[1][-1] != EOS][:size]
         ended.sort(reverse=True)
         assert [h.ids for h in found] == [ids for _, ids in ended[:size]]
@@ -183,9 +185,23 @@ def test_stopping_early_changes_nothing(seed: int, spec: str, monkeypatch: pytes
 
 
 def run_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the bound away from every search: they go on until W translations have ended, or no beam is left."""
-    for module in (beam_module, constrained_module, diverse_module):
-        monkeypatch.setattr(module, "may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
+    """Take the bound away from every search: they continue until no beam is left."""
+    monkeypatch.setattr(beam_module, "may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
+
+
+@pytest.mark.parametrize("name", ["beam", "diverse", "constrained"])
+def test_the_usual_rule_finds_nothing_better_than_the_bound(name: str) -> None:
+    differences = 0
+    for seed in range(8):
+        model = make(seed, 11, end_bias=2.0)
+        exact, early = (
+            run(model, f"{name}(size=2, length_penalty=3.0, early_stopping={value})", [12, 12, 12])
+            for value in (False, True)
+        )
+        for (best, *_), (other, *_) in zip(exact, early, strict=True):
+            assert best.score >= other.score
+            differences += best.score > other.score + 1e-6
+    assert differences
 
 
 class Scripted:

@@ -30,6 +30,8 @@ class Beamed(Ruled):
     normalisation: str = "gnmt"
     """What a log-probability is divided by: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
     length^α; the end token counts as one."""
+    early_stopping: bool = False
+    """Stop a sentence once W hypotheses have finished, as most toolkits do, and not by an exact bound alone."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
@@ -53,14 +55,26 @@ class Beamed(Ruled):
         base_B = (5 + length_B) / 6 if self.normalisation == "gnmt" else length_B.float()
         return base_B**self.length_penalty
 
+    def unfinished(self, best_live_B: Tensor, most_B: Tensor, ended: Ended, top: int) -> Tensor:
+        """Return for which sentences the search continues, [B].
+
+        Args:
+            best_live_B: log-probability of the best beam that is still running.
+            most_B: maximum number of target tokens, the end token not counted.
+            ended: the finished hypotheses.
+            top: how many of them are returned.
+        """
+        stay_B = may_improve(best_live_B, self.norm(most_B + 1), ended.score_BW[:, top - 1])
+        return stay_B & ~ended.full_B if self.early_stopping else stay_B
+
 
 @dataclass(frozen=True, kw_only=True)
 class Beam(Beamed):
     """Keeps the W most probable beginnings at every step.
 
     The W most probable extensions of a sentence's beams are taken; those that end become hypotheses, and the W best
-    that do not end live on. A sentence is done when W hypotheses have ended, or earlier, when no living beam can still
-    reach one of the `top` best (`may_improve`).
+    that do not end live on. A sentence is done when no living beam can still reach one of the `top` best
+    (`may_improve`), or, with `early_stopping`, already when W hypotheses have finished.
     """
 
     coverage: float = 0.0
@@ -105,8 +119,7 @@ class Beam(Beamed):
             # on where too few others are possible (the first step, the length limit); it is then as dead as they are.
             log_prob_BW, order_BW = log_prob_BC.masked_fill(ends_BC, -torch.inf).topk(self.size)
             row_BW, next_BW = row_BC.gather(1, order_BW), token_BC.gather(1, order_BW)
-            stay_B = may_improve(log_prob_BW[:, 0], self.norm(rules.most_B + 1), ended.score_BW[:, self.top - 1])
-            stay_B &= ended.score_BW[:, -1] == -torch.inf  # fewer than W have ended
+            stay_B = self.unfinished(log_prob_BW[:, 0], rules.most_B, ended, self.top)
             stay = None if stay_B.all() else stay_B.nonzero()[:, 0]
             if stay is not None:
                 row_BW, next_BW, log_prob_BW = row_BW[stay], next_BW[stay], log_prob_BW[stay]
@@ -151,6 +164,11 @@ class Ended:
 
     def __len__(self) -> int:
         return len(self.running_B)
+
+    @property
+    def full_B(self) -> Tensor:
+        """Return which running sentences have W finished hypotheses."""
+        return self.score_BW[:, -1] > -torch.inf
 
     def add(
         self, hit_BC: Tensor, row_BC: Tensor, tokens_RT: Tensor, log_prob_BC: Tensor, norm: float,

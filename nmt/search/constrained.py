@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.search.beam import Beamed, Ended, first_beams, may_improve
+from nmt.search.beam import Beamed, Ended, first_beams
 from nmt.search.candidates import top_k
 from nmt.search.limits import Limits
 from nmt.search.task import Hypothesis, SearchModel, Task
@@ -77,9 +77,7 @@ class Constrained(Beamed):
 
             at_BW, log_prob_BW = _share_out(total_BX.masked_fill(ends_BX, -torch.inf), bank_BX, self.size)
             row_BW, next_BW = row_BX.gather(1, at_BW), token_BX.gather(1, at_BW)
-            longest_B = self.norm(rules.most_B + 1)
-            stay_B = may_improve(log_prob_BW.amax(1), longest_B, ended.score_BW[:, self.top - 1])
-            stay_B &= ended.score_BW[:, -1] == -torch.inf
+            stay_B = self.unfinished(log_prob_BW.amax(1), rules.most_B, ended, self.top)
             said_RP = said_RCP.view(*total_BX.shape, -1).gather(
                 1, at_BW[:, :, None].expand(-1, -1, said_RP.shape[1])
             )  # [B, W, P] until the ended ones are gone

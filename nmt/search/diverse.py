@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from nmt.errors import ConfigError
-from nmt.search.beam import Beamed, Ended, first_beams, may_improve
+from nmt.search.beam import Beamed, Ended, first_beams
 from nmt.search.candidates import top_k
 from nmt.search.limits import Limits
 from nmt.search.task import Hypothesis, SearchModel, Task
@@ -18,7 +18,9 @@ class Diverse(Beamed):
     """Beams in groups, each of which avoids the tokens that the groups before it chose at the same step.
 
     A group is a beam search whose candidates lose λ for every earlier choice of their token (Hamming diversity,
-    algorithm 1). Only the choice is swayed: scores are the model's, by which the hypotheses of all groups are ranked.
+    algorithm 1). Two things differ from the authors' code. It accumulates the penalties in the scores of the beams;
+    here they affect only which candidates a step selects, and hypotheses of all groups are ranked by the model's own
+    scores. It also penalizes tokens chosen by beams that end there; here only tokens of beams that continue count.
     """
 
     groups: int = 2
@@ -64,8 +66,9 @@ class Diverse(Beamed):
                 ends_BC = token_BC == task.eos
                 hit_BC = ends_BC & log_prob_BC.isfinite()
                 hit_BC[:, width:] = False
-                open_B1 = ended.score_BW[:, -1:] == -torch.inf  # fewer than W have ended: the group goes on
-                ended.add(hit_BC & open_B1, row_BC, tokens_RT, log_prob_BC, norm)
+                if self.early_stopping:  # a group that has W finished hypotheses takes no more
+                    hit_BC &= ~ended.full_B[:, None]
+                ended.add(hit_BC, row_BC, tokens_RT, log_prob_BC, norm)
 
                 goes_on_BC = swayed_BX.gather(1, at_BC).masked_fill(ends_BC, -torch.inf)
                 order_BW = goes_on_BC.topk(width).indices
@@ -74,9 +77,7 @@ class Diverse(Beamed):
                 next_BGW.append(token_BC.gather(1, order_BW))
                 log_prob_GBW[number] = log_prob_BW
                 chosen_BX = torch.cat((chosen_BX, next_BGW[-1]), 1)
-                open_B1 = ended.score_BW[:, -1:] == -torch.inf
-                enough_B = ended.score_BW[:, min(self.top, width) - 1]
-                stay_B |= open_B1[:, 0] & may_improve(log_prob_BW.amax(1), self.norm(rules.most_B + 1), enough_B)
+                stay_B |= self.unfinished(log_prob_BW.amax(1), rules.most_B, ended, min(self.top, width))
             row_BX, next_BX = torch.cat(row_BGW, 1), torch.cat(next_BGW, 1)
             stay = None if stay_B.all() else stay_B.nonzero()[:, 0]
             if stay is not None:

@@ -517,11 +517,11 @@ def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
 
 def test_ctranslate2_is_asked_for_what_the_search_says() -> None:
     rules = "no_repeat_ngram=2, min_ratio=1.5, max_ratio=2.5"
-    find = search(f"beam(size=3, top=2, length_penalty=0.5, coverage=0.2, {rules})")
+    find = search(f"beam(size=3, top=2, length_penalty=0.5, {rules})")
     noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
     (found,) = ctranslate2_engine(noted).search([Query([7, 8, 9], [5])], find, print)
     wanted = {
-        "beam_size": 3, "num_hypotheses": 3, "length_penalty": 0.5, "coverage_penalty": 0.2, "no_repeat_ngram_size": 2,
+        "beam_size": 3, "num_hypotheses": 3, "length_penalty": 0.5, "no_repeat_ngram_size": 2,
         "min_decoding_length": 4, "max_decoding_length": 16, "target_prefix": [["5"]],
     }  # fmt: skip
     assert {name: noted.options[name] for name in wanted} == wanted

@@ -60,10 +60,12 @@ class CTranslate2Engine:
         Beams are pruned and ended by CTranslate2's rules; what it finds is scored and ranked by ours.
 
         Raises:
-            UsageError: another search than greedy or beam, or phrases.
+            UsageError: another search than greedy or beam, or a coverage penalty.
         """
         if not isinstance(find, Greedy | Beam):
             raise UsageError("the engine ctranslate2 knows the searches greedy and beam only", "leave out --engine")
+        if isinstance(find, Beam) and find.coverage:  # the score it returns is no log-probability
+            raise UsageError("the engine ctranslate2 takes no coverage penalty", "leave out --engine, or coverage")
         step = BATCH * self.translator.num_translators
         found: dict[int, list[Hypothesis]] = {}
         for (least, most), group in self._groups(queries, find).items():
@@ -90,10 +92,7 @@ class CTranslate2Engine:
     def _translate(self, queries: Sequence[Query], find: Greedy | Beam, least: int, most: int) -> list[Any]:
         options: dict[str, Any] = {"beam_size": 1}
         if isinstance(find, Beam):
-            options = {
-                "beam_size": find.size, "num_hypotheses": find.size, "length_penalty": find.length_penalty,
-                "coverage_penalty": find.coverage,
-            }  # fmt: skip
+            options = {"beam_size": find.size, "num_hypotheses": find.size, "length_penalty": find.length_penalty}
         prefixes = [query.prefix for query in queries]
         found: list[Any] = self.translator.translate_batch(
             self._pieces([query.ids for query in queries]),

@@ -29,15 +29,15 @@ def inverse_sqrt(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup:
 
 
 def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warm-up to `peak`, then a straight line to zero at the last update.
+    """Linear warm-up to `peak`, then a straight line that reaches zero one update after the last.
 
-    `total` is train.steps, or what a time limit leaves room for.
+    An update at rate zero would be wasted. `total` is train.steps, or what a time limit leaves room for.
     """
     return float(peak * max(0.0, min(step / warmup, (total - step + 1) / max(1, total - warmup))))
 
 
 def cosine(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warm-up to `peak`, then half a cosine to zero at the last update (Loshchilov and Hutter 2017)."""
+    """Linear warm-up to `peak`, then half a cosine (Loshchilov and Hutter 2017) that reaches zero after the last."""
     done = max(0.0, (step - warmup) / max(1, total - warmup + 1))
     return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, done))) / 2))
 
@@ -48,7 +48,9 @@ def constant(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int
 
 
 def wsd(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2) -> float:
-    """Warm up, stay, decay: linear to `peak`, there until the last share `decay` of all updates, linear to zero.
+    """Warm up, stay, decay: linear to `peak`, constant until the last share `decay` of all updates, then linear.
+
+    The rate reaches zero one update after the last.
 
     Hu et al. 2024 (MiniCPM), section 4.2, with a straight line for the decay.
     """

@@ -188,6 +188,9 @@ class DeBERTa(Positions):
 
     e_ij = (Q_i K_jᵀ + Q_i (P_δ(i,j) W_{K,r})ᵀ + K_j (P_δ(j,i) W_{Q,r})ᵀ) / √(3K), where δ(i,j) is i - j, clipped; all
     layers share the vectors P, and each has its own projections.
+
+    The position-to-content term follows the paper's equation. Microsoft's code and Transformers use δ(i,j) in it
+    instead of δ(j,i), so weights trained there compute something else here.
     """
 
     terms = 3

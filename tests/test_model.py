@@ -25,6 +25,7 @@ from nmt.model.positions import POSITIONS
 from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import SearchModel
+from nmt.tokenizer import PAD
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
@@ -86,6 +87,16 @@ def test_tied_embeddings_are_one_matrix() -> None:
     tied, loose = (build(dataclasses.replace(TINY, tied=tied), VOCABULARY) for tied in (True, False))
     assert count_parameters(loose) - count_parameters(tied) == 2 * VOCABULARY * TINY.dim
     assert tied.output_weight_VD is tied.embeddings["shared"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_scaled_embeddings_start_with_unit_variance_and_padding_at_zero(tied: bool) -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, dim=64, tied=tied), 1000)
+    for role in ("source", "target"):
+        x_VD = model.look_up(role, torch.arange(1000))
+        assert x_VD.std().item() == pytest.approx(1, rel=0.02)
+        assert (~x_VD.any(-1)).nonzero().tolist() == [[PAD]]
 
 
 def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:

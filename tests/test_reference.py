@@ -50,7 +50,7 @@ def torch_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.Transfor
     """Return PyTorch's encoder and decoder with the weights of `model`."""
     config = model.config
     pre = config.norm == "pre"
-    # PyTorch repeats one layer, and passes dropout and type on to it.
+    # d_model, nhead, dim_feedforward, dropout, activation
     layer = (config.dim, config.heads, config.ff, 0.0, config.activation)
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(*layer, batch_first=True, norm_first=pre),

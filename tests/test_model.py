@@ -17,6 +17,7 @@ from nmt.errors import ConfigError
 from nmt.model import build, cache, check, count_parameters, inference, packed
 from nmt.model.attention import masked_softmax
 from nmt.model.cache import Memory
+from nmt.model.ensemble import Ensemble
 from nmt.model.inference import PackedModel, PackedTransformer, for_inference
 from nmt.model.layers import Dropout, Linear
 from nmt.model.packed import CompiledLinear, Int8Linear, PackedLinear, rounded
@@ -24,6 +25,7 @@ from nmt.model.positions import POSITIONS
 from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search import SearchModel
+from nmt.tokenizer import PAD
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
@@ -85,6 +87,16 @@ def test_tied_embeddings_are_one_matrix() -> None:
     tied, loose = (build(dataclasses.replace(TINY, tied=tied), VOCABULARY) for tied in (True, False))
     assert count_parameters(loose) - count_parameters(tied) == 2 * VOCABULARY * TINY.dim
     assert tied.output_weight_VD is tied.embeddings["shared"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_scaled_embeddings_start_with_unit_variance_and_padding_at_zero(tied: bool) -> None:
+    torch.manual_seed(0)
+    model = build(dataclasses.replace(TINY, dim=64, tied=tied), 1000)
+    for role in ("source", "target"):
+        x_VD = model.look_up(role, torch.arange(1000))
+        assert x_VD.std().item() == pytest.approx(1, rel=0.02)
+        assert (~x_VD.any(-1)).nonzero().tolist() == [[PAD]]
 
 
 def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:
@@ -361,18 +373,18 @@ def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
     assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
 
 
-def test_dropout_keeps_the_mean_and_the_rate() -> None:
+@pytest.mark.parametrize(("rate", "dropped"), [(0.1, 26 / 256), (0.3, 77 / 256), (0.5, 0.5)])
+def test_dropout_scales_by_the_share_it_really_keeps(rate: float, dropped: float) -> None:
+    """On a CPU the rate is rounded to a multiple of 1/256; the scale must belong to the rounded rate."""
     torch.manual_seed(0)
-    dropout = Dropout(0.3)
-    x = torch.ones(1000, 1001)
-    dropped = dropout(x)
-    assert (dropped == 0).float().mean().item() == pytest.approx(77 / 256, abs=0.002)
-    assert dropped.mean().item() == pytest.approx(1, abs=0.005)
-    assert dropped.unique().numel() == 2
+    dropout, x = Dropout(rate), torch.ones(1001, 1003)
+    first = dropout(x)
+    assert first.unique().tolist() == [0, pytest.approx(1 / (1 - dropped), rel=1e-6)]
+    assert (first == 0).double().mean().item() == pytest.approx(dropped, abs=1e-3)
+    assert first.double().mean().item() == pytest.approx(1, abs=2.5e-3)
+    torch.manual_seed(0)
+    assert torch.equal(dropout(x), first)
     assert dropout.eval()(x) is x
-    torch.manual_seed(0)
-    again = Dropout(0.3)(x)
-    assert torch.equal(again, dropped)
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.999, 0.99999])
@@ -412,3 +424,25 @@ def test_what_is_kept_of_the_source_stays_in_the_same_memory() -> None:
     first = memory.room("logits", torch.empty(0), (2, 3))
     assert memory.room("logits", first, (1, 3)).data_ptr() == first.data_ptr()
     assert memory.room("logits", first, (4, 3)).shape == (4, 3)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("size", [2, 3])
+def test_ensemble_averages_probabilities_and_attention(size: int) -> None:
+    """The mean of the probabilities is arithmetic, not the geometric mean that averaged log-probabilities give."""
+    models, batch = [], collate(PAIRS)
+    for seed in range(size):
+        torch.manual_seed(seed)
+        models.append(build(TINY, VOCABULARY).eval())
+        models[-1].output_weight_VD.mul_(3)  # confident models, whose geometric mean differs clearly
+    ensemble = Ensemble(models)
+    states = [model.begin(batch.src_BS, batch.src_mask_BS) for model in models]
+    joint = ensemble.begin(batch.src_BS, batch.src_mask_BS)
+    for state in (joint, *states):
+        state.watch()
+    for tokens_R in torch.tensor([[1, 1, 1], [7, 8, 9]]):
+        log_probs = [model.next_log_probs(tokens_R, own) for model, own in zip(models, states, strict=True)]
+        mean_RV = sum(log_prob_RV.double().exp() for log_prob_RV in log_probs) / size
+        found_RV = ensemble.next_log_probs(tokens_R, joint).double().exp()
+        torch.testing.assert_close(found_RV, mean_RV, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(joint.seen_RTS, sum(state.seen_RTS for state in states) / size)

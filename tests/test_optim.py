@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -10,50 +12,44 @@ from nmt.errors import ConfigError
 from nmt.model import build
 from nmt.optim import adam, schedule
 
+TOTAL, DIM = 1000, 512
+CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [
+    ("noam(warmup=400)", {
+        1: DIM**-0.5 * 400**-1.5, 400: (DIM * 400) ** -0.5, 401: (DIM * 401) ** -0.5, 1000: (DIM * 1000) ** -0.5,
+    }),
+    ("noam(warmup=400, factor=2.0)", {400: 2 * (DIM * 400) ** -0.5}),
+    ("inverse_sqrt(peak=1e-3, warmup=100)", {
+        1: 1e-5, 50: 5e-4, 100: 1e-3, 101: 1e-3 * math.sqrt(100 / 101), 400: 5e-4, 1000: 1e-3 / math.sqrt(10),
+    }),
+    ("linear(peak=1e-3, warmup=100)", {
+        1: 1e-5, 100: 1e-3, 101: 1e-3, 102: 1e-3 * 899 / 900, 551: 5e-4, 1000: 1e-3 / 900, 1001: 0, 1200: 0,
+    }),
+    ("cosine(peak=1e-3, warmup=100)", {
+        1: 1e-5, 100: 1e-3, 101: 5e-4 * (1 + math.cos(math.pi / 901)), 550: 5e-4 * (1 + math.cos(math.pi * 450 / 901)),
+        1000: 5e-4 * (1 + math.cos(math.pi * 900 / 901)), 1001: 0, 1200: 0,
+    }),
+    ("constant(peak=1e-3, warmup=100)", {1: 1e-5, 99: 9.9e-4, 100: 1e-3, 1000: 1e-3, 10**9: 1e-3}),
+    ("wsd(peak=1e-3, warmup=100, decay=0.2)", {
+        1: 1e-5, 100: 1e-3, 801: 1e-3, 802: 1e-3 * 199 / 200, 901: 5e-4, 1000: 5e-6, 1001: 0, 1200: 0,
+    }),
+]  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("step", "rate"),
-    [(1, 512**-0.5 * 4000**-1.5), (4000, 512**-0.5 * 4000**-0.5), (100_000, 512**-0.5 * 100_000**-0.5)],
-)
-def test_noam_is_the_papers_equation_3(step: int, rate: float) -> None:
-    assert schedule("noam(warmup=4000)")(step, 100_000, 512) == pytest.approx(rate)
+
+@pytest.mark.parametrize(("spec", "rates"), CLOSED_FORMS, ids=[spec for spec, _ in CLOSED_FORMS])
+def test_schedules_equal_their_closed_forms(spec: str, rates: dict[int, float]) -> None:
+    """Schedules that decay to zero are positive at the last update, `TOTAL`, and zero one step later."""
+    found = {step: schedule(spec)(step, TOTAL, DIM) for step in rates}
+    assert found == pytest.approx(rates, rel=1e-6, abs=1e-15)
 
 
-def test_the_papers_highest_rate() -> None:
+def test_highest_rate_of_noam_is_the_papers() -> None:
     assert max(schedule("noam")(step, 0, 512) for step in range(1, 10_000, 7)) == pytest.approx(7e-4, rel=0.01)
 
 
-@pytest.mark.parametrize(("step", "rate"), [(1, 1e-5), (50, 5e-4), (100, 1e-3), (400, 5e-4), (10_000, 1e-4)])
-def test_inverse_square_root(step: int, rate: float) -> None:
-    assert schedule("inverse_sqrt(peak=1e-3, warmup=100)")(step, 0, 512) == pytest.approx(rate)
-
-
-@pytest.mark.parametrize(("step", "rate"), [(1, 1e-5), (100, 1e-3), (101, 1e-3), (551, 5e-4), (1000, 1e-3 / 900)])
-def test_linear_comes_down_at_the_last_update(step: int, rate: float) -> None:
-    assert schedule("linear(peak=1e-3, warmup=100)")(step, 1000, 512) == pytest.approx(rate)
-
-
-def test_linear_is_never_negative_when_training_outlasts_its_estimate() -> None:
-    rate = schedule("linear(peak=1e-3, warmup=100)")
-    assert rate(1200, 1000, 512) == 0
-    assert rate(3, 2, 512) >= 0  # a limit shorter than the warm-up
-
-
-@pytest.mark.parametrize(("step", "rate"), [(1, 1e-5), (100, 1e-3), (550, 5e-4), (1000, 0.0), (1200, 0.0)])
-def test_cosine(step: int, rate: float) -> None:
-    assert schedule("cosine(peak=1e-3, warmup=100)")(step, 1000, 512) == pytest.approx(rate, abs=2e-6)
-
-
-@pytest.mark.parametrize(("step", "rate"), [(1, 1e-5), (100, 1e-3), (10**9, 1e-3)])
-def test_constant(step: int, rate: float) -> None:
-    assert schedule("constant(peak=1e-3, warmup=100)")(step, 1000, 512) == pytest.approx(rate)
-
-
-@pytest.mark.parametrize(
-    ("step", "rate"), [(1, 1e-5), (100, 1e-3), (801, 1e-3), (901, 5e-4), (1000, 5e-6), (1200, 0.0)]
-)
-def test_warm_up_stay_decay(step: int, rate: float) -> None:
-    assert schedule("wsd(peak=1e-3, warmup=100, decay=0.2)")(step, 1000, 512) == pytest.approx(rate)
+@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
+def test_training_shorter_than_the_warmup_has_positive_rates(name: str) -> None:
+    rates = [schedule(f"{name}(peak=1e-3, warmup=100)")(step, 2, DIM) for step in (1, 2)]
+    assert rates == pytest.approx([1e-5, 2e-5])
 
 
 def test_adam_has_the_papers_constants() -> None:

@@ -273,7 +273,7 @@ def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
 def _parameters(folder: Path) -> int:
     from safetensors import SafetensorError, safe_open
 
-    from nmt.int8 import SCALE
+    from nmt.quantization import SCALE
 
     path = folder / "model.safetensors"
     try:

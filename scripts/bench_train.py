@@ -27,7 +27,7 @@ from typing import Any
 
 from nmt import environment
 
-environment.set_defaults(training=True)  # before torch is loaded, as the command does
+environment.set_defaults()  # before torch is loaded, as the command does
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ from nmt.data.loader import Loader
 from nmt.model import build, count_parameters
 from nmt.optim import adam
 from nmt.train import train_step
+from nmt.train.precision import training_dtype
 
 WORKLOADS = {
     "cpu": (
@@ -64,10 +65,10 @@ def main() -> None:
     """Run the benchmark and print a table."""
     arguments = _arguments()
     device = runtime.device("cuda" if arguments.workload == "gpu" else "cpu")
-    dtype = runtime.precision(arguments.precision, device)
-    runtime.keep_freed_memory()
+    environment.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
     config = settings.load(settings.find(name), [*changes, *arguments.set])
+    dtype = training_dtype(arguments.precision, device, config)
     torch.manual_seed(config.seed)
     batches, vocabulary = _text(config) if arguments.workload == "cpu" else _made_up(config)
     needed = 5 + arguments.repeats * arguments.updates

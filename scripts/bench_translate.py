@@ -137,9 +137,6 @@ Translate = Callable[[list[str], int], int]
 
 
 def _nmt(arguments: Any) -> Translate:
-    from nmt import environment
-
-    environment.set_defaults()
     from nmt.translate import Translator
 
     translator = Translator.load(arguments.model, precision=arguments.engine.split()[1])

@@ -132,7 +132,9 @@ def root(
     show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
 ) -> None:
     """Neural machine translation from nothing to BLEU."""
-    environment.set_defaults(training=context.invoked_subcommand in TRAINING)
+    environment.set_defaults()
+    if context.invoked_subcommand in TRAINING:
+        environment.tune_malloc_for_training()
 
 
 def main() -> None:

@@ -193,12 +193,11 @@ INLINE void softmax(float *scores, int64_t count) {
 
 /* ---- memory */
 
-static void *allocate(int64_t bytes) { return aligned_alloc(64, round_up(bytes + 64, 64)); }
-
-/* Memory that is handed out in order and taken back all at once. */
+/* Memory that is handed out in order and taken back all at once. `failed`: there was none left. */
 typedef struct {
     char **slabs;
     int64_t *sizes, count, current, used;
+    int failed;
 } Arena;
 
 static void *take(Arena *a, int64_t bytes) {
@@ -206,34 +205,24 @@ static void *take(Arena *a, int64_t bytes) {
     while (a->current < a->count && a->used + bytes > a->sizes[a->current])
         a->current++, a->used = 0;
     if (a->current == a->count) {
-        char **slabs = realloc(a->slabs, (a->count + 1) * sizeof *slabs);
-        if (slabs)
-            a->slabs = slabs;
-        int64_t *sizes = realloc(a->sizes, (a->count + 1) * sizeof *sizes);
-        if (sizes)
-            a->sizes = sizes;
         int64_t size = bytes > SLAB ? bytes : SLAB;
-        if (!slabs || !sizes || !(slabs[a->count] = allocate(size)))
-            return 0;
-        sizes[a->count++] = size, a->used = 0;
+        char *slab = aligned_alloc(64, size), **slabs = realloc(a->slabs, (a->count + 1) * sizeof *slabs);
+        int64_t *sizes = realloc(a->sizes, (a->count + 1) * sizeof *sizes);
+        a->slabs = slabs ? slabs : a->slabs, a->sizes = sizes ? sizes : a->sizes;
+        if (!slab || !slabs || !sizes)
+            return free(slab), a->failed = 1, (void *)0;
+        a->slabs[a->count] = slab, a->sizes[a->count++] = size, a->used = 0;
     }
     a->used += bytes;
     return a->slabs[a->current] + a->used - bytes;
 }
 
-typedef struct {
-    void *data;
-    int64_t size;
-} Buffer;
+static void reset(Arena *a) { a->current = a->used = a->failed = 0; }
 
-/* Returns the buffer with at least so many bytes; its content is lost when it grows. */
-static void *grow(Buffer *b, int64_t bytes) {
-    if (b->size < bytes) {
-        free(b->data);
-        b->data = allocate(bytes);
-        b->size = b->data ? bytes : 0;
-    }
-    return b->data;
+static void release(Arena *a) {
+    for (int64_t i = 0; i < a->count; i++)
+        free(a->slabs[i]);
+    free(a->slabs), free(a->sizes);
 }
 
 /* ---- products with matrices
@@ -258,52 +247,40 @@ typedef struct {
 
 static int64_t units_of(int64_t inputs, int type) { return round_up(inputs, 1 << type) >> type; }
 
-static void free_matrix(Matrix *m) {
-    free(m->w), free(m->bias), free(m->scale_O), free(m->sum_O);
-    memset(m, 0, sizeof *m);
-}
-
-static int pack(Matrix *m, int64_t outputs, int64_t inputs, const float *w_OI, const float *bias_O, int type) {
+static void pack(
+    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
+) {
     int64_t units = units_of(inputs, type), filled = round_up(outputs, TILE);
     int each = 1 << type;
-    *m = (Matrix){inputs, outputs, units, type, allocate(filled * units * 4), allocate(filled * 4), 0, 0};
-    if (type == INT8)
-        m->scale_O = allocate(filled * 4), m->sum_O = allocate(filled * 4);
-    if (!m->w || !m->bias || (type == INT8 && (!m->scale_O || !m->sum_O)))
-        return free_matrix(m), 0;
+    *m = (Matrix){inputs, outputs, units, type, take(arena, filled * units * 4), take(arena, filled * 4),
+                  take(arena, filled * 4), take(arena, filled * 4)};
+    if (arena->failed)
+        return;
     memset(m->w, 0, filled * units * 4);
     for (int64_t o = 0; o < filled; o++) {
         const float *w_I = w_OI + o * inputs;
-        int real = o < outputs;
-        float most = 0, scale = 1;
+        int64_t count = o < outputs ? inputs : 0;
+        float most = 0;
         int32_t sum = 0;
-        m->bias[o] = real && bias_O ? bias_O[o] : 0;
-        for (int64_t i = 0; real && type == INT8 && i < inputs; i++)
+        for (int64_t i = 0; i < count; i++)
             most = fabsf(w_I[i]) > most ? fabsf(w_I[i]) : most;
-        if (most > 0)
-            scale = most / 127;
-        for (int64_t i = 0; real && i < inputs; i++) {
+        float scale = most > 0 ? most / 127 : 1;
+        for (int64_t i = 0; i < count; i++) {
             void *at = m->w + (o / LANES * units + i / each) * LANES + o % LANES;
-            if (type == FP32)
-                memcpy(at, w_I + i, 4);
-            else if (type == BF16)
-                ((uint16_t *)at)[i % each] = to_bf16(w_I[i]);
-            else {
-                int8_t q = (int8_t)rintf(w_I[i] / scale);
-                ((int8_t *)at)[i % each] = q, sum += q;
-            }
+            if (type == INT8)
+                sum += ((int8_t *)at)[i % each] = (int8_t)rintf(w_I[i] / scale);
+            else
+                store_scalar(at, i % each, w_I[i], type == BF16);
         }
-        if (type == INT8)
-            m->scale_O[o] = scale, m->sum_O[o] = OFFSET * sum;
+        m->bias[o] = count && bias_O ? bias_O[o] : 0;
+        m->scale_O[o] = scale, m->sum_O[o] = OFFSET * sum;
     }
-    return 1;
 }
 
 /* Returns x in the units of a matrix; int8 has a scale for each row. */
-static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, Buffer *buffer) {
+static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
-    uint32_t *units = buffer->data;
     float *scale_R = (float *)(units + rows * m->units);
     for (int64_t r = 0; r < rows; r++) {
         const float *x_I = x_RI + r * m->inputs;
@@ -451,7 +428,7 @@ static void multiply_units(
         tiles(&p, rows, INT8);
 }
 
-static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_RO, int add, Buffer *units) {
+static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_RO, int add, uint32_t *units) {
     multiply_units(m, rows, as_units(m, rows, x_RI, units), y_RO, m->outputs, 0, m->outputs, add);
 }
 
@@ -474,11 +451,12 @@ typedef struct {
 
 typedef struct {
     Config c;
+    Arena arena;
     Layer *layers[2];
     Matrix output;
     Norm final_norms[2];
-    void *embeddings[2];  /* [V, D]; one table where they are tied */
-    float *positions[2];  /* LEARNED: [n, D]; T5: [distance + max, H]; ALIBI: [H] */
+    void *embeddings[2];       /* [V, D] */
+    const float *positions[2]; /* LEARNED: [n, D]; T5: [distance + max, H]; ALIBI: [H] */
 } Model;
 
 static int64_t own_layers(const Config *c, int stack) {
@@ -486,72 +464,54 @@ static int64_t own_layers(const Config *c, int stack) {
     return (layers + c->layer_sharing - 1) / c->layer_sharing;
 }
 
-void model_free(Model *m) {
-    for (int stack = 0; m && stack < 2; stack++) {
-        for (int64_t i = 0; m->layers[stack] && i < own_layers(&m->c, stack); i++) {
-            for (int j = 0; j < MATRICES; j++)
-                free_matrix(&m->layers[stack][i].matrices[j]);
-            for (int j = 0; j < NORMS; j++)
-                free(m->layers[stack][i].norms[j].gain), free(m->layers[stack][i].norms[j].bias);
-        }
-        free(m->layers[stack]), free(m->final_norms[stack].gain), free(m->final_norms[stack].bias);
-        free(m->positions[stack]);
-        if (!stack || m->embeddings[1] != m->embeddings[0])
-            free(m->embeddings[stack]);
-    }
-    if (m)
-        free_matrix(&m->output);
-    free(m);
+static float *copy(Arena *arena, const float *from, int64_t count) {
+    float *to = from ? take(arena, count * 4) : 0;
+    return to ? memcpy(to, from, count * 4) : 0;
 }
 
-Model *model_new(const Config *config) {
+/* Embeddings are kept in bfloat16 unless the model is in float32. */
+static void *copy_embeddings(Arena *arena, const float *from, int64_t count, int bf16) {
+    void *to = take(arena, count * (bf16 ? 2 : 4));
+    for (int64_t i = 0; to && i < count; i++)
+        store_scalar(to, i, from[i], bf16);
+    return to;
+}
+
+void model_free(Model *m) { release(&m->arena), free(m); }
+
+/* Packs a model. `weights` are, of each stack: of each layer that is not shared its matrices and norms, as the enums
+   order them, each with its bias; the norm behind the stack with its bias; the embeddings (none in the decoder: the
+   encoder's), and what the position encoding has learned. The output matrix and its bias follow. Parts that a network does
+   not have are null. Returns null where there is no memory. */
+Model *model_new(const Config *config, const float *const *weights) {
     Model *m = calloc(1, sizeof *m);
     if (!m)
         return 0;
     m->c = *config;
-    for (int stack = 0; stack < 2; stack++)
-        if (!(m->layers[stack] = calloc(own_layers(config, stack), sizeof(Layer))))
-            return model_free(m), (Model *)0;
-    return m;
-}
-
-/* Packs a matrix of a stack's layer, or the output layer's (TOP). Returns 0 where there is no memory. */
-int model_set_matrix(
-    Model *m, int stack, int64_t layer, int which, int64_t outputs, int64_t inputs, const float *w_OI,
-    const float *bias_O
-) {
-    Matrix *matrix = stack == TOP ? &m->output : &m->layers[stack][layer].matrices[which];
-    return pack(matrix, outputs, inputs, w_OI, bias_O, (int)m->c.type);
-}
-
-static int copy(float **to, const float *from, int64_t count) {
-    if (from && (*to = allocate(count * 4)))
-        memcpy(*to, from, count * 4);
-    return !from || *to;
-}
-
-/* Copies a norm of a stack's layer; `layer` -1 is the norm behind the stack. */
-int model_set_norm(Model *m, int stack, int64_t layer, int which, const float *gain_D, const float *bias_D) {
-    Norm *norm = layer < 0 ? &m->final_norms[stack] : &m->layers[stack][layer].norms[which];
-    return copy(&norm->gain, gain_D, m->c.dim) && copy(&norm->bias, bias_D, m->c.dim);
-}
-
-/* Copies a stack's embeddings, in bfloat16 unless the model is in float32; without them, the encoder's are used. */
-int model_set_embedding(Model *m, int stack, const float *table_VD) {
-    int64_t count = m->c.vocab_size * m->c.dim;
-    int bf16 = m->c.type != FP32;
-    if (!table_VD)
-        return (m->embeddings[stack] = m->embeddings[ENCODER]) != 0;
-    if (!(m->embeddings[stack] = allocate(count * (bf16 ? 2 : 4))))
-        return 0;
-    for (int64_t i = 0; i < count; i++)
-        store_scalar(m->embeddings[stack], i, table_VD[i], bf16);
-    return 1;
-}
-
-/* Copies what a stack's position encoding has learned; see `Model`. */
-int model_set_positions(Model *m, int stack, const float *table, int64_t count) {
-    return copy(&m->positions[stack], table, count);
+    const Config *c = &m->c;
+    int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), up = c->ffn_dim << (c->activation == SWIGLU);
+    int64_t outputs[MATRICES] = {dim + kv, dim, dim, kv, dim, up, dim};
+    int64_t learned[T5 + 1] = {[LEARNED] = c->max_positions * dim, [ALIBI] = c->heads,
+                               [T5] = (2 * c->max_positions + 1) * c->heads};
+    for (int stack = 0; stack < 2; stack++) {
+        m->layers[stack] = take(&m->arena, own_layers(c, stack) * sizeof(Layer));
+        for (int64_t i = 0; i < own_layers(c, stack) && !m->arena.failed; i++) {
+            for (int j = 0; j < MATRICES; j++, weights += 2)
+                if (*weights)
+                    pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
+                         (int)c->type, weights[0], weights[1]);
+            for (int j = 0; j < NORMS; j++, weights += 2)
+                m->layers[stack][i].norms[j] =
+                    (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        }
+        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        m->embeddings[stack] = !weights[2] ? m->embeddings[ENCODER]
+                                           : copy_embeddings(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32);
+        m->positions[stack] = copy(&m->arena, weights[3], learned[c->positions]);
+        weights += 4;
+    }
+    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1]);
+    return m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
 /* ---- layers */
@@ -736,23 +696,16 @@ typedef struct {
 
 typedef struct {
     Model *m;
-    Arena arena;
-    int64_t sentences, steps, capacity, max_tokens, track;
+    Arena kept, scratch; /* of the batch, and of one call */
+    int64_t steps, capacity, max_tokens, track;
     int32_t *lengths_B;
     void **cross_kv_B; /* of each sentence: of each layer, as `attend` reads them */
     Step *steps_T;
-    Buffer x, normed, qkv, seen, hidden, units, attention, chunk, ancestors, best;
+    float *x, *normed, *qkv, *seen, *hidden, *attention; /* scratch of a block of rows */
+    uint32_t *units;
 } State;
 
-void state_free(State *s) {
-    Buffer *buffers[] = {&s->x, &s->normed, &s->qkv, &s->seen, &s->hidden, &s->units, &s->attention, &s->chunk,
-                         &s->ancestors, &s->best};
-    for (int i = 0; i < (int)(sizeof buffers / sizeof *buffers); i++)
-        free(buffers[i]->data);
-    for (int64_t i = 0; i < s->arena.count; i++)
-        free(s->arena.slabs[i]);
-    free(s->arena.slabs), free(s->arena.sizes), free(s->steps_T), free(s);
-}
+void state_free(State *s) { release(&s->kept), release(&s->scratch), free(s->steps_T), free(s); }
 
 State *state_new(Model *m) {
     State *s = calloc(1, sizeof *s);
@@ -761,66 +714,64 @@ State *state_new(Model *m) {
     return s;
 }
 
-/* Makes room for what so many rows need in a layer. */
-static int reserve(State *s, int64_t rows) {
+/* Takes the scratch that so many rows need in a layer, and `attention` bytes for their attention. */
+static int reserve(State *s, int64_t rows, int64_t attention) {
     const Config *c = &s->m->c;
-    int64_t widest = c->ffn_dim > c->dim ? c->ffn_dim : c->dim;
-    int64_t kv = 2 * c->kv_heads * (c->dim / c->heads);
-    int64_t up = c->activation == SWIGLU ? 2 * c->ffn_dim : c->ffn_dim;
-    return grow(&s->x, rows * c->dim * 4) && grow(&s->normed, rows * c->dim * 4) &&
-           grow(&s->qkv, rows * (c->dim + kv) * 4) && grow(&s->seen, rows * c->dim * 4) &&
-           grow(&s->hidden, rows * up * 4) && grow(&s->units, rows * (units_of(widest, BF16) + 1) * 4);
+    int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), widest = c->ffn_dim > dim ? c->ffn_dim : dim;
+    reset(&s->scratch);
+    s->x = take(&s->scratch, rows * dim * 4), s->normed = take(&s->scratch, rows * dim * 4);
+    s->qkv = take(&s->scratch, rows * (dim + kv) * 4), s->seen = take(&s->scratch, rows * dim * 4);
+    s->hidden = take(&s->scratch, (rows * c->ffn_dim << (c->activation == SWIGLU)) * 4);
+    s->units = take(&s->scratch, rows * (units_of(widest, BF16) + 1) * 4);
+    s->attention = take(&s->scratch, attention);
+    return !s->scratch.failed;
 }
 
 /* Runs a sub-layer's norm and returns what it reads: norm(x) in pre-norm, x in post-norm. */
 static const float *norm_input(State *s, const Norm *n, int64_t rows) {
     if (!s->m->c.pre_norm)
-        return s->x.data;
-    normalize(&s->m->c, n, rows, s->x.data, s->normed.data);
-    return s->normed.data;
+        return s->x;
+    normalize(&s->m->c, n, rows, s->x, s->normed);
+    return s->normed;
 }
 
 /* Adds a sub-layer's output to the stream, which post-norm normalizes. */
 static void add_output(State *s, const Matrix *out, const Norm *n, const float *y, int64_t rows) {
-    multiply(out, rows, y, s->x.data, 1, &s->units);
+    multiply(out, rows, y, s->x, 1, s->units);
     if (!s->m->c.pre_norm)
-        normalize(&s->m->c, n, rows, s->x.data, s->x.data);
+        normalize(&s->m->c, n, rows, s->x, s->x);
 }
 
 static void feed_forward(State *s, const Layer *layer, int64_t rows) {
     const Norm *norm = &layer->norms[FFN_NORM];
-    multiply(&layer->matrices[UP], rows, norm_input(s, norm, rows), s->hidden.data, 0, &s->units);
-    activate(&s->m->c, rows, s->hidden.data);
-    add_output(s, &layer->matrices[DOWN], norm, s->hidden.data, rows);
+    multiply(&layer->matrices[UP], rows, norm_input(s, norm, rows), s->hidden, 0, s->units);
+    activate(&s->m->c, rows, s->hidden);
+    add_output(s, &layer->matrices[DOWN], norm, s->hidden, rows);
 }
 
 /* Self-attention within each of some sentences, whose tokens lie one after another. */
-static int encoder_self_attention(State *s, const int32_t *lengths, int64_t sentences) {
+static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sentences) {
     const Config *c = &s->m->c;
     int64_t width = c->dim / c->heads, stride = c->dim + 2 * c->kv_heads * width, first = 0;
     int biased = c->positions == ALIBI || c->positions == T5;
     for (int64_t b = 0; b < sentences; first += lengths[b++]) {
         int64_t tokens = lengths[b], size = round_up(tokens, LANES);
-        float *qkv = (float *)s->qkv.data + first * stride;
-        char *scratch = grow(&s->attention, kv_bytes(c, tokens, 0) + 2 * c->heads * size * 4 + width * 4);
-        if (!scratch)
-            return 0;
-        float *bias = (float *)(scratch + kv_bytes(c, tokens, 0)), *weights = bias + c->heads * size;
+        float *qkv = s->qkv + first * stride;
+        float *bias = s->attention + kv_bytes(c, tokens, 0) / 4, *weights = bias + c->heads * size;
         float *cos_sin = weights + c->heads * size;
         for (int64_t i = 0; c->positions == ROTARY && i < tokens; i++) {
             rotations(c, i, cos_sin);
             rotate(qkv + i * stride, c->heads + c->kv_heads, width, cos_sin);
         }
-        lay_out_kv(c, qkv + c->dim, qkv + c->dim + c->kv_heads * width, stride, tokens, scratch, 0);
+        lay_out_kv(c, qkv + c->dim, qkv + c->dim + c->kv_heads * width, stride, tokens, s->attention, 0);
         for (int64_t i = 0; i < tokens; i++) {
             for (int64_t h = 0; biased && h < c->heads; h++)
                 for (int64_t j = 0; j < tokens; j++)
                     bias[h * size + j] = distance_bias(s->m, ENCODER, h, i - j);
-            attend_heads(s->m, qkv + i * stride, scratch, tokens, biased ? bias : 0, weights,
-                         (float *)s->seen.data + (first + i) * c->dim, 0);
+            attend_heads(s->m, qkv + i * stride, s->attention, tokens, biased ? bias : 0, weights,
+                         s->seen + (first + i) * c->dim, 0);
         }
     }
-    return 1;
 }
 
 /* Encodes some sentences, and projects and lays out the keys and values that the decoder's layers read. */
@@ -829,29 +780,27 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
     const Config *c = &m->c;
     int64_t shared = c->kv_heads * (c->dim / c->heads);
     int bf16 = c->type != FP32;
-    if (!reserve(s, rows))
+    if (!reserve(s, rows, kv_bytes(c, rows, 0) + (2 * c->heads * round_up(rows, LANES) + c->dim) * 4))
         return 0;
-    float *x = s->x.data;
     for (int64_t b = 0, r = 0; b < sentences; b++)
         for (int64_t i = 0; i < s->lengths_B[first + b]; i++, r++) {
-            position_row(m, ENCODER, i, s->seen.data);
-            embed(m, ENCODER, tokens[r], s->seen.data, x + r * c->dim);
+            position_row(m, ENCODER, i, s->seen);
+            embed(m, ENCODER, tokens[r], s->seen, s->x + r * c->dim);
         }
     for (int64_t i = 0; i < c->encoder_layers; i++) {
         const Layer *layer = &m->layers[ENCODER][i / c->layer_sharing];
         const Norm *norm = &layer->norms[SELF_NORM];
-        multiply(&layer->matrices[QKV], rows, norm_input(s, norm, rows), s->qkv.data, 0, &s->units);
-        if (!encoder_self_attention(s, s->lengths_B + first, sentences))
-            return 0;
-        add_output(s, &layer->matrices[OUT], norm, s->seen.data, rows);
+        multiply(&layer->matrices[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
+        encoder_self_attention(s, s->lengths_B + first, sentences);
+        add_output(s, &layer->matrices[OUT], norm, s->seen, rows);
         feed_forward(s, layer, rows);
     }
     const float *memory = norm_input(s, &m->final_norms[ENCODER], rows);
     for (int64_t i = 0; i < own_layers(c, DECODER); i++) {
-        multiply(&m->layers[DECODER][i].matrices[CROSS_KV], rows, memory, s->qkv.data, 0, &s->units);
+        multiply(&m->layers[DECODER][i].matrices[CROSS_KV], rows, memory, s->qkv, 0, s->units);
         for (int64_t b = 0, r = 0; b < sentences; r += s->lengths_B[first + b++]) {
             int64_t count = s->lengths_B[first + b];
-            const float *kv = (const float *)s->qkv.data + r * 2 * shared;
+            const float *kv = s->qkv + r * 2 * shared;
             lay_out_kv(c, kv, kv + shared, 2 * shared, count,
                        (char *)s->cross_kv_B[first + b] + i * kv_bytes(c, count, bf16), bf16);
         }
@@ -864,20 +813,20 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
    last but one (Garg et al. 2019, section 4.1). Returns 0 where there is no memory. */
 int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
     const Config *c = &s->m->c;
-    s->arena.current = s->arena.used = s->steps = s->max_tokens = 0;
+    reset(&s->kept);
+    s->steps = s->max_tokens = 0;
     s->track = track ? (c->decoder_layers > 1 ? c->decoder_layers - 2 : 0) : -1;
-    s->sentences = sentences;
-    if (!(s->lengths_B = take(&s->arena, sentences * sizeof *s->lengths_B)) ||
-        !(s->cross_kv_B = take(&s->arena, sentences * sizeof *s->cross_kv_B)))
+    s->lengths_B = take(&s->kept, sentences * sizeof *s->lengths_B);
+    s->cross_kv_B = take(&s->kept, sentences * sizeof *s->cross_kv_B);
+    if (s->kept.failed)
         return 0;
     memcpy(s->lengths_B, lengths_B, sentences * sizeof *lengths_B);
     for (int64_t b = 0; b < sentences; b++) {
         int64_t bytes = own_layers(c, DECODER) * kv_bytes(c, lengths_B[b], c->type != FP32);
-        if (!(s->cross_kv_B[b] = take(&s->arena, bytes)))
-            return 0;
+        s->cross_kv_B[b] = take(&s->kept, bytes);
         s->max_tokens = lengths_B[b] > s->max_tokens ? lengths_B[b] : s->max_tokens;
     }
-    for (int64_t first = 0, end; first < sentences; first = end) {
+    for (int64_t first = 0, end; first < sentences && !s->kept.failed; first = end) {
         int64_t rows = lengths_B[first];
         for (end = first + 1; end < sentences && rows + lengths_B[end] <= BLOCK_ROWS; end++)
             rows += lengths_B[end];
@@ -885,7 +834,7 @@ int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t
             return 0;
         tokens += rows;
     }
-    return 1;
+    return !s->kept.failed;
 }
 
 /* Attention of some rows' new position to the target so far, itself included. Keys and values stay where they were
@@ -896,12 +845,12 @@ static void decoder_self_attention(State *s, int64_t layer, int64_t first, int64
     int64_t width = c->dim / c->heads, shared = c->kv_heads * width, stride = c->dim + 2 * shared, steps = s->steps;
     int64_t size = round_up(steps, LANES), group = c->heads / c->kv_heads;
     const Step *now = &s->steps_T[steps - 1];
-    float scale = 1.0f / sqrtf((float)width), *weights_HT = s->attention.data, *cos_sin = weights_HT + c->heads * size;
+    float scale = 1.0f / sqrtf((float)width), *weights_HT = s->attention, *cos_sin = weights_HT + c->heads * size;
     int biased = c->positions == ALIBI || c->positions == T5;
     if (c->positions == ROTARY)
         rotations(c, steps - 1, cos_sin);
     for (int64_t r = 0; r < rows; r++) {
-        float *qkv = (float *)s->qkv.data + r * stride, *out = (float *)s->seen.data + r * c->dim;
+        float *qkv = s->qkv + r * stride, *out = s->seen + r * c->dim;
         if (c->positions == ROTARY)
             rotate(qkv, c->heads + c->kv_heads, width, cos_sin);
         for (int64_t i = 0; i < shared; i++) {
@@ -935,12 +884,12 @@ static void decoder_self_attention(State *s, int64_t layer, int64_t first, int64
 
 static void cross_attention(State *s, int64_t layer, int64_t rows, const int32_t *sources_R, float *tracked_RS, int bf16) {
     const Config *c = &s->m->c;
-    float *weights_HS = s->attention.data;
+    float *weights_HS = s->attention;
     for (int64_t r = 0; r < rows; r++) {
         int64_t tokens = s->lengths_B[sources_R[r]], size = round_up(tokens, LANES);
         const char *kv = (const char *)s->cross_kv_B[sources_R[r]] + layer * kv_bytes(c, tokens, bf16);
-        attend_heads(s->m, (float *)s->qkv.data + r * c->dim, kv, tokens, 0, weights_HS,
-                     (float *)s->seen.data + r * c->dim, bf16);
+        attend_heads(s->m, s->qkv + r * c->dim, kv, tokens, 0, weights_HS,
+                     s->seen + r * c->dim, bf16);
         for (int64_t i = 0; tracked_RS && i < s->max_tokens; i++) {
             float sum = 0;
             for (int64_t h = 0; i < tokens && h < c->heads; h++)
@@ -984,17 +933,13 @@ typedef struct {
 } Request;
 
 /* Projects hidden states to logits, a block of the vocabulary after another, and reads off what was asked for. */
-static int project(State *s, const Request *q, int64_t first, int64_t rows) {
+static void project(State *s, const Request *q, int64_t first, int64_t rows, float *chunk) {
     const Model *m = s->m;
-    int64_t vocabulary = m->c.vocab_size;
-    float *chunk = grow(&s->chunk, rows * (BLOCK_LOGITS + 2) * 4);
-    int64_t *found_R = grow(&s->best, rows * sizeof *found_R);
-    if (!chunk || !found_R)
-        return 0;
-    float *most_R = chunk + rows * BLOCK_LOGITS, *sum_R = most_R + rows;
+    int64_t vocabulary = m->c.vocab_size, found_R[BLOCK_ROWS];
+    float most_R[BLOCK_ROWS], sum_R[BLOCK_ROWS];
     for (int64_t r = 0; r < rows; r++)
         most_R[r] = -INFINITY, sum_R[r] = 0, found_R[r] = 0;
-    const uint32_t *x = as_units(&m->output, rows, norm_input(s, &m->final_norms[DECODER], rows), &s->units);
+    const uint32_t *x = as_units(&m->output, rows, norm_input(s, &m->final_norms[DECODER], rows), s->units);
     for (int64_t v = 0; v < vocabulary; v += BLOCK_LOGITS) {
         int64_t count = v + BLOCK_LOGITS < vocabulary ? BLOCK_LOGITS : vocabulary - v;
         multiply_units(&m->output, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
@@ -1034,7 +979,6 @@ static int project(State *s, const Request *q, int64_t first, int64_t rows) {
         for (int64_t i = 0; q->log_p_RV && i < vocabulary; i++)
             q->log_p_RV[(first + r) * vocabulary + i] -= log_sum;
     }
-    return 1;
 }
 
 /* Reads one more token of each row. `parents_R` says which row of the step before each continues; of the first step,
@@ -1053,15 +997,16 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     int64_t steps = s->steps + 1, longest = round_up(steps > s->max_tokens ? steps : s->max_tokens, LANES);
     Step *step = &s->steps_T[s->steps];
     step->rows = rows;
-    step->kv = take(&s->arena, c->decoder_layers * 2 * rows * shared * (bf16 ? 2 : 4));
-    step->parents_R = take(&s->arena, rows * sizeof *step->parents_R);
-    int32_t *ancestors_RT = grow(&s->ancestors, block * (steps + 1) * sizeof *ancestors_RT);
-    if (!step->kv || !step->parents_R || !ancestors_RT || !reserve(s, block) ||
-        !grow(&s->attention, (c->heads * longest + c->dim) * 4))
+    step->kv = take(&s->kept, c->decoder_layers * 2 * rows * shared * (bf16 ? 2 : 4));
+    step->parents_R = take(&s->kept, rows * sizeof *step->parents_R);
+    int reserved = reserve(s, block, (c->heads * longest + c->dim) * 4);
+    int32_t *ancestors_RT = take(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
+    float *chunk = take(&s->scratch, block * BLOCK_LOGITS * 4);
+    if (!reserved || s->scratch.failed || s->kept.failed)
         return 0;
     memcpy(step->parents_R, parents_R, rows * sizeof *parents_R);
     s->steps = steps;
-    float *position_D = (float *)s->attention.data + c->heads * longest;
+    float *position_D = s->attention + c->heads * longest;
     for (int64_t first = 0; first < rows; first += block) {
         int64_t count = first + block < rows ? block : rows - first;
         int32_t *sources_R = ancestors_RT + block * steps;
@@ -1071,29 +1016,28 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
             for (int64_t t = steps - 1; t >= 0; t--)
                 ancestors_RT[r * steps + t] = at, at = s->steps_T[t].parents_R[at];
             sources_R[r] = at;
-            embed(m, DECODER, tokens_R[first + r], position_D, (float *)s->x.data + r * c->dim);
+            embed(m, DECODER, tokens_R[first + r], position_D, s->x + r * c->dim);
         }
         for (int64_t i = 0; i < c->decoder_layers; i++) {
             const Layer *layer = &m->layers[DECODER][i / c->layer_sharing];
             const Matrix *w = layer->matrices;
             const Norm *norm = &layer->norms[SELF_NORM], *cross = &layer->norms[CROSS_NORM];
-            multiply(&w[QKV], count, norm_input(s, norm, count), s->qkv.data, 0, &s->units);
+            multiply(&w[QKV], count, norm_input(s, norm, count), s->qkv, 0, s->units);
             if (bf16)
                 decoder_self_attention(s, i, first, count, ancestors_RT, 1);
             else
                 decoder_self_attention(s, i, first, count, ancestors_RT, 0);
-            add_output(s, &w[OUT], norm, s->seen.data, count);
-            multiply(&w[CROSS_Q], count, norm_input(s, cross, count), s->qkv.data, 0, &s->units);
+            add_output(s, &w[OUT], norm, s->seen, count);
+            multiply(&w[CROSS_Q], count, norm_input(s, cross, count), s->qkv, 0, s->units);
             float *tracked = i == s->track && q->attention_RS ? q->attention_RS + first * s->max_tokens : 0;
             if (bf16)
                 cross_attention(s, i / c->layer_sharing, count, sources_R, tracked, 1);
             else
                 cross_attention(s, i / c->layer_sharing, count, sources_R, tracked, 0);
-            add_output(s, &w[CROSS_OUT], cross, s->seen.data, count);
+            add_output(s, &w[CROSS_OUT], cross, s->seen, count);
             feed_forward(s, layer, count);
         }
-        if (!project(s, q, first, count))
-            return 0;
+        project(s, q, first, count, chunk);
     }
     return 1;
 }
@@ -1115,21 +1059,19 @@ int native_type(int type) {
     return type == FP32 ? 2 : 1;
 }
 
-Matrix *matrix_new(int64_t outputs, int64_t inputs, const float *w_OI, const float *bias_O, int type) {
-    Matrix *m = calloc(1, sizeof *m);
-    if (m && !pack(m, outputs, inputs, w_OI, bias_O, type))
-        free(m), m = 0;
-    return m;
+/* A model that is nothing but an output matrix. */
+Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
+    Model *m = calloc(1, sizeof *m);
+    if (m)
+        pack(&m->arena, &m->output, outputs, inputs, type, w_OI, bias_O);
+    return m && m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
-void matrix_free(Matrix *m) { free_matrix(m), free(m); }
-
 /* y = x W' + b. Returns 0 where there is no memory. */
-int matrix_multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_RO) {
-    Buffer units = {0};
-    if (!grow(&units, rows * (m->units + 1) * 4))
-        return 0;
-    multiply(m, rows, x_RI, y_RO, 0, &units);
-    free(units.data);
-    return 1;
+int matrix_multiply(const Model *m, int64_t rows, const float *x_RI, float *y_RO) {
+    uint32_t *units = malloc(rows * (m->output.units + 1) * 4);
+    if (units)
+        multiply(&m->output, rows, x_RI, y_RO, 0, units);
+    free(units);
+    return units != 0;
 }

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,11 @@ COMPILE_SECONDS = 60
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
-ENCODER, DECODER, TOP = range(3)
-MATRICES = {"attention.qkv": 0, "attention.out": 1, "cross.q": 2, "cross.kv": 3, "cross.out": 4,
-            "feed_forward.up": 5, "feed_forward.down": 6}  # fmt: skip
-NORMS = {"around_attention.norm": 0, "around_cross.norm": 1, "around_ff.norm": 2}
+MATRICES = (
+    "attention.qkv", "attention.out", "cross.q", "cross.kv", "cross.out", "feed_forward.up", "feed_forward.down",
+)  # fmt: skip
+NORMS = ("around_attention.norm", "around_cross.norm", "around_ff.norm")
+Weights = Mapping[str, NDArray[np.float32]]
 
 
 class _Config(ctypes.Structure):
@@ -67,20 +68,15 @@ class _Request(ctypes.Structure):
 
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
-    "model_new": (c_void_p, [POINTER(_Config)]),
+    "model_new": (c_void_p, [POINTER(_Config), POINTER(c_void_p)]),
     "model_free": (None, [c_void_p]),
-    "model_set_matrix": (c_int, [c_void_p, c_int, c_int64, c_int, c_int64, c_int64, c_void_p, c_void_p]),
-    "model_set_norm": (c_int, [c_void_p, c_int, c_int64, c_int, c_void_p, c_void_p]),
-    "model_set_embedding": (c_int, [c_void_p, c_int, c_void_p]),
-    "model_set_positions": (c_int, [c_void_p, c_int, c_void_p, c_int64]),
     "state_new": (c_void_p, [c_void_p]),
     "state_free": (None, [c_void_p]),
     "prefill": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
     "lanes": (c_int, []),
     "native_type": (c_int, [c_int]),
-    "matrix_new": (c_void_p, [c_int64, c_int64, c_void_p, c_void_p, c_int]),
-    "matrix_free": (None, [c_void_p]),
+    "matrix_new": (c_void_p, [c_int64, c_int64, c_int, c_void_p, c_void_p]),
     "matrix_multiply": (c_int, [c_void_p, c_int64, c_void_p, c_void_p]),
 }
 
@@ -88,7 +84,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 class NativeModel:
     """A Transformer in the native engine. Threads may share it; each batch has a state of its own."""
 
-    def __init__(self, config: ModelConfig, weights: Mapping[str, NDArray[np.float32]], precision: str) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights, precision: str) -> None:
         """Pack the weights.
 
         Args:
@@ -101,28 +97,27 @@ class NativeModel:
             ValueError: the weights are not those of such a network.
         """
         self.library = library()
-        self._weights = weights
-        name, options = parse(config.positions)
         output = weights.get("embeddings.output", weights.get("embeddings.shared"))
         self.vocab_size = 0 if output is None else len(output)
         if _shapes(config, self.vocab_size) != {name: weight.shape for name, weight in weights.items()}:
             raise ValueError("the weights are not those of such a network")
+        name, options = parse(config.positions)
         learned = weights.get("source_positions.table_ND")
-        max_positions = len(learned) if learned is not None else options.get("most_distant", 128)
-        self.max_positions: int | None = len(learned) if learned is not None else None
+        self.max_positions = None if learned is None else len(learned)
+        arrays = list(_ordered(config, weights))
+        pointers = (c_void_p * len(arrays))(*map(_at, arrays))
         self._handle = self.library.model_new(
             _Config(
                 config.dim, config.heads, config.kv_heads or config.heads, config.ff, config.encoder_layers,
                 config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
                 config.norm == "pre", config.normalization == "rms", ACTIVATIONS.index(config.activation),
-                POSITIONS.index(name), max_positions, 1e-6 if config.normalization == "rms" else 1e-5,
-                options.get("base", 10_000.0),
-            )
+                POSITIONS.index(name), self.max_positions or options.get("most_distant", 128),
+                1e-6 if config.normalization == "rms" else 1e-5, options.get("base", 10_000.0),
+            ),
+            pointers,
         )  # fmt: skip
         self._check(self._handle)
         weakref.finalize(self, self.library.model_free, self._handle)
-        self._set_weights(config, name, max_positions)
-        del self._weights
         self._states: list[int] = []
         """States of batches that are done, whose memory the next ones use."""
 
@@ -160,57 +155,44 @@ class NativeModel:
             parents_R, tokens_R = np.arange(rows), next_R
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
 
-    def _set_weights(self, config: ModelConfig, position_name: str, max_positions: int) -> None:
-        stacks = ((ENCODER, "encoder", config.encoder_layers), (DECODER, "decoder", config.decoder_layers))
-        for stack, name, layers in stacks:
-            for layer in range(-(-layers // config.layer_sharing)):
-                for part, which in MATRICES.items():
-                    if f"{name}.{layer}.{part}.weight" in self._weights:
-                        self._set_matrix(stack, layer, which, f"{name}.{layer}.{part}")
-                for part, which in NORMS.items():
-                    if f"{name}.{layer}.{part}.weight" in self._weights:
-                        self._set_norm(stack, layer, which, f"{name}.{layer}.{part}")
-            if config.norm == "pre":
-                self._set_norm(stack, -1, 0, f"{name}_norm")
-            side = ("source", "target")[stack]
-            tied = config.tied and stack == DECODER
-            table = None if tied else self._get("embeddings.shared" if config.tied else f"embeddings.{side}")
-            self._check(self.library.model_set_embedding(self._handle, stack, _at(table)))
-            if position_name == "learned":
-                positions = self._get(f"{side}_positions.table_ND")
-            elif position_name == "alibi":
-                positions = np.array(alibi_slopes(config.heads), np.float32)
-            elif position_name == "t5":
-                bias_MH = self._get(f"{side}_positions.bias_MH")
-                distance_M = np.arange(-max_positions, max_positions + 1)
-                bucket_M = t5_buckets(distance_M, len(bias_MH), max_positions, causal=stack == DECODER)
-                positions = np.ascontiguousarray(bias_MH[bucket_M])
-            else:
-                continue
-            self._check(self.library.model_set_positions(self._handle, stack, _at(positions), positions.size))
-        self._set_matrix(TOP, 0, 0, "embeddings.shared" if config.tied else "embeddings.output", suffix="")
-
-    def _get(self, name: str) -> Floats:
-        return np.ascontiguousarray(self._weights[name], np.float32)
-
-    def _set_matrix(self, stack: int, layer: int, which: int, name: str, suffix: str = ".weight") -> None:
-        weight_OI = self._get(name + suffix)
-        bias_O = self._get(f"{name}.bias") if f"{name}.bias" in self._weights else None
-        self._check(
-            self.library.model_set_matrix(
-                self._handle, stack, layer, which, *weight_OI.shape, _at(weight_OI), _at(bias_O)
-            )
-        )
-
-    def _set_norm(self, stack: int, layer: int, which: int, name: str) -> None:
-        gain_D = self._get(f"{name}.weight")
-        bias_D = self._get(f"{name}.bias") if f"{name}.bias" in self._weights else None
-        self._check(self.library.model_set_norm(self._handle, stack, layer, which, _at(gain_D), _at(bias_D)))
-
     @staticmethod
     def _check(result: int | None) -> None:
         if not result:
             raise MemoryError("the native engine has no memory left")
+
+
+def _ordered(config: ModelConfig, weights: Weights) -> Iterator[Floats | None]:
+    """Yield the weights in the order of `model_new`."""
+
+    def get(name: str) -> Floats | None:
+        return np.ascontiguousarray(weights[name], np.float32) if name in weights else None
+
+    for stack, side, layers in _stacks(config):
+        for layer in range(layers):
+            for part in (*MATRICES, *NORMS):
+                yield get(f"{stack}.{layer}.{part}.weight")
+                yield get(f"{stack}.{layer}.{part}.bias")
+        yield get(f"{stack}_norm.weight")
+        yield get(f"{stack}_norm.bias")
+        yield get("embeddings.shared" if config.tied and side == "source" else f"embeddings.{side}")
+        name, options = parse(config.positions)
+        bias_MH = get(f"{side}_positions.bias_MH")
+        if bias_MH is not None:
+            most = options.get("most_distant", 128)
+            buckets_M = t5_buckets(np.arange(-most, most + 1), len(bias_MH), most, causal=side == "target")
+            yield np.ascontiguousarray(bias_MH[buckets_M])
+        elif name == "alibi":
+            yield np.array(alibi_slopes(config.heads), np.float32)
+        else:
+            yield get(f"{side}_positions.table_ND")
+    yield get("embeddings.shared" if config.tied else "embeddings.output")
+    yield None  # a bias of the output layer
+
+
+def _stacks(config: ModelConfig) -> tuple[tuple[str, str, int], ...]:
+    """Return name, side and layers with weights of their own of the encoder and of the decoder."""
+    own = (-(-layers // config.layer_sharing) for layers in (config.encoder_layers, config.decoder_layers))
+    return tuple(zip(("encoder", "decoder"), ("source", "target"), own, strict=True))
 
 
 def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
@@ -218,27 +200,19 @@ def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
     dim, ffn = config.dim, config.ff
     kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
     up = 2 * ffn if config.activation == "swiglu" else ffn
-    matrices = {
-        "attention.qkv": (dim + kv, dim), "attention.out": (dim, dim), "cross.q": (dim, dim), "cross.kv": (kv, dim),
-        "cross.out": (dim, dim), "feed_forward.up": (up, dim), "feed_forward.down": (dim, ffn),
-    }  # fmt: skip
-    shapes: dict[str, tuple[int, ...]] = {}
-    norms = []
-    for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for layer in range(-(-layers // config.layer_sharing)):
-            for name, shape in matrices.items():
-                if stack == "decoder" or "cross" not in name:
-                    shapes |= {f"{stack}.{layer}.{name}.weight": shape, f"{stack}.{layer}.{name}.bias": shape[:1]}
-            norms += [f"{stack}.{layer}.{name}" for name in NORMS if stack == "decoder" or "cross" not in name]
-        norms += [f"{stack}_norm"] if config.norm == "pre" else []
-    for norm in norms:
-        shapes[f"{norm}.weight"] = (dim,)
-        if config.normalization == "layer":
-            shapes[f"{norm}.bias"] = (dim,)
-    tables = ("shared",) if config.tied else ("source", "target", "output")
-    shapes |= {f"embeddings.{name}": (vocab_size, dim) for name in tables}
+    sizes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, ffn))
     name, options = parse(config.positions)
-    for side in ("source", "target"):
+    tables = ("shared",) if config.tied else ("source", "target", "output")
+    shapes: dict[str, tuple[int, ...]] = {f"embeddings.{table}": (vocab_size, dim) for table in tables}
+    for stack, side, layers in _stacks(config):
+        norms = [f"{stack}_norm"] if config.norm == "pre" else []
+        for layer in range(layers):
+            for part, shape in zip(MATRICES, sizes, strict=True):
+                if stack == "decoder" or "cross" not in part:
+                    shapes |= {f"{stack}.{layer}.{part}.weight": shape, f"{stack}.{layer}.{part}.bias": shape[:1]}
+            norms += [f"{stack}.{layer}.{part}" for part in NORMS if stack == "decoder" or "cross" not in part]
+        for norm in norms:
+            shapes |= {f"{norm}.{part}": (dim,) for part in ("weight", "bias")[: 2 - (config.normalization == "rms")]}
         if name == "learned":
             shapes[f"{side}_positions.table_ND"] = (options.get("n", 1024), dim)
         elif name == "t5":
@@ -291,9 +265,9 @@ class Matrix:
         self.outputs, inputs = weight_OI.shape
         self._library = library()
         self._handle = self._library.matrix_new(
-            self.outputs, inputs, _at(weight_OI), _at(bias_O), TYPES.index(precision)
+            self.outputs, inputs, TYPES.index(precision), _at(weight_OI), _at(bias_O)
         )
-        weakref.finalize(self, self._library.matrix_free, self._handle)
+        weakref.finalize(self, self._library.model_free, self._handle)
 
     def multiply(self, x_RI: Floats) -> Floats:
         """Return xWᵀ + b."""

@@ -150,9 +150,10 @@ def cpu_name() -> str:
     """Return the processor's name."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="ignore") as file:
-            lines = dict(line.rstrip("\n").split("\t: ", 1) for line in file if "\t: " in line)
-        return " ".join(lines[name] for name in ("model name", "cpu family", "model", "stepping") if name in lines)
-    except OSError:
+            lines = [line.partition(":") for line in file]
+        facts = {name.strip(): value.strip() for name, _, value in lines}
+        return f"{facts['model name']} (family {facts['cpu family']}, model {facts['model']})"
+    except (OSError, KeyError):
         return platform.processor() or platform.machine()
 
 

@@ -21,6 +21,7 @@ from nmt.cli import (
     compare,
     config,
     data,
+    doctor,
     evaluate,
     export,
     info,
@@ -111,7 +112,7 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config,
+    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config, doctor.doctor,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")

@@ -18,8 +18,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 BATCH_TOKENS = 4096
 """Maximum number of source tokens of a batch, times the rows of a sentence: a bound of its memory."""
-BATCH_ROWS = 512
-"""Maximum number of rows that are searched together: sentences times beams."""
+BATCH_ROWS = 192
+"""Maximum number of rows that are searched together: sentences times beams. Larger batches are no faster on a CPU, and
+divide worse among threads."""
 MIN_ROWS = 32
 """Rows below which a batch is not divided among threads."""
 SCORE_TOKENS = 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import platform
 import statistics
@@ -112,7 +113,8 @@ def fastest(task: str, version: str, candidates: Mapping[str, Callable[[], objec
     """
     key = f"{task}; {cpu_name()}; {version}; {num_threads()} threads"
     known = measured_rates()
-    if key not in known:
+    rates = known.get(key, {})
+    if rates.keys() != candidates.keys():
         rates = {}
         for name, run in candidates.items():
             run()  # warms up
@@ -130,16 +132,21 @@ def fastest(task: str, version: str, candidates: Mapping[str, Callable[[], objec
             pass  # measured again next time
         listed = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
         log(f"precision auto: {max(rates, key=lambda name: rates[name])} is fastest here for {task} ({listed})")
-    return max(known[key], key=lambda name: known[key][name])
+    return max(rates, key=lambda name: rates[name])
 
 
 def measured_rates() -> dict[str, dict[str, float]]:
-    """Return what `fastest` has measured on this machine, in GFLOP/s."""
+    """Return what `fastest` has measured on this machine, in GFLOP/s; what is damaged is left out."""
     try:
-        rates: dict[str, dict[str, float]] = json.loads(_rates_file().read_text(encoding="utf-8"))
+        found = json.loads(_rates_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):
         return {}
-    return rates
+    tables = found.items() if isinstance(found, dict) else ()
+    return {task: rates for task, rates in tables if isinstance(rates, dict) and all(map(_is_rate, rates.values()))}
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _rates_file() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import platform
 import statistics
@@ -24,6 +25,8 @@ PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Types a model can be trained in, and PyTorch's names for them; a search has int8 besides."""
 MEASURE_SECONDS = 0.08
 """Time for which each candidate is measured."""
+_measured: dict[str, dict[str, float]] = {}
+"""What this process has measured: the cache folder may not be writable."""
 
 
 def device_name(name: str) -> str:
@@ -111,8 +114,9 @@ def fastest(task: str, version: str, candidates: Mapping[str, Callable[[], objec
         flops: floating-point operations of a call.
     """
     key = f"{task}; {cpu_name()}; {version}; {num_threads()} threads"
-    known = measured_rates()
-    if key not in known:
+    known = measured_rates() | _measured
+    rates = known.get(key, {})
+    if rates.keys() != candidates.keys():
         rates = {}
         for name, run in candidates.items():
             run()  # warms up
@@ -122,24 +126,29 @@ def fastest(task: str, version: str, candidates: Mapping[str, Callable[[], objec
                 run()
                 seconds.append(time.perf_counter() - began)
             rates[name] = round(flops / statistics.median(seconds) / 1e9, 1)
-        known[key] = rates
+        known[key] = _measured[key] = rates
         try:
             cache_dir().mkdir(parents=True, exist_ok=True)
             write_text(_rates_file(), json.dumps(known, indent=1))
         except (OSError, RuntimeError):
-            pass  # measured again next time
+            pass  # the next process measures again
         listed = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
         log(f"precision auto: {max(rates, key=lambda name: rates[name])} is fastest here for {task} ({listed})")
-    return max(known[key], key=lambda name: known[key][name])
+    return max(rates, key=lambda name: rates[name])
 
 
 def measured_rates() -> dict[str, dict[str, float]]:
-    """Return what `fastest` has measured on this machine, in GFLOP/s."""
+    """Return what `fastest` has measured on this machine, in GFLOP/s; what is damaged is left out."""
     try:
-        rates: dict[str, dict[str, float]] = json.loads(_rates_file().read_text(encoding="utf-8"))
+        found = json.loads(_rates_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):
         return {}
-    return rates
+    tables = found.items() if isinstance(found, dict) else ()
+    return {task: rates for task, rates in tables if isinstance(rates, dict) and all(map(_is_rate, rates.values()))}
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _rates_file() -> Path:

@@ -117,9 +117,9 @@ class NativeModel:
             pointers,
         )  # fmt: skip
         self._check(self._handle)
-        weakref.finalize(self, self.library.model_free, self._handle)
         self._states: list[int] = []
         """States of batches that are done, whose memory the next ones use."""
+        weakref.finalize(self, _free, self.library, self._handle, self._states)
 
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
         """Encode sentences, each a list of ids that ends with the end token, and return the state of the search."""
@@ -255,6 +255,12 @@ class NativeState:
         )  # fmt: skip
         model._check(model.library.decode_step(self._handle, rows, _at(tokens_R), _at(parents_R), request))
         return StepResult(best_RK, tokens_RK, gathered_RP, log_p_RV)
+
+
+def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
+    for state in states:
+        library.state_free(state)
+    library.model_free(model)
 
 
 class Matrix:

@@ -71,7 +71,7 @@ class Constrained(BeamOptions):
             stay_B = self.unfinished(log_prob_BW.max(1), partial.max_length_B, finished, self.top)
             rows_R, tokens_R = (np.take_along_axis(x_BX, at_BW, 1)[stay_B].ravel() for x_BX in (rows_BX, tokens_BX))
             met_BXP = met_RCP.reshape(*total_BX.shape, -1)
-            met_RP = np.take_along_axis(met_BXP, at_BW[:, :, None], 1)[stay_B].reshape(len(rows_R), -1)
+            met_RP = np.take_along_axis(met_BXP, at_BW[:, :, None], 1)[stay_B].reshape(len(rows_R), met_BXP.shape[2])
             log_prob_BW = log_prob_BW[stay_B]
             finished.keep(stay_B)
             constraints.keep(stay_B, self.size)

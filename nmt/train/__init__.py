@@ -98,7 +98,7 @@ def train(
         tensorboard_writer()
     dtype = training_dtype(precision_before(run) if resume and precision == "auto" else precision, where, config)
     with joined(where) as group, claimed(config, run, resume) if group.leads else nullcontext():
-        group.told(None)  # the others wait until the run is claimed
+        dtype = group.told(dtype)  # ranks may measure differently; the others wait until the run is claimed
         prepared = prepare(config)
         if resume:
             check_text(run, prepared.meta)

@@ -33,6 +33,7 @@ def training_dtype(precision: str, device: torch.device, config: Config) -> torc
 
 def _fastest(config: Config) -> str:
     """Measure a forward and a backward pass of an encoder layer of the model's sizes."""
+    generator = torch.get_rng_state()
     model = config.model
     layer = EncoderLayer(model).train()
     parameters = sum(p.numel() for p in layer.parameters())
@@ -47,7 +48,6 @@ def _fastest(config: Config) -> str:
 
     candidates = {precision: passes(precision) for precision in ("fp32", "bf16")}
     task = f"training, {sentences * LENGTH}x{model.dim}x{model.ff}"
-    generator = torch.get_rng_state()
     try:
         return runtime.fastest(task, f"torch {torch.__version__}", candidates, 6.0 * sentences * LENGTH * parameters)
     finally:

@@ -120,11 +120,11 @@ class NativeModel:
             )
         )  # fmt: skip
         self._check(self._handle)
-        weakref.finalize(self, self.library.model_free, self._handle)
-        self._set_weights(config, name, max_positions)
-        del self._weights
         self._states: list[int] = []
         """States of batches that are done, whose memory the next ones use."""
+        weakref.finalize(self, _free, self.library, self._handle, self._states)
+        self._set_weights(config, name, max_positions)
+        del self._weights
 
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
         """Encode sentences, each a list of ids that ends with the end token, and return the state of the search."""
@@ -211,6 +211,12 @@ class NativeModel:
     def _check(result: int | None) -> None:
         if not result:
             raise MemoryError("the native engine has no memory left")
+
+
+def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
+    for state in states:
+        library.state_free(state)
+    library.model_free(model)
 
 
 def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
@@ -354,7 +360,7 @@ def _library() -> tuple[ctypes.CDLL | None, str]:
         compiler, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
         if not (program := shutil.which(compiler)):
             return _missing(f"there is no C compiler '{compiler}'")
-        return _with_signatures(ctypes.CDLL(str(_compiled([program, *options, *FLAGS.split()])))), ""
+        return _with_signatures(ctypes.CDLL(str(_compiled([program, *FLAGS.split(), *options])))), ""
     except subprocess.SubprocessError:
         return _missing(f"{compiler} cannot compile it")
     # No room, no right to write or to load; no home; a CC that is no command.

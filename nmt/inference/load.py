@@ -79,9 +79,12 @@ def _native(models: Sequence[NativeModel]) -> Model:
 
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
-        return NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
+        model = NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
     except ValueError:
         raise files.misfit() from None
+    if model.vocab_size != len(files.tokenizer):
+        raise files.misfit()
+    return model
 
 
 def _arrays(tensors: Mapping[str, Any]) -> Weights:

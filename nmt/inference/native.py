@@ -195,6 +195,12 @@ def _stacks(config: ModelConfig) -> tuple[tuple[str, str, int], ...]:
     return tuple(zip(("encoder", "decoder"), ("source", "target"), own, strict=True))
 
 
+def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
+    for state in states:
+        library.state_free(state)
+    library.model_free(model)
+
+
 def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights of a network."""
     dim, ffn = config.dim, config.ff
@@ -255,12 +261,6 @@ class NativeState:
         )  # fmt: skip
         model._check(model.library.decode_step(self._handle, rows, _at(tokens_R), _at(parents_R), request))
         return StepResult(best_RK, tokens_RK, gathered_RP, log_p_RV)
-
-
-def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
-    for state in states:
-        library.state_free(state)
-    library.model_free(model)
 
 
 class Matrix:
@@ -334,7 +334,7 @@ def _library() -> tuple[ctypes.CDLL | None, str]:
         compiler, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
         if not (program := shutil.which(compiler)):
             return _missing(f"there is no C compiler '{compiler}'")
-        return _with_signatures(ctypes.CDLL(str(_compiled([program, *options, *FLAGS.split()])))), ""
+        return _with_signatures(ctypes.CDLL(str(_compiled([program, *FLAGS.split(), *options])))), ""
     except subprocess.SubprocessError:
         return _missing(f"{compiler} cannot compile it")
     # No room, no right to write or to load; no home; a CC that is no command.

@@ -46,7 +46,7 @@ class TorchModel:
         if track_attention:
             for state in states:
                 state.watch()
-        return TorchState(self, states)
+        return TorchState(self, states, len(sources))
 
     @torch.inference_mode()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
@@ -77,10 +77,12 @@ class TorchState:
 
     attention_RS: Floats | None = None
 
-    def __init__(self, model: TorchModel, states: list[Any]) -> None:
+    def __init__(self, model: TorchModel, states: list[Any], num_sources: int) -> None:
         self.model, self.states = model, states
         self.source_R: Ints | None = None
         """Which source each row reads."""
+        self.source_B: Ints = np.arange(num_sources)
+        """Which sources the networks' states hold, in their order."""
 
     @torch.inference_mode()
     def step(
@@ -117,18 +119,22 @@ class TorchState:
         )  # fmt: skip
 
     def _reorder(self, parents_R: Ints) -> None:
-        """Reorder rows and drop sentences as the parents say."""
-        if self.source_R is None:
-            self.source_R = parents_R
-            return
-        sources_B = np.unique(self.source_R)
-        source_R = self.source_R[parents_R]
-        kept_B = np.unique(source_R)
-        sentences = None if len(kept_B) == len(sources_B) else self._tensor(np.searchsorted(sources_B, kept_B))
-        if sentences is not None or not np.array_equal(parents_R, np.arange(len(self.source_R))):
+        """Reorder rows and sentences, and drop sentences, as the parents say."""
+        source_R = parents_R if self.source_R is None else self.source_R[parents_R]
+        kept_B = source_R[np.sort(np.unique(source_R, return_index=True)[1])]  # in the order of their rows
+        sentences = None
+        if not np.array_equal(kept_B, self.source_B):
+            order_B = np.argsort(self.source_B)
+            sentences = self._tensor(order_B[np.searchsorted(self.source_B, kept_B, sorter=order_B)])
+        rows_R = self._tensor(parents_R)
+        if self.source_R is None:  # there is one row for each sentence yet
+            rows_R, moves = self._tensor(kept_B), sentences is not None
+        else:
+            moves = sentences is not None or not np.array_equal(parents_R, np.arange(len(self.source_R)))
+        if moves:
             for state in self.states:
-                state.select(self._tensor(parents_R), sentences)
-        self.source_R = source_R
+                state.select(rows_R, sentences)
+        self.source_R, self.source_B = source_R, kept_B
 
     def _tensor(self, array: Ints) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(self.model.device)

@@ -134,9 +134,11 @@ def best_candidates(log_prob_BW: Floats, log_p_RK: Floats, count: int) -> tuple[
     """
     total_BX = (log_prob_BW.reshape(-1, 1) + log_p_RK).reshape(len(log_prob_BW), -1)
     at_BC = np.argsort(-total_BX, axis=1, kind="stable")[:, :count]
-    missing = ((0, 0), (0, count - at_BC.shape[1]))
     best_BC = np.take_along_axis(total_BX, at_BC, 1)
-    return np.pad(best_BC, missing, constant_values=-np.inf), np.pad(at_BC, missing)
+    if missing := count - at_BC.shape[1]:
+        best_BC = np.pad(best_BC, ((0, 0), (0, missing)), constant_values=-np.inf)
+        at_BC = np.pad(at_BC, ((0, 0), (0, missing)))
+    return best_BC, at_BC
 
 
 def first_beams(sentences: int, size: int) -> Floats:

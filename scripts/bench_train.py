@@ -101,9 +101,8 @@ def main() -> None:
         )
         print(f"{f'{name}, share of the matrix rate':<42}{speed * per_token / rate:>10.0%}")
         if peers[dtype]:
-            print(
-                f"{f'{name}, Eole, target tokens/s, median':<42}{statistics.median(peers[dtype]):>10,.0f}   {_all(peers[dtype])}"
-            )
+            peer = statistics.median(peers[dtype])
+            print(f"{f'{name}, Eole, target tokens/s, median':<42}{peer:>10,.0f}   {_all(peers[dtype])}")
     medians = {dtype: statistics.median(speeds[dtype]) for dtype in dtypes}
     print(f"{'chosen type to the faster one':<42}{medians[chosen] / max(medians.values()):>10.2f}")
     if arguments.peer:

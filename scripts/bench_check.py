@@ -179,7 +179,7 @@ def _shows(name: str, pair: Pair) -> bool:
 def _faults(pairs: Sequence[Pair], tests: Sequence[Pair], languages: tuple[str, str]) -> list[int]:
     text = Text("text", lambda: iter(pairs), len(pairs))
     faults: list[int] = check(
-        [text], [("held out", tests)], languages, ignore=["shifted"], examples=0
+        [text], [("held out", tests)], languages, ignore=["misaligned"], examples=0
     ).faults_N.tolist()
     return faults
 
@@ -199,7 +199,7 @@ def _shift(rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[
         found = [
             example.line
             for finding in report.findings
-            if finding.kind.name == "shifted"
+            if finding.kind.name == "misaligned"
             for example in finding.examples
         ]
         if found:
@@ -208,12 +208,12 @@ def _shift(rng: random.Random, pairs: list[Pair], trials: int, languages: tuple[
             misses += 1
     distances.sort()
     clean = check([Text("text", lambda: iter(pairs))], [], languages, examples=1)
-    alarms = sum(finding.count for finding in clean.findings if finding.kind.name == "shifted")
+    alarms = sum(finding.count for finding in clean.findings if finding.kind.name == "misaligned")
     middle, most = distances[len(distances) // 2], distances[-1]
     print(
         f"  a line taken out or put in: {trials - misses} of {trials} found, median {middle}, at most {most} lines away"
     )
-    print(f"  lines called shifted in the text as it is: {alarms}")
+    print(f"  lines called misaligned in the text as it is: {alarms}")
 
 
 if __name__ == "__main__":

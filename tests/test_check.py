@@ -108,13 +108,13 @@ def test_the_line_from_which_the_sides_shift_is_found(lost: int, shift: int) -> 
     place = 1234
     del sides[lost][place : place + shift]
     report = checked(list(zip(*sides, strict=False)))
-    found = finding(report, "shifted")
+    found = finding(report, "misaligned")
     first = found.examples[0].line - 1
     assert abs(first - place) <= 2
     word = "late" if lost == 0 else "early"
     assert f"the target is {shift} line{'s' if shift > 1 else ''} {word}" in found.examples[0].note
     assert len(found.examples) == 1
-    assert found.count == len(CLEAN) - shift - first == report.shifted_N.sum()
+    assert found.count == len(CLEAN) - shift - first == report.misaligned_N.sum()
 
 
 def test_a_stretch_that_comes_back_into_step_ends_there() -> None:
@@ -122,7 +122,7 @@ def test_a_stretch_that_comes_back_into_step_ends_there() -> None:
     targets.insert(1000, "Das hier gehört nicht dazu.")
     del targets[2000]
     report = checked(list(zip(sources, targets, strict=True)))
-    places = np.flatnonzero(report.shifted_N)
+    places = np.flatnonzero(report.misaligned_N)
     assert abs(places[0] - 1000) <= 2
     assert abs(places[-1] - 1999) <= 2
 
@@ -131,7 +131,7 @@ def test_shuffled_targets_are_not_taken_for_a_shift() -> None:
     targets = [target for _, target in CLEAN]
     random.Random(1).shuffle(targets)
     report = checked([(source, target) for (source, _), target in zip(CLEAN, targets, strict=True)])
-    assert "shifted" not in [found.kind.name for found in report.findings]
+    assert "misaligned" not in [found.kind.name for found in report.findings]
 
 
 def test_repeats_are_those_of_a_dictionary() -> None:
@@ -209,8 +209,8 @@ def test_a_shift_in_parliament_is_found_to_the_line() -> None:
     targets = [target for _, target in pairs]
     del targets[3000]
     report = checked([(source, target) for (source, _), target in zip(pairs, targets, strict=False)])
-    assert abs(finding(report, "shifted").examples[0].line - 3001) <= 2
-    assert "shifted" not in [found.kind.name for found in checked(pairs).findings]
+    assert abs(finding(report, "misaligned").examples[0].line - 3001) <= 2
+    assert "misaligned" not in [found.kind.name for found in checked(pairs).findings]
 
 
 # ---- the command
@@ -353,9 +353,9 @@ def test_mending_drops_a_stretch_that_is_out_of_step() -> None:
     kept = list(mend([Text("text", lambda: iter(pairs), len(pairs))], report))
     assert 990 < len(kept) < 1003
     assert set(kept[:990]) <= set(CLEAN)
-    ignored = checked(pairs, ignore=["shifted"])
-    assert not ignored.shifted_N.any()
-    assert "shifted" not in [found.kind.name for found in ignored.findings]
+    ignored = checked(pairs, ignore=["misaligned"])
+    assert not ignored.misaligned_N.any()
+    assert "misaligned" not in [found.kind.name for found in ignored.findings]
 
 
 def test_a_length_must_be_off_by_the_factor_however_even_the_text() -> None:
@@ -554,7 +554,7 @@ def test_a_device_stays_one(here: CommandLine) -> None:
 def test_neighbouring_shifts_are_parted_where_one_turns_to_the_other() -> None:
     sources, targets = map(list, zip(*CLEAN[:3000], strict=True))
     del targets[1000], targets[1999]
-    found = finding(checked(list(zip(sources, targets, strict=False))), "shifted")
+    found = finding(checked(list(zip(sources, targets, strict=False))), "misaligned")
     first, second = (example.note for example in found.examples)
     turns = [int(word.replace(",", "")) for note in (first, second) for word in note.split() if word[0].isdigit()]
     assert turns[1] + 1 == turns[3]

@@ -99,9 +99,11 @@ _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 """Thai, Lao, Burmese, Khmer, kana and Han."""
 _BOX = "\u2500-\u259f"
-_DOS = re.compile(
-    # UTF-8 of letters is two characters, the first for drawing boxes; that of dashes, quotes and signs is three.
+_MISREAD = re.compile(
+    # Read as code page 437 or 850, UTF-8 of a letter is two characters, the first for drawing boxes, and of a dash or
+    # quote three. Read as Mac Roman, a letter begins with a square root; the exceptions are what roots are taken of.
     f"(?<![{_BOX}])(?:[┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀][^\x00-\x7f]|[ΓÔ][ÇéäåêâÆîôÉ][^\x00-\x7f])+(?![{_BOX}])"
+    "|(?:√[^\x00-\x7fπΩµ])+"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 
@@ -292,23 +294,23 @@ def mended(text: str) -> str:
         unescape_html=True, fix_latin_ligatures=False, fix_character_width=False, uncurl_quotes=False,
         fix_line_breaks=False, normalization=None,
     )  # fmt: skip
-    return _CONTROL.sub("", ftfy.fix_text(_from_dos(text), config))
+    return _CONTROL.sub("", _decoded(ftfy.fix_text(text, config)))
 
 
-def _from_dos(text: str) -> str:
-    """Return a text with UTF-8 that was read as code page 437 or 850 decoded; ftfy repairs most of 437 and no 850."""
+def _decoded(text: str) -> str:
+    """Return a text with UTF-8 decoded that was read as code page 437, 850 or Mac Roman, where ftfy is not sure."""
 
     def decode(match: re.Match[str]) -> str:
         run = match[0]
         in_word = any(side.isalpha() for side in (text[match.start() - 1 : match.start()], text[match.end() :][:1]))
-        if not in_word and all("\u2500" <= letter <= "\u259f" for letter in run):
-            return run  # a box
-        for codec in ("cp437", "cp850"):
+        if not in_word and (run[0] == "√" or all("\u2500" <= letter <= "\u259f" for letter in run)):
+            return run  # a root or a box
+        for codec in ("cp437", "cp850", "mac_roman"):
             with contextlib.suppress(UnicodeError):
                 return run.encode(codec).decode()
         return run
 
-    return text if text.isascii() else _DOS.sub(decode, text)
+    return text if text.isascii() else _MISREAD.sub(decode, text)
 
 
 def knows(code: str) -> bool:
@@ -330,7 +332,7 @@ def _encoding(text: str) -> int:
 def _is_mojibake(text: str) -> bool:
     from ftfy.badness import is_bad
 
-    return is_bad(text.replace("\ufffd", " ")) or _from_dos(text) != text  # U+FFFD is a kind of its own
+    return is_bad(text.replace("\ufffd", " ")) or _decoded(text) != text  # U+FFFD is a kind of its own
 
 
 def _is_strange(text: str, code: str) -> bool:

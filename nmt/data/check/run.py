@@ -1,7 +1,7 @@
 """Faults of parallel text that cost a training, found before it: the text is examined once, and little of it is kept.
 
 Each pair leaves a record of fixed size in a temporary file (`features.RECORD`); what needs a pair's company
-(repetitions, lengths unlike the rest, sides that run apart) is found in those. Examples are read again. Letters: N
+(repetitions, lengths unlike the rest, misaligned lines) is found in those. Examples are read again. Letters: N
 pairs.
 """
 
@@ -194,7 +194,7 @@ def _unequal(texts: Sequence[Text], sizes: Sequence[int], unequal: Sequence[str]
 def _misaligned(
     records: Records, texts: Sequence[Text], starts: Sequence[int], misaligned_N: NDArray[np.bool_]
 ) -> list[Finding]:
-    """Find where the sides of each text run apart; those pairs are marked in `misaligned_N`."""
+    """Find where each text is misaligned; those pairs are marked in `misaligned_N`."""
     examples = []
     for text, (first, end) in zip(texts, pairwise(starts), strict=True):
         for stretch in stretches(records[first:end]):

@@ -174,7 +174,8 @@ def test_of_a_short_text_nothing_is_said() -> None:
 
 
 def test_lines_in_a_script_without_spaces_fit_by_their_characters() -> None:
-    pairs = by_length([(source, in_script_without_spaces(target)) for source, target in CLEAN[:1500]])
+    even = [(source, " ".join(target.split()[:5])) for source, target in CLEAN if len(target.split()) >= 5][:1500]
+    pairs = [(source, in_script_without_spaces(target)) for source, target in even]  # all as long as each other
     assert misaligned(pairs) == []
     assert misaligned(shuffled(pairs)) != []
 
@@ -183,7 +184,7 @@ def test_numbers_alone_show_that_lines_fit() -> None:
     draw = random.Random(1)
 
     def line(number: int) -> str:
-        return " ".join("".join(draw.choices("abcdefghijklmnop", k=6)) for _ in range(7)) + f" {number:04}."
+        return " ".join("".join(draw.choices("abcdefghijklmnop", k=6)) for _ in range(7)) + f" {number:08}."
 
     assert misaligned([(line(i), line(i)) for i in range(600)]) == []
     assert misaligned([(line(i), line(600 - i)) for i in range(600)]) != []
@@ -218,7 +219,7 @@ def test_a_shift_by_more_than_eight_lines_is_found() -> None:
     del targets[1000:1020]
     (note,) = misaligned(list(zip((source for source, _ in CLEAN), targets, strict=False)))
     first = int(note.split()[2].replace(",", ""))
-    assert abs(first - 1001) <= 30
+    assert abs(first - 1001) <= 60
     assert note.endswith("to 1,980 no target fits its source")
 
 
@@ -692,7 +693,7 @@ def test_how_many_near_test_sentences_are_found(changes: tuple[int, int], least:
     assert least <= near_overlaps(*changes) <= most
 
 
-@pytest.mark.parametrize(("similarity", "least", "most"), [(0.7, 0.0, 0.3), (0.8, 0.8, 1.0), (0.9, 0.99, 1.0)])
+@pytest.mark.parametrize(("similarity", "least", "most"), [(0.7, 0.0, 0.3), (0.8, 0.84, 1.0), (0.9, 0.99, 1.0)])
 def test_how_many_near_duplicates_are_found(similarity: float, least: float, most: float) -> None:
     rng = np.random.default_rng(1)
     records = np.zeros(2000, RECORD)

@@ -61,11 +61,10 @@ STRANGE = 0.8
 FAMILIAR = 0.05
 LETTERS = 20
 """Letters below which a language cannot be told."""
-COPY_WORDS, NEAR_COPY_WORDS = 4, 5
-"""Words from which an exact copy and a copy with some words changed are faults: names and commands are the same in
-both languages."""
+COPY_WORDS = 4
+"""Words from which a copy is a fault: names and commands are the same in both languages."""
 CHANGED = 0.2
-"""Share of the words that may differ in a copy."""
+"""Share of the words that may differ in a copy: one of five."""
 EXACT_WORDS, NEAR_WORDS = 4, 6
 """Words from which on one side that is in a test set counts: everybody says "Thank you"."""
 
@@ -105,6 +104,7 @@ _MISREAD = re.compile(
     f"(?<![{_BOX}])(?:[┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀][^\x00-\x7f]|[ΓÔ][ÇéäåêâÆîôÉ][^\x00-\x7f])+(?![{_BOX}])"
     "|(?:√[^\x00-\x7fπΩµ])+"
 )
+_MISREAD_LEAD = re.compile(f"[{_BOX}ΓÔ√]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 
 
@@ -273,15 +273,12 @@ def band_keys(digest_NP: NDArray[np.uint8], band: tuple[int, int]) -> NDArray[np
 
 
 def _is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
-    """Say whether the target has the words of the source, or of longer texts nearly all of them."""
+    """Say whether the target has the words of the source, or nearly all of them."""
     length = max(len(source), len(target))
-    if source == target:
-        return length >= COPY_WORDS
     unlike = int(CHANGED * length + 1e-9)
-    if length < NEAR_COPY_WORDS or length - min(len(source), len(target)) > unlike:
+    if length < COPY_WORDS or length - min(len(source), len(target)) > unlike:
         return False
-    common = set(source).intersection(target)
-    if not common:
+    if len(set(target).difference(source)) > unlike:  # as nearly always
         return False
     return length - (Counter(source) & Counter(target)).total() <= unlike
 
@@ -310,7 +307,7 @@ def _decoded(text: str) -> str:
                 return run.encode(codec).decode()
         return run
 
-    return text if text.isascii() else _MISREAD.sub(decode, text)
+    return _MISREAD.sub(decode, text) if _MISREAD_LEAD.search(text) else text
 
 
 def knows(code: str) -> bool:

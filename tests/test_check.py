@@ -778,7 +778,7 @@ def test_mojibake_of_common_encodings_is_found_and_repaired(encoding: str, text:
 
 @pytest.mark.parametrize(
     "text",
-    ["┌─┬─┐ eine Tabelle │ a │ b │", "├── src und └── tests", "├┤ ─┐ ═╗ ╔══╗", "▐▀▀▌ ░▒▓", "√2 und √π, auch √πr",
+    ["┌─┬─┐ eine Tabelle │ a │ b │", "├── src und └── tests", "├┤ ─┐ ═╗ ┌─┐x", "▐▀▀▌ ░▒▓", "√2 und √π, auch √πr",
      "α² + β² = γ²", "3√§ ist nichts", "Ost–Österreich und Ãkeçe", "naïf, cœur, für, ça"],
 )  # fmt: skip
 def test_boxes_and_roots_are_no_mojibake(text: str) -> None:

@@ -552,7 +552,8 @@ def test_ctranslate2_scores_and_wishes_as_ours(nmt: CommandLine) -> None:
     )
     for spec in ("greedy", "beam(size=3, top=2)", "greedy(max_ratio=1.5)"):
         for found in theirs.n_best(LINES, spec):
-            assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
+            scores = [t.score for t in found]  # equal ones may differ in the last bit
+            assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-12)
             for t in found:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
                 assert t.score == pytest.approx(t.log_prob / norm, abs=1e-4)

@@ -56,7 +56,8 @@ class EnsembleState:
 
 def mean_log_prob(log_probs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return log (1/n Σ exp(log p)) over arrays of one shape."""
-    mean = log_probs[0]
-    for other in log_probs[1:]:
-        mean = np.logaddexp(mean, other)
-    return mean - np.float32(np.log(len(log_probs)))
+    stacked = np.stack(log_probs)
+    most = stacked.max(0)
+    with np.errstate(divide="ignore"):  # probabilities that are zero in all
+        mean: NDArray[np.float32] = most + np.log(np.exp(stacked - most).mean(0))
+    return mean

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nmt import checkpoint, runtime
 from nmt.checkpoint import ModelFiles
 from nmt.config import ModelConfig
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 from nmt.inference import native
 from nmt.inference.batch import BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
@@ -82,6 +82,8 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
         model = NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
     except ValueError:
         raise files.misfit() from None
+    except MemoryError:
+        raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of it") from None
     if model.vocab_size != len(files.tokenizer):
         raise files.misfit()
     return model

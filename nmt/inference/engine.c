@@ -279,8 +279,8 @@ static int pack(Matrix *m, int64_t outputs, int64_t inputs, const float *w_OI, c
         int32_t sum = 0;
         m->bias[o] = real && bias_O ? bias_O[o] : 0;
         for (int64_t i = 0; real && type == INT8 && i < inputs; i++)
-            most = fabsf(w_I[i]) > most ? fabsf(w_I[i]) : most;
-        if (most > 0)
+            most = fabsf(w_I[i]) <= most || most != most ? most : fabsf(w_I[i]); /* NaN stays */
+        if (most != 0)
             scale = most / 127;
         for (int64_t i = 0; real && i < inputs; i++) {
             void *at = m->w + (o / LANES * units + i / each) * LANES + o % LANES;

@@ -263,8 +263,8 @@ static void pack(
         float most = 0;
         int32_t sum = 0;
         for (int64_t i = 0; i < count; i++)
-            most = fabsf(w_I[i]) > most ? fabsf(w_I[i]) : most;
-        float scale = most > 0 ? most / 127 : 1;
+            most = fabsf(w_I[i]) <= most || most != most ? most : fabsf(w_I[i]); /* NaN stays */
+        float scale = most != 0 ? most / 127 : 1;
         for (int64_t i = 0; i < count; i++) {
             void *at = m->w + (o / LANES * units + i / each) * LANES + o % LANES;
             if (type == INT8)

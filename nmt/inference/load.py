@@ -55,7 +55,7 @@ def engine_of(networks: Sequence[Seq2Seq], device: str, precision: str, detokeni
         UsageError: the precision is not to be had for them on this device.
     """
     if not runs_natively([network.config for network in networks], device):
-        return _pytorch_engine(networks, device, precision, detokenize)
+        return _pytorch_engine(networks, device, precision, detokenize, copy=True)
 
     def make_native(precision: str) -> Model:
         return _native([NativeModel(n.config, _arrays(n.state_dict()), precision) for n in networks])
@@ -93,7 +93,9 @@ def _arrays(tensors: Mapping[str, Any]) -> Weights:
     return {name: tensor.detach().float().cpu().numpy() for name, tensor in tensors.items()}
 
 
-def _pytorch_engine(networks: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
+def _pytorch_engine(
+    networks: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize, *, copy: bool = False
+) -> BatchEngine:
     import torch
 
     from nmt.inference.pytorch import TorchModel
@@ -106,6 +108,6 @@ def _pytorch_engine(networks: Sequence[Seq2Seq], device: str, precision: str, de
     placed = [network.to(device) for network in networks]
 
     def make(precision: str) -> Model:
-        return TorchModel(placed, None if precision == "fp32" else runtime.dtype(precision))
+        return TorchModel(placed, None if precision == "fp32" and not copy else runtime.dtype(precision))
 
     return BatchEngine(make, precision, detokenize)

@@ -162,7 +162,8 @@ def coverage_penalty(coverage_RS: Floats, lengths_R: Ints) -> Floats:
     """Return Σ_i log min(Σ_j p_ij, 1) over each row's source tokens (Wu et al. 2016, equation 14), [R]."""
     tiny = np.finfo(np.float32).tiny  # a weight may underflow, and log 0 would forbid what it should only dislike
     real_RS = np.arange(coverage_RS.shape[1]) < lengths_R[:, None]
-    penalty_R: Floats = np.where(real_RS, np.log(coverage_RS.clip(tiny, 1.0)), 0.0).sum(1).astype(np.float32)
+    log_RS = np.where(real_RS, np.log(coverage_RS.clip(tiny, 1.0)), np.float32(0.0))
+    penalty_R: Floats = log_RS.cumsum(1)[:, -1]  # in order, so that the batch's padding does not change the rounding
     return penalty_R
 
 

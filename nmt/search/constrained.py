@@ -70,8 +70,9 @@ class Constrained(BeamOptions):
             at_BW, log_prob_BW = _allocate_banks(np.where(ends_BX, np.float32(-np.inf), total_BX), bank_BX, self.size)
             stay_B = self.unfinished(log_prob_BW.max(1), partial.max_length_B, finished, self.top)
             rows_R, tokens_R = (np.take_along_axis(x_BX, at_BW, 1)[stay_B].ravel() for x_BX in (rows_BX, tokens_BX))
-            met_BXP = met_RCP.reshape(*total_BX.shape, -1)
-            met_RP = np.take_along_axis(met_BXP, at_BW[:, :, None], 1)[stay_B].reshape(len(rows_R), met_BXP.shape[2])
+            count = met_RCP.shape[2]
+            met_BXP = met_RCP.reshape(*total_BX.shape, count)
+            met_RP = np.take_along_axis(met_BXP, at_BW[:, :, None], 1)[stay_B].reshape(len(rows_R), count)
             log_prob_BW = log_prob_BW[stay_B]
             finished.keep(stay_B)
             constraints.keep(stay_B, self.size)

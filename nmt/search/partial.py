@@ -67,8 +67,8 @@ class PartialHypotheses:
         self.sentence_B = np.arange(len(request.sources))
         self.max_length_B = request.max_length_B.astype(np.int64)
         if options.max_ratio:
-            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_ratio * source_B).astype(np.int64))
-        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_ratio * source_B).astype(np.int64))
+            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_ratio * source_B)).astype(np.int64)
+        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_ratio * source_B)).astype(np.int64)
         longest = max(map(len, request.prefixes), default=0)
         self.prefix_BT = np.full((len(source_B), longest), UNCONSTRAINED)
         for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):

@@ -63,7 +63,8 @@ class StepResult:
     """What a model says of the next token of each row."""
 
     log_p_RK: Floats
-    """Log-probabilities of the best tokens, best first; of equal ones the lower id comes first, and NaN before all."""
+    """Log-probabilities of the best tokens, best first, and NaN before all; of equal ones the lower id comes first,
+    except in PyTorch, whose order of them is not defined."""
     tokens_RK: Ints
     gathered_RP: Floats | None = None
     """Log-probabilities of the tokens that were asked for, banned or not."""
@@ -119,7 +120,10 @@ def best_tokens(log_p_RV: Floats, k: int, banned_RX: Ints | None, gather_RP: Int
         allowed_RV[row, banned_RX[row, at]] = -np.inf
     k = min(k, log_p_RV.shape[1])
     ranked_RV = np.where(np.isnan(allowed_RV), np.inf, allowed_RV)
-    tokens_RK = np.sort(np.argpartition(-ranked_RV, max(k - 1, 0), axis=1)[:, :k], axis=1)
+    worst_R1 = -np.partition(-ranked_RV, max(k - 1, 0), axis=1)[:, max(k - 1, 0), None]
+    above_RV, equal_RV = ranked_RV > worst_R1, ranked_RV == worst_R1
+    chosen_RV = above_RV | (equal_RV & (equal_RV.cumsum(1) <= k - above_RV.sum(1, keepdims=True)))
+    tokens_RK = chosen_RV.nonzero()[1].reshape(-1, k) if k else np.empty((len(log_p_RV), 0), np.int64)
     order_RK = np.argsort(-ranked_RV[rows_R1, tokens_RK], axis=1, kind="stable")
     tokens_RK = tokens_RK[rows_R1, order_RK]
     return StepResult(allowed_RV[rows_R1, tokens_RK], tokens_RK, gathered_RP, log_p_RV)

@@ -110,5 +110,6 @@ def draw(logits_RV: Floats, chance_R: NDArray[np.float64]) -> Ints:
     drawn_R = (up_to_RV <= (chance_R * up_to_RV[:, -1])[:, None]).sum(1)
     # Rounding may leave a chance of nearly 1 behind the last possible token.
     last_R = logits_RV.shape[1] - 1 - (logits_RV[:, ::-1] > -np.inf).argmax(1)
-    tokens_R: Ints = np.minimum(drawn_R, last_R)
+    # NaN ranks first: a search must see an end that a length limit forces, whatever its probability.
+    tokens_R: Ints = np.where(np.isnan(up_to_RV[:, -1]), logits_RV.argmax(1), np.minimum(drawn_R, last_R))
     return tokens_R

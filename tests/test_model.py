@@ -198,7 +198,8 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
 @pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
 def test_steps_of_a_search_equal_one_uncached_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
-    tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, (len(PAIRS) * beams, 40))  # beyond one block
+    shape = len(PAIRS) * beams, 40  # more positions than the cache's block
+    tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, shape)
     tokens_RT[:, 0] = BOS
     log_probs, attention, last_R = search_steps(TorchModel([model], dtype), tokens_RT, beams, [0, 2])
     pairs = [(PAIRS[row // beams][0], tokens_RT[row, 1:].tolist()) for row in range(len(tokens_RT))]

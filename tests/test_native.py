@@ -159,6 +159,23 @@ def check_rows(network: Transformer, model: NativeModel, lengths: list[int], par
 
 
 @compiled
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_attention_scores_that_are_all_far_from_zero_weigh_alike(sign: float) -> None:
+    network = make(kv_heads=2)
+    for name, parameter in network.named_parameters():  # each score is 900 * 4 / 2
+        if name.endswith((".attention.qkv.weight", ".cross.q.weight", ".cross.kv.weight")):
+            values = parameter[-8:].clone()
+            parameter.zero_()
+            if "cross.q" not in name:
+                parameter[-8:] = values
+        if name.endswith((".attention.qkv.bias", ".cross.q.bias")):
+            parameter[:16] = 30.0
+        if name.endswith((".attention.qkv.bias", ".cross.kv.bias")):
+            parameter[-16:-8] = sign * 30.0
+    check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1]])
+
+
+@compiled
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 95, 96, 97, 100, 193])
 def test_any_number_of_rows_is_computed(rows: int) -> None:
     network = make()
@@ -176,7 +193,7 @@ def test_any_vocabulary_is_computed(vocabulary: int) -> None:
 
 @compiled
 @pytest.mark.parametrize("vocabulary", [5, 130, 513, 1030])
-@pytest.mark.parametrize("k", [1, 2, 8, 40])
+@pytest.mark.parametrize("k", [1, 2, 8, 40, 300])
 def test_the_best_tokens_are_those_of_all_that_are_not_banned(vocabulary: int, k: int) -> None:
     model, draw = packed(make(vocabulary=vocabulary)), np.random.default_rng(k)
     rows, allowed = 7, min(k, vocabulary)

@@ -18,9 +18,6 @@ __all__ = ["Line", "Translation", "Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     """Load what is asked for when it is asked for: the command line must answer before PyTorch is there."""
     if name in ("Line", "Translation", "Translator"):
-        from nmt import environment
-
-        environment.set_defaults()  # before PyTorch is loaded, as the command does
         from nmt import translate
 
         return getattr(translate, name)

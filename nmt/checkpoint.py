@@ -21,28 +21,32 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, deserialize
 
 from nmt import __version__, settings, shipped
 from nmt.config import Config
 from nmt.console import log
 from nmt.errors import CheckpointError, ConfigError, NewerCheckpointError
-from nmt.int8 import restored
-from nmt.model import build
-from nmt.model.seq2seq import Seq2Seq
 from nmt.paths import new_directory, runs_dir, sha256, write_text
+from nmt.quantization import Arrays, dequantize
 from nmt.tokenizer import Tokenizer
 
+if TYPE_CHECKING:  # what only translates needs no PyTorch
+    from torch import Tensor
+
+    from nmt.model.seq2seq import Seq2Seq
+
+T = TypeVar("T")
 FORMAT, WITH_INT8 = 1, 2
-"""Versions of the folder's layout: what training writes, and where weights may be 8-bit numbers (`nmt.int8`). A model
-from a newer nmt is refused by name."""
+"""Versions of the folder's layout: what training writes, and where weights may be quantized (`nmt.quantization`). A
+model from a newer nmt is refused by name."""
 OTHER, OWN = "use another checkpoint of the run", "put the run's own file back"
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
 
@@ -81,6 +85,8 @@ def save(
 
 
 def _write(folder: Path, progress: Progress, tokenizer: str, files: Mapping[str, Mapping[str, Tensor]]) -> Path:
+    from safetensors.torch import save_file
+
     try:
         with new_directory(folder) as work:
             for name, tensors in files.items():
@@ -113,11 +119,13 @@ def average(run: Path, last: int) -> Path:
         raise CheckpointError(
             f"{run} holds {len(found)} checkpoints, not {last}", f"ask for fewer, or train with train.keep={last}"
         )
-    total: dict[str, Tensor] = {}
+    import torch
+
+    total: Arrays = {}
     for path in found:  # one at a time: a big model's checkpoints need not fit into memory together
-        for name, tensor in restored(read_tensors(path, WEIGHTS)).items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    weights = {name: (tensor / last).float() for name, tensor in total.items()}
+        for name, weight in read_weights(path).items():
+            total[name] = total.get(name, np.zeros(weight.shape)) + weight
+    weights = {name: torch.from_numpy((weight / last).astype(np.float32)) for name, weight in total.items()}
     progress = replace(read_progress(found[-1]), scores={}, bad_validations=0)
     return _write(run / f"average-{last}", progress, str(read_meta(found[-1])["tokenizer"]), {WEIGHTS: weights})
 
@@ -213,11 +221,41 @@ def read_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
     Raises:
         CheckpointError: missing, cut or changed.
     """
+    from safetensors.torch import load_file
+
+    return _verified(checkpoint, name, load_file)
+
+
+def read_weights(checkpoint: Path) -> Arrays:
+    """Load a checkpoint's weights in float32, without PyTorch, after comparing their checksum.
+
+    Raises:
+        CheckpointError: missing, cut or changed.
+    """
+
+    read: Callable[[bytes], list[tuple[str, Mapping[str, Any]]]] = deserialize
+
+    def load(path: Path) -> Arrays:
+        return dequantize({name: _array(tensor) for name, tensor in read(path.read_bytes())})
+
+    return _verified(checkpoint, WEIGHTS, load)
+
+
+def _array(tensor: Mapping[str, Any]) -> NDArray[Any]:
+    if tensor["dtype"] == "BF16":  # the upper half of a float32
+        bits = np.frombuffer(tensor["data"], np.uint16).astype(np.uint32) << 16
+        return bits.view(np.float32).reshape(tensor["shape"])
+    kind = {"F32": np.float32, "F16": np.float16, "I8": np.int8}[tensor["dtype"]]
+    array = np.frombuffer(tensor["data"], kind).reshape(tensor["shape"])
+    return array.astype(np.float32) if tensor["dtype"] == "F16" else array
+
+
+def _verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
     path = checkpoint / name
     try:
         if sha256(path) != read_meta(checkpoint)["sha256"][name]:
             raise CheckpointError(f"{path} is damaged: its checksum differs", OTHER)
-        return load_file(path)
+        return load(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}", OTHER) from None
     except (SafetensorError, KeyError):
@@ -260,22 +298,52 @@ def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A model ready to use, with all that belongs to it."""
+class ModelFiles:
+    """A model on disk, with all that belongs to it but the weights."""
 
     checkpoint: Path
     run: Path
     config: Config
     tokenizer: Tokenizer
-    model: Seq2Seq
     max_source: int
     """Source tokens, the end token not counted, up to which the model was trained."""
     max_sentences: int
     """Sentences of a line up to which the model was trained."""
 
+    def misfit(self) -> CheckpointError:
+        """Return the error for weights that are not those of the configuration."""
+        return CheckpointError(f"the weights in {self.checkpoint} do not fit {self.run / 'config.yaml'}", OWN)
+
+
+@dataclass(frozen=True)
+class Loaded(ModelFiles):
+    """A model as a PyTorch network."""
+
+    model: Seq2Seq
+
 
 def load(path: Path) -> Loaded:
-    """Load a run (its best checkpoint) or one checkpoint folder, for translating.
+    """Load a run (its best checkpoint) or one checkpoint folder as a PyTorch network.
+
+    Raises:
+        CheckpointError: see `find`; or the weights are missing or damaged, or those of another network.
+    """
+    import torch
+
+    from nmt.model import build
+
+    files = find(path)
+    model = build(files.config.model, len(files.tokenizer))
+    weights = {name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()}
+    try:
+        model.load_state_dict(weights)
+    except (RuntimeError, KeyError):
+        raise files.misfit() from None
+    return Loaded(**vars(files), model=model.eval())
+
+
+def find(path: Path) -> ModelFiles:
+    """Find a run (its best checkpoint) or one checkpoint folder.
 
     Raises:
         CheckpointError: nothing there, something missing or damaged, or another tokenizer than it was trained with.
@@ -288,12 +356,7 @@ def load(path: Path) -> Loaded:
             f"{run / 'spm.model'} is not the tokenizer that {checkpoint.name} was trained with",
             "put the run's own spm.model back",
         )
-    model = build(config.model, len(tokenizer))
-    try:
-        model.load_state_dict(restored(read_tensors(checkpoint, WEIGHTS)))
-    except (RuntimeError, KeyError):
-        raise CheckpointError(f"the weights in {checkpoint} do not fit {run / 'config.yaml'}", OWN) from None
-    return Loaded(checkpoint, run, config, tokenizer, model.eval(), *most)
+    return ModelFiles(checkpoint, run, config, tokenizer, *most)
 
 
 def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:

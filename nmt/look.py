@@ -16,9 +16,9 @@ from torch import Tensor
 
 from nmt.checkpoint import Loaded
 from nmt.data.batching import collate
-from nmt.engine import Query
-from nmt.engine.native import NativeEngine
 from nmt.errors import UsageError
+from nmt.inference import Source
+from nmt.inference.load import engine_of
 from nmt.model.attention import recording
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
@@ -122,8 +122,8 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
             raise UsageError(f"the {what} has {len(ids)} pieces", f"give a shorter one, of up to {MOST - 1}")
     beam = []
     if target is None:
-        engine = NativeEngine([model], tokenizer.decode, torch.device("cpu"), "fp32")
-        found = engine.search([Query(src)], search(_whole_beam(spec or loaded.config.search)), lambda _: None)[0]
+        engine = engine_of([model], "cpu", "fp32", tokenizer.decode)
+        found = engine.search([Source(src)], search(_whole_beam(spec or loaded.config.search)), lambda _: None)[0]
         beam = [
             Alternative(tokenizer.decode(each.ids), each.score, each.log_prob)
             for each in found if math.isfinite(each.score) and math.isfinite(each.log_prob)

@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt import __version__, shipped
+from nmt import __version__, runtime, shipped
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError
 from nmt.paths import write_text
@@ -54,10 +54,10 @@ def environment() -> dict[str, Any]:
         **{name: importlib.metadata.version(name) for name in PACKAGES},
         "cuda": torch.version.cuda,
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
+        "processor": runtime.cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "memory_gb": _memory(),
+        "memory_gb": memory_gb(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
 
@@ -273,7 +273,7 @@ def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
 def _parameters(folder: Path) -> int:
     from safetensors import SafetensorError, safe_open
 
-    from nmt.int8 import SCALE
+    from nmt.quantization import SCALE
 
     path = folder / "model.safetensors"
     try:
@@ -332,15 +332,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _processor() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _memory() -> float | None:
+def memory_gb() -> float | None:
+    """Return the machine's memory in GB; None where the system does not say."""
     with suppress(ValueError, OSError, AttributeError):
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
     return None

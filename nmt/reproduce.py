@@ -62,7 +62,7 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
         if begun:
             limit = max(1.0, limit - 3600 * record.gather(into)["training"]["hours"])
     wanted = training["precision"]
-    train(config, into, resume=begun, device=device, precision=_precision(wanted), time_limit=limit)
+    train(config, into, resume=begun, device=device, precision=runtime.precision_of(wanted), time_limit=limit)
     again = record.gather(into)
     if limit is None and not config.train.patience and again["training"]["updates"] < training["updates"]:
         raise TrainingError("the reproduction was stopped", "the same command goes on with it")
@@ -112,10 +112,6 @@ def _sums(meta: dict[str, Any]) -> set[tuple[str, str]]:
     recipe = meta["recipe"]
     texts = [*recipe["train"], recipe["valid"]]
     return {*((str(name), str(sum_)) for name, sum_ in texts), ("the tokenizer", str(meta["tokenizer"]))}
-
-
-def _precision(name: str) -> str:
-    return next((known for known, dtype in runtime.PRECISIONS.items() if str(dtype) == f"torch.{name}"), "auto")
 
 
 def _differences(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:

@@ -15,18 +15,17 @@ from queue import Queue
 from threading import Thread
 from typing import TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from nmt import checkpoint, runtime, shipped
 from nmt.config import Config
 from nmt.data.segment import count_sentences, segments
-from nmt.engine import Engine, Query, Scored
-from nmt.engine.ctranslate2 import MODEL, CTranslate2Engine
-from nmt.engine.native import NativeEngine
 from nmt.errors import CheckpointError, DataError, UsageError, suggest
-from nmt.model.seq2seq import Seq2Seq
+from nmt.inference import Engine, Source, TokenScores
+from nmt.inference.ctranslate2 import MODEL, CTranslate2Engine
+from nmt.inference.load import load_engine
 from nmt.search import Constrained, Hypothesis, Search, search
+from nmt.search.request import Floats
 from nmt.text import as_read, normalize
 from nmt.tokenizer import SPACE, Tokenizer
 
@@ -98,22 +97,21 @@ class Translator:
             engine: native, or ctranslate2 for a folder that `nmt export` made.
 
         Raises:
-            CheckpointError: see `nmt.checkpoint.load`; or the models have different tokenizers or directions.
+            CheckpointError: see `nmt.checkpoint.find`; or the models have different tokenizers or directions.
             UsageError: no such device or engine, or a precision that it has not.
         """
-        where = runtime.device(device)
+        device = runtime.device_name(device)
         if engine not in ENGINES:
             raise UsageError(f"unknown engine '{engine}'", suggest(engine, ENGINES))
         paths = [path] if isinstance(path, Path | str) else list(path)
         if engine == "ctranslate2":
-            return cls._load_exported([Path(each) for each in paths], where, precision)
-        runtime.search_precision(precision, where)  # a mistake shows before anything is loaded
-        runtime.return_freed_memory()
+            return cls._load_exported([Path(each) for each in paths], device, precision)
+        runtime.check_precision(precision, device, search=True)  # a mistake shows before anything is loaded
         if not paths:
             raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
-        loaded = [checkpoint.load(Path(each)) for each in paths]
-        first = loaded[0]
-        for name, other in zip(paths[1:], loaded[1:], strict=True):
+        models = [checkpoint.find(Path(each)) for each in paths]
+        first = models[0]
+        for name, other in zip(paths[1:], models[1:], strict=True):
             if other.tokenizer.checksum != first.tokenizer.checksum:
                 raise CheckpointError(
                     f"{name} and {paths[0]} have different tokenizers", "models that translate together share one"
@@ -122,15 +120,15 @@ class Translator:
                 raise CheckpointError(
                     f"{name} and {paths[0]} translate in different directions", "name models of one direction"
                 )
-        translator = cls.of(
-            [each.model.to(where) for each in loaded], first.tokenizer, first.config,
-            where, min(each.max_source for each in loaded), min(each.max_sentences for each in loaded), precision,
+        translator = cls(
+            load_engine(models, device, precision, first.tokenizer.decode), first.tokenizer, first.config,
+            min(each.max_source for each in models), min(each.max_sentences for each in models),
         )  # fmt: skip
         translator.origin, translator.run = first.checkpoint, first.run
         return translator
 
     @classmethod
-    def _load_exported(cls, paths: Sequence[Path], device: torch.device, precision: str) -> Translator:
+    def _load_exported(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
         if len(paths) > 1:
             raise UsageError("the engine ctranslate2 takes one model", "leave out --engine to use several")
         path = shipped.place(shipped.find(paths[0]) or paths[0])
@@ -142,16 +140,6 @@ class Translator:
         translator = cls(engine, tokenizer, config, *most)
         translator.origin = translator.run = folder
         return translator
-
-    @classmethod
-    def of(
-        cls, models: Sequence[Seq2Seq], tokenizer: Tokenizer, config: Config, device: torch.device,
-        max_source: int, max_sentences: int, precision: str = "auto",
-    ) -> Translator:  # fmt: skip
-        """Make a translator of models that are at hand, on `device`."""
-        return cls(
-            NativeEngine(models, tokenizer.decode, device, precision), tokenizer, config, max_source, max_sentences
-        )
 
     def translate(self, lines: Iterable[str | Line], spec: str | None = None) -> list[str]:
         """Return each line's best translation, in the order of the lines: what the command prints.
@@ -216,11 +204,11 @@ class Translator:
             for (_, text), src, tgt, scored in zip(
                 window, sources, targets, self.engine.score(sources, targets), strict=True
             ):
-                piece = _Piece(Query(src), "", 0)
+                piece = _Piece(Source(src), "", 0)
                 yield self._join([piece], [Hypothesis(tgt, sum(scored.log_probs), 0.0)], [scored], text)
 
     def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], before: int) -> None:
-        most = self.engine.most_positions or math.inf
+        most = self.engine.max_positions or math.inf
         for number, pair in enumerate(zip(sources, targets, strict=True), before + 1):
             longest = max(map(len, pair)) + 1
             if longest > most:
@@ -234,25 +222,25 @@ class Translator:
     ) -> list[list[Translation]]:
         texts = [line if isinstance(line, str) else line.text for line in lines]
         pieces_of = [self._pieces(line if isinstance(line, Line) else Line(line), find) for line in lines]
-        queries = [piece.query for pieces in pieces_of for piece in pieces]
+        sources = [piece.source for pieces in pieces_of for piece in pieces]
         done = 0
 
         def advance(sentences: int) -> None:
             nonlocal done
-            tick((done + sentences) * len(lines) // len(queries) - done * len(lines) // len(queries))
+            tick((done + sentences) * len(lines) // len(sources) - done * len(lines) // len(sources))
             done += sentences
 
-        found = iter(self.engine.search(queries, find, advance))
-        if not queries:
+        found = iter(self.engine.search(sources, find, advance))
+        if not sources:
             tick(len(lines))
         ranked = [_ranks([next(found) for _ in pieces]) for pieces in pieces_of]
-        known: Iterator[Scored] | None = None
+        known: Iterator[TokenScores] | None = None
         if details:
-            sources, targets = [], []
+            source_ids, targets = [], []
             for pieces, ranks in zip(pieces_of, ranked, strict=True):
-                sources += [piece.query.ids for _ in ranks for piece in pieces]
+                source_ids += [piece.source.ids for _ in ranks for piece in pieces]
                 targets += [hypothesis.ids for hypotheses in ranks for hypothesis in hypotheses]
-            known = iter(self.engine.score(sources, targets))
+            known = iter(self.engine.score(source_ids, targets))
         translated = []
         for text, pieces, ranks in zip(texts, pieces_of, ranked, strict=True):
             before, after = _outer_space(text)
@@ -273,20 +261,20 @@ class Translator:
             if ids := self._encode(text[start:stop]):
                 inside_word = start > 0 and not text[start - 1].isspace()
                 words = len(normalize(text[:start]).split()) - inside_word if start else 0
-                query = Query(ids)
+                source = Source(ids)
                 if not pieces:
-                    query = self._wishes(ids, line)
-                pieces.append(_Piece(query, gap(text, end, start) if pieces else "", words))
+                    source = self._wishes(ids, line)
+                pieces.append(_Piece(source, gap(text, end, start) if pieces else "", words))
                 end = stop
         return pieces
 
-    def _wishes(self, ids: list[int], line: Line) -> Query:
+    def _wishes(self, ids: list[int], line: Line) -> Source:
         phrases = [self.tokenizer.encode(phrase) for phrase in line.phrases]
-        query = Query(ids, self.tokenizer.encode(line.prefix), [phrase for phrase in phrases if phrase])
-        if len(query.prefix) + sum(map(len, query.phrases)) > self.max_source:
+        source = Source(ids, self.tokenizer.encode(line.prefix), [phrase for phrase in phrases if phrase])
+        if len(source.prefix) + sum(map(len, source.constraints)) > self.max_source:
             most = f"({self.max_source} tokens)"
             raise UsageError(f"prefix and phrases are longer than the model was trained for {most}", "shorten them")
-        return query
+        return source
 
     def _fits(self, text: str) -> bool:
         few = count_sentences(text, self.config.data.src) <= self.max_sentences
@@ -300,7 +288,7 @@ class Translator:
         self,
         pieces: Sequence[_Piece],
         hypotheses: Sequence[Hypothesis],
-        known: Sequence[Scored] | None,
+        known: Sequence[TokenScores] | None,
         given: str | None = None,
     ) -> Translation:
         """Make one translation of those of a line's pieces; `given` is its text where that was not translated."""
@@ -316,8 +304,8 @@ class Translator:
                 hypothesis = _rescored(hypothesis, scored)
                 tokens += [*self.tokenizer.pieces(hypothesis.ids), END]
                 log_probs += scored.log_probs
-                source = self.tokenizer.pieces(piece.query.ids)
-                aligned = _align(source, self.tokenizer.pieces(hypothesis.ids), scored.seen_TS)
+                source = self.tokenizer.pieces(piece.source.ids)
+                aligned = _align(source, self.tokenizer.pieces(hypothesis.ids), scored.attention_TS)
                 alignment += [(piece.words + s, words + t) for s, t in aligned]
             score += hypothesis.score
             log_prob += hypothesis.log_prob
@@ -330,7 +318,7 @@ class Translator:
 class _Piece:
     """A part of a line that is translated as one."""
 
-    query: Query
+    source: Source
     gap: str
     """White space between it and the piece before it."""
     words: int
@@ -343,25 +331,22 @@ def _ranks(found: Sequence[list[Hypothesis]]) -> list[list[Hypothesis]]:
     return [[hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found] for rank in range(longest)]
 
 
-def _rescored(hypothesis: Hypothesis, scored: Scored) -> Hypothesis:
+def _rescored(hypothesis: Hypothesis, scored: TokenScores) -> Hypothesis:
     """Put the exact log-probability in the place of the one the search worked with."""
     log_prob = sum(scored.log_probs)
     score = hypothesis.score + (log_prob - hypothesis.log_prob) / hypothesis.norm
     return replace(hypothesis, log_prob=log_prob, score=score)
 
 
-def _align(source: Sequence[str], target: Sequence[str], seen_TS: Tensor | None) -> list[tuple[int, int]]:
+def _align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[tuple[int, int]]:
     """Give each target word the source word that its pieces looked at most, the end of the source aside."""
-    if seen_TS is None or not source:
+    if attention_TS is None or not source or not target:
         return []
-    word_of_source, word_of_target = _words(source), _words(target)
-    seen_TW = torch.zeros(len(target), word_of_source[-1] + 1)
-    seen_TW.index_add_(1, torch.tensor(word_of_source), seen_TS[: len(target), : len(source)])
-    if not target:
-        return []
-    seen_XW = torch.zeros(word_of_target[-1] + 1, seen_TW.shape[1])
-    seen_XW.index_add_(0, torch.tensor(word_of_target), seen_TW)
-    return [(word, number) for number, word in enumerate(seen_XW.argmax(1).tolist())]
+    # Sums over the pieces of each word: a word's pieces are neighbors.
+    first_of_source, first_of_target = (np.unique(_words(pieces), return_index=True)[1] for pieces in (source, target))
+    attention_TW = np.add.reduceat(attention_TS[: len(target), : len(source)], first_of_source, axis=1)
+    attention_XW = np.add.reduceat(attention_TW, first_of_target, axis=0)
+    return [(word, number) for number, word in enumerate(attention_XW.argmax(1).tolist())]
 
 
 def _words(pieces: Sequence[str]) -> list[int]:

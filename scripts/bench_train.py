@@ -27,7 +27,7 @@ from typing import Any
 
 from nmt import environment
 
-environment.set_defaults(training=True)  # before torch is loaded, as the command does
+environment.set_defaults()  # before torch is loaded, as the command does
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ from nmt.data.loader import Loader
 from nmt.model import build, count_parameters
 from nmt.optim import adam
 from nmt.train import train_step
+from nmt.train.precision import training_dtype
 
 WORKLOADS = {
     "cpu": (
@@ -64,45 +65,56 @@ def main() -> None:
     """Run the benchmark and print a table."""
     arguments = _arguments()
     device = runtime.device("cuda" if arguments.workload == "gpu" else "cpu")
-    dtype = runtime.precision(arguments.precision, device)
-    runtime.keep_freed_memory()
+    environment.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
     config = settings.load(settings.find(name), [*changes, *arguments.set])
+    chosen = training_dtype(arguments.precision, device, config)
+    # Where `auto` measures, so does this: both types in turn.
+    both = arguments.precision == "auto" and device.type == "cpu"
+    dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if both else ())]
     torch.manual_seed(config.seed)
     batches, vocabulary = _text(config) if arguments.workload == "cpu" else _made_up(config)
     needed = 5 + arguments.repeats * arguments.updates
     batches = [batch.to(device) for batch in (batches * (needed // len(batches) + 1))[:needed]]
-    update = _trainer(config, vocabulary, device, dtype)
-
-    rates, speeds, peers = [], [], []
+    updates = {dtype: _trainer(config, vocabulary, device, dtype) for dtype in dtypes}
+    rates: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
+    speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
+    peers: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
     for batch in batches[:5]:
-        update(batch)
+        for update in updates.values():
+            update(batch)
     for first in range(5, needed, arguments.updates):  # batches not seen yet: every shape is new, as in training
-        rates.append(_matrix_rate(device, dtype))
-        speeds.append(_speed(update, batches[first : first + arguments.updates], device))
-        if arguments.peer:
-            peers.append(_eole(config, dtype, arguments.peer, arguments.peer_updates))
-    peak = _peak(device)
-    work, time_spent = _work(update, batches[:8], device)
-    tokens = sum(batch.tokens for batch in batches[:8])
-    ceiling = statistics.median(rates)
-    speed = statistics.median(speeds)
+        for dtype, update in updates.items():
+            rates[dtype].append(_matrix_rate(device, dtype))
+            speeds[dtype].append(_speed(update, batches[first : first + arguments.updates], device))
+            if arguments.peer:
+                peers[dtype].append(_eole(config, dtype, arguments.peer, arguments.peer_updates))
+    work, time_spent = _work(updates[chosen], batches[:8], device)
+    per_token = work / sum(batch.tokens for batch in batches[:8])
     padded = sum(batch.tgt_in_BT.numel() for batch in batches)
     padded_source = sum(batch.src_BS.numel() for batch in batches)
-    print(f"{'target tokens/s, median':<34}{speed:>12,.0f}   {_all(speeds)}")
-    print(f"{'matrix rate, GFLOP/s, median':<34}{ceiling / 1e9:>12,.0f}   {_all(rate / 1e9 for rate in rates)}")
-    print(f"{'work, MFLOP per target token':<34}{work / tokens / 1e6:>12.1f}")
-    print(f"{'share of the matrix rate':<34}{speed * work / tokens / ceiling:>12.0%}")
-    print(f"{'padding among target positions':<34}{1 - sum(b.tokens for b in batches) / padded:>12.1%}")
-    print(f"{'padding among source positions':<34}{1 - _source_tokens(batches) / padded_source:>12.1%}")
-    print(f"{'target tokens per update':<34}{statistics.mean(b.tokens for b in batches):>12,.0f}")
-    print(f"{'peak memory, GB':<34}{peak / 1e9:>12.2f}")
-    if peers:
-        peer = statistics.median(peers)
-        print(f"{'Eole, target tokens/s, median':<34}{peer:>12,.0f}   {_all(peers)}")
-        print(f"{'ratio to Eole':<34}{speed / peer:>12.2f}")
+    for dtype in dtypes:
+        name, speed, rate = str(dtype).removeprefix("torch."), *map(statistics.median, (speeds[dtype], rates[dtype]))
+        print(f"{f'{name}, target tokens/s, median':<42}{speed:>10,.0f}   {_all(speeds[dtype])}")
+        print(
+            f"{f'{name}, matrix rate, GFLOP/s, median':<42}{rate / 1e9:>10,.0f}   {_all(r / 1e9 for r in rates[dtype])}"
+        )
+        print(f"{f'{name}, share of the matrix rate':<42}{speed * per_token / rate:>10.0%}")
+        if peers[dtype]:
+            peer = statistics.median(peers[dtype])
+            print(f"{f'{name}, Eole, target tokens/s, median':<42}{peer:>10,.0f}   {_all(peers[dtype])}")
+    medians = {dtype: statistics.median(speeds[dtype]) for dtype in dtypes}
+    print(f"{'chosen type to the faster one':<42}{medians[chosen] / max(medians.values()):>10.2f}")
+    if arguments.peer:
+        best = max(statistics.median(each) for each in peers.values())
+        print(f"{'ratio to Eole in its faster type':<42}{medians[chosen] / best:>10.2f}")
+    print(f"{'work, MFLOP per target token':<42}{per_token / 1e6:>10.1f}")
+    print(f"{'padding among target positions':<42}{1 - sum(b.tokens for b in batches) / padded:>10.1%}")
+    print(f"{'padding among source positions':<42}{1 - _source_tokens(batches) / padded_source:>10.1%}")
+    print(f"{'target tokens per update':<42}{statistics.mean(b.tokens for b in batches):>10,.0f}")
+    print(f"{'peak memory, GB':<42}{_peak(device) / 1e9:>10.2f}")
     for part, seconds in time_spent.most_common():
-        print(f"  {part:<32}{seconds / time_spent.total():>12.1%}")
+        print(f"  {part:<40}{seconds / time_spent.total():>10.1%}")
 
 
 def _arguments() -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
+import re
 import shutil
 import statistics
 import subprocess
@@ -117,41 +117,37 @@ def _compare(arguments: Any, exported: Path) -> None:
 def _serve(arguments: Any) -> None:
     lines = arguments.input.read_text(encoding="utf-8").splitlines()[: arguments.lines]
     start = {"nmt": _nmt, "ctranslate2": _ctranslate2, "eole": _eole}[arguments.engine.split()[0]]
-    translate = start(arguments)
+    translate, translate_one = start(arguments)
     for request in sys.stdin:
         beam = json.loads(request)["beam"]
         before = time.perf_counter()
         tokens = translate(lines, beam)
         seconds = time.perf_counter() - before
-        singles = []
-        for line in lines[:50]:
-            before = time.perf_counter()
-            translate([line], beam)
-            singles.append(time.perf_counter() - before)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        answer = {"tokens": tokens, "seconds": seconds, "single": statistics.median(singles), "memory": memory}
+        before = time.perf_counter()
+        translate_one(lines[:50], beam)
+        single = (time.perf_counter() - before) / 50
+        status = Path("/proc/self/status").read_text()  # getrusage counts what the parent had before exec
+        memory = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024  # type: ignore[union-attr]
+        answer = {"tokens": tokens, "seconds": seconds, "single": single, "memory": memory}
         print(json.dumps(answer), flush=True)
 
 
 Translate = Callable[[list[str], int], int]
 
 
-def _nmt(arguments: Any) -> Translate:
-    from nmt import environment
-
-    environment.set_defaults()
+def _nmt(arguments: Any) -> tuple[Translate, Translate]:
     from nmt.translate import Translator
 
     translator = Translator.load(arguments.model, precision=arguments.engine.split()[1])
 
     def translate(lines: list[str], beam: int) -> int:
-        spec = "greedy" if beam == 1 else f"beam(size={beam})"
+        spec = "greedy" if beam == 1 else f"beam(size={beam}, early_stopping=True)"  # the peers' rule
         return sum(map(len, translator.tokenizer.encode_all(translator.translate(lines, spec))))
 
-    return translate
+    return translate, partial(_one_by_one, translate)
 
 
-def _ctranslate2(arguments: Any) -> Translate:
+def _ctranslate2(arguments: Any) -> tuple[Translate, Translate]:
     import ctranslate2
     import sentencepiece
 
@@ -173,10 +169,11 @@ def _ctranslate2(arguments: Any) -> Translate:
         texts = tokenizer.decode([each.hypotheses[0] for each in found])
         return sum(map(len, tokenizer.encode(texts)))
 
-    return _fastest(partial(run, engine, size) for engine, size in product(engines, (16, 32, 64, 128)))
+    batched = _fastest(partial(run, engine, size) for engine, size in product(engines, (16, 32, 64, 128)))
+    return batched, _fastest(partial(_one_by_one, partial(run, engine, 1)) for engine in engines)
 
 
-def _eole(arguments: Any) -> Translate:
+def _eole(arguments: Any) -> tuple[Translate, Translate]:
     import sentencepiece
     import torch
 
@@ -190,7 +187,11 @@ def _eole(arguments: Any) -> Translate:
         texts = tokenizer.decode([found.split() for found in decoder(beam)(sources, size)])
         return sum(map(len, tokenizer.encode(texts)))
 
-    return _fastest(partial(run, size) for size in (32, 64, 128, 256))
+    return _fastest(partial(run, size) for size in (32, 64, 128, 256)), partial(_one_by_one, partial(run, 1))
+
+
+def _one_by_one(translate: Translate, lines: list[str], beam: int) -> int:
+    return sum(translate([line], beam) for line in lines)
 
 
 def _fastest(settings: Iterable[Translate]) -> Translate:

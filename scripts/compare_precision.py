@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nmt import environment
 
-environment.set_defaults(training=True)  # before torch is loaded, as the command does
+environment.set_defaults()  # before torch is loaded, as the command does
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -30,6 +30,7 @@ from nmt.data.prepare import Prepared, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train import Trainer
+from nmt.train.precision import training_dtype
 
 WORKLOAD = [
     "model.dim=256", "model.ff=1024", "model.norm=post", "model.dropout=0.1", "train.batch_tokens=4096",
@@ -45,8 +46,8 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
     device = runtime.device("cpu")
-    dtype = runtime.precision(arguments.precision, device)
-    runtime.keep_freed_memory()
+    dtype = training_dtype(arguments.precision, device, settings.load(settings.find("multi30k"), WORKLOAD))
+    environment.tune_malloc_for_training()
     differences = []
     for seed in arguments.seeds:
         config = settings.load(settings.find("multi30k"), [*WORKLOAD, f"seed={seed}"])

@@ -11,14 +11,16 @@ Shape letters: Q queries, S keys, K width, V words, R rows.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+import numpy as np
 import torch
 from matplotlib import rcParams
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt import model as models
@@ -30,7 +32,7 @@ from nmt.model.transformer import Transformer
 from nmt.optim import schedule
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
-from nmt.search.task import Task
+from nmt.search.request import Ints, SearchRequest, StepResult, best_tokens
 
 
 def pooling() -> Figure:
@@ -251,37 +253,35 @@ WORDS = ["<pad>", "<s>", END, *dict.fromkeys(word for row in NEXT.values() for w
 class Memory:
     """What the made-up model has read in each row: enough of a decoder's state for a search."""
 
-    seen_RTS: Tensor | None
     read: list[str]
+    attention_RS: NDArray[np.float32] | None = None
 
-    def watch(self) -> None:
-        """Looks nowhere."""
-
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep some rows."""
-        self.read = [self.read[row] for row in rows_R.tolist()]
+    def step(
+        self, tokens_R: Ints, parents_R: Ints, k: int, *, banned_RX: Ints | None = None, gather_RP: Ints | None = None,
+        all_log_probs: bool = False,
+    ) -> StepResult:  # fmt: skip
+        """Read a word for each row."""
+        words = [WORDS[token] for token in tokens_R.tolist()]
+        self.read = [self.read[parent] for parent in parents_R.tolist()]
+        if words != ["<s>"] * len(words):
+            self.read = [f"{read} {word}".strip() for read, word in zip(self.read, words, strict=True)]
+        rows = [NEXT.get(read, {END: 1.0}) for read in self.read]
+        with np.errstate(divide="ignore"):
+            log_p_RV = np.log(np.array([[row.get(word, 0.0) for word in WORDS] for row in rows], np.float32))
+        return best_tokens(log_p_RV, k, banned_RX, gather_RP)
 
 
 class MadeUp:
     """The made-up model, as a search sees a model."""
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Memory:
+    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Memory:
         """Begin with nothing read."""
-        return Memory(None, [""] * len(src_BS))
-
-    def next_log_probs(self, tokens_R: Tensor, state: Memory) -> Tensor:
-        """Read a word for each row."""
-        words = [WORDS[token] for token in tokens_R.tolist()]
-        if words != ["<s>"] * len(words):
-            state.read = [f"{read} {word}".strip() for read, word in zip(state.read, words, strict=True)]
-        rows = [NEXT.get(read, {END: 1.0}) for read in state.read]
-        return torch.tensor([[row.get(word, 0.0) for word in WORDS] for row in rows]).log()
+        return Memory([""] * len(sources))
 
 
 def searched(search: Greedy | Beam) -> list[tuple[str, float]]:
     """Return what a search finds in the made-up model, with its probability, best first."""
-    one = torch.ones(1, 1, dtype=torch.long)
-    task = Task(one, one.bool(), torch.tensor([5]), bos=WORDS.index("<s>"), eos=WORDS.index(END))
+    task = SearchRequest([[0]], np.array([5]), bos=WORDS.index("<s>"), eos=WORDS.index(END))
     (found,) = search(MadeUp(), task)
     return [(" ".join(WORDS[i] for i in each.ids), float(torch.tensor(each.log_prob).exp())) for each in found]
 

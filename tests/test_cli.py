@@ -88,25 +88,22 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
 
 
 @pytest.mark.parametrize(
-    ("command", "bounds"),
-    [
-        *((command, environment.TRAINING) for command in ("train", "sweep", "reproduce")),
-        ("translate", environment.SEARCH),
-    ],
+    ("command", "trains"), [("train", True), ("sweep", True), ("reproduce", True), ("translate", False)]
 )
-def test_what_pytorch_keeps_is_bounded_for_what_a_command_does(
-    command: str, bounds: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in bounds:
+def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [*environment.DEFAULTS]
+    for name in names:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(names[0], "7")  # what the user has set is kept
     code = (
         f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\n"
-        f"atexit.register(lambda: print(*(os.environ[name] for name in {[*bounds]}), file=sys.stderr))\n"
+        "from nmt import environment\n"
+        "environment.tune_malloc_for_training = lambda: print('malloc', file=sys.stderr)\n"
+        f"atexit.register(lambda: print(*(os.environ[name] for name in {names}), file=sys.stderr))\n"
         "from nmt.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stderr.split() == [*bounds.values()]
-    assert environment.TRAINING != environment.SEARCH
+    assert done.stderr.split() == [*(["malloc"] if trains else []), "7", *[*environment.DEFAULTS.values()][1:]]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_beam_that_nothing_speaks_for_is_no_alternative(
     loaded: checkpoint.Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
-    monkeypatch.setattr("nmt.look.NativeEngine.search", lambda *_: [found])
+    monkeypatch.setattr("nmt.inference.batch.BatchEngine.search", lambda *_: [found])
     assert [each.log_prob for each in look(loaded, "ba be").beam] == [-1.0]
 
 

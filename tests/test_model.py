@@ -6,26 +6,22 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from nmt import kernels, settings
+from nmt import settings
 from nmt.config import ModelConfig
 from nmt.data.batching import collate
 from nmt.errors import ConfigError
-from nmt.model import build, cache, check, count_parameters, inference, packed
+from nmt.inference.pytorch import TorchModel
+from nmt.model import build, check, count_parameters
 from nmt.model.attention import masked_softmax
-from nmt.model.cache import Memory
-from nmt.model.ensemble import Ensemble
-from nmt.model.inference import PackedModel, PackedTransformer, for_inference
-from nmt.model.layers import Dropout, Linear
-from nmt.model.packed import CompiledLinear, Int8Linear, PackedLinear, rounded
+from nmt.model.layers import Dropout
 from nmt.model.positions import POSITIONS
-from nmt.model.positions.absolute import Floater
 from nmt.model.seq2seq import Seq2Seq
-from nmt.search import SearchModel
-from nmt.tokenizer import PAD
+from nmt.tokenizer import BOS, EOS, PAD
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
@@ -178,189 +174,77 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: tor
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.fixture(params=[True, False], ids=["compiled", "by PyTorch"])
-def _loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with compiled loops, and without."""
-    if request.param and not kernels.available():
-        pytest.skip("no C compiler here")
-    monkeypatch.setattr(kernels, "available", lambda: request.param)
+def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int]) -> tuple[list[Any], list[Any], Any]:
+    """The log-probabilities and the attention of a search's steps; some sentences end after the second.
 
-
-def searched(model: SearchModel, beams: int, tokens_RT: Tensor, keep: list[int], times: int = 1) -> list[Tensor]:
-    """The log-probabilities of a search's steps, of sources `times` as long; some sentences end after the second."""
-    batch = collate([(src * times, tgt) for src, tgt in PAIRS])
-    state = model.begin(batch.src_BS, batch.src_mask_BS)
-    found = []
+    Rows are reversed then. The last result is the number of the first row that each of the last rows continues.
+    """
+    state = model.prefill([[*src, EOS] for src, _ in PAIRS], track_attention=True)
+    log_probs, attention = [], []
+    rows_R, parents_R = np.arange(len(tokens_RT)), np.arange(len(PAIRS)).repeat(beams)
     for t in range(tokens_RT.shape[1]):
-        found.append(model.next_log_probs(tokens_RT[:, t], state).clone())
+        result = state.step(tokens_RT[rows_R, t], parents_R, 0, all_log_probs=True)
+        log_probs.append(result.log_p_RV)
+        attention.append(state.attention_RS)
+        parents_R = np.arange(len(rows_R))
         if t == 1:
-            rows = torch.tensor([row for i in keep for row in range(i * beams, (i + 1) * beams)]).flip(0)
-            state.select(rows, torch.tensor(keep).flip(0))
-            tokens_RT = tokens_RT[rows]
-    return found
+            parents_R = np.array([row for i in keep for row in range(i * beams, (i + 1) * beams)])[::-1]
+            rows_R = rows_R[parents_R]
+    return log_probs, attention, rows_R
 
 
-@pytest.mark.usefixtures("_loops")
 @torch.no_grad()
-@pytest.mark.parametrize(("beams", "times"), [(1, 1), (2, 1), (7, 1), (60, 9)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
-def test_a_model_made_ready_for_search_is_the_same_model(
-    model: Seq2Seq, dtype: torch.dtype, beams: int, times: int
-) -> None:
+@pytest.mark.parametrize("beams", [1, 2, 7])
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
+def test_steps_of_a_search_equal_one_uncached_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
-    ready = for_inference(model, dtype)
-    assert isinstance(ready, PackedModel)
-    by_pytorch = Int8Linear if dtype == torch.int8 else PackedLinear
-    assert type(ready.output) is (CompiledLinear if kernels.can_multiply(model.output_weight_VD, dtype) else by_pytorch)
-    tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS) * beams, 40))  # more than the cache grows by
-    for wanted, found in zip(*(searched(m, beams, tokens_RT, [0, 2], times) for m in (model, ready)), strict=True):
-        share = {torch.float32: 1e-5, torch.bfloat16: 0.05, torch.int8: 0.15}[dtype]  # seen: 0.03 and 0.12
-        tolerance = share * max(1.0, wanted.abs().max().item())
-        torch.testing.assert_close(found.float(), wanted, atol=tolerance, rtol=1e-4)
+    shape = len(PAIRS) * beams, 40  # more positions than the cache's block
+    tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, shape)
+    tokens_RT[:, 0] = BOS
+    log_probs, attention, last_R = search_steps(TorchModel([model], dtype), tokens_RT, beams, [0, 2])
+    pairs = [(PAIRS[row // beams][0], tokens_RT[row, 1:].tolist()) for row in range(len(tokens_RT))]
+    wanted_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
+    batch = collate(pairs)
+    state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
+    state.watch()
+    model.step(batch.tgt_in_BT, state)
+    for t, (found_RV, found_RS) in enumerate(zip(log_probs, attention, strict=True)):
+        rows_R = last_R if t > 1 else np.arange(len(pairs))
+        share = 0.05 if dtype == torch.bfloat16 else 1e-5
+        wanted_RV, wanted_RS = wanted_RTV[rows_R, t], state.seen_RTS[rows_R, t]
+        tolerance = share * max(1.0, wanted_RV.abs().max().item())
+        torch.testing.assert_close(torch.from_numpy(found_RV), wanted_RV, atol=tolerance, rtol=1e-4)
+        torch.testing.assert_close(
+            torch.from_numpy(found_RS), wanted_RS[:, : found_RS.shape[1]], atol=2 * share, rtol=1e-4
+        )
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.usefixtures("_loops")
-@torch.no_grad()
-@pytest.mark.parametrize("times", [1, 9])
-def test_a_model_made_ready_for_search_looks_where_the_model_looks(times: int) -> None:
+def test_a_model_trained_in_bf16_is_searched_in_the_requested_precision() -> None:
     model = build(TINY, VOCABULARY).eval()
-    batch = collate([(src * times, tgt) for src, tgt in PAIRS])
-    seen = []
-    for searchable in (model, for_inference(model, torch.float32)):
-        state = searchable.begin(batch.src_BS, batch.src_mask_BS)
-        state.watch()
-        searchable.next_log_probs(torch.tensor([4, 5, 6, 7, 8, 9]), state)  # two beams
-        seen.append(state.seen_RTS)
-    assert seen[0].shape == (6, 1, batch.src_BS.shape[1])
-    torch.testing.assert_close(seen[1], seen[0])
-
-
-@pytest.mark.usefixtures("_loops")
-@torch.no_grad()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
-@pytest.mark.parametrize("beams", [1, 3, 5, 17])
-def test_sentences_that_end_leave_the_others_as_they_are(
-    dtype: torch.dtype, beams: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inference, "PART_TOKENS", 25)
-    model = build(TINY, VOCABULARY).eval()
-    pairs = [(src, tgt) for src, tgt in PAIRS for _ in range(7)]
-    batch = collate(pairs)
-    tokens_RT = torch.randint(4, VOCABULARY, (len(pairs) * beams, 6))
-    ready = for_inference(model, dtype)
-    assert isinstance(ready, PackedTransformer)
-    begin, parts = ready._begin, []
-    ready._begin = lambda src_BS, mask_BS: parts.append(len(src_BS)) or begin(src_BS, mask_BS)
-    found = []
-    for searchable in (model, ready):
-        state = searchable.begin(batch.src_BS, batch.src_mask_BS)
-        state.watch()
-        left, width, steps = len(pairs), 1, []  # the first step has one row for each sentence
-        for t, stays in enumerate((slice(None), slice(1, None), slice(None), slice(0, 9), slice(2, 3), slice(0, 0))):
-            logits_RV = searchable.next_log_probs(tokens_RT[: left * width, t], state)
-            steps.append((logits_RV.clone(), state.seen_RTS.clone()))
-            sentences = torch.arange(left)[stays]
-            rows = (sentences[:, None] * width + torch.arange(beams).flip(0).clamp(max=width - 1)).flatten()
-            state.select(rows, None if len(sentences) == left else sentences)
-            left, width = len(sentences), beams
-        found.append(steps)
-    assert parts == [3] * 7
-    for wanted, got in zip(*found, strict=True):
-        for one, other in zip(wanted, got, strict=True):
-            share = 0.15 if dtype == torch.int8 else 1e-5
-            torch.testing.assert_close(other, one, atol=share * max(1.0, one.abs().max().item()), rtol=1e-4)
-
-
-@torch.no_grad()
-def test_onednn_multiplies_few_numbers_of_rows() -> None:
-    weight_OI, bias_O, x_BSI = torch.randn(5, 16), torch.randn(5), torch.randn(7, 149, 16)
-    linear = PackedLinear(weight_OI, bias_O)
-    product, numbers = linear._product, []
-    linear._product = lambda x, then: numbers.append(x.shape[:-1].numel()) or product(x, then)
-    torch.testing.assert_close(linear(x_BSI), x_BSI @ weight_OI.t() + bias_O)
-    assert numbers == [1043, 512, 512, 19, 32]  # of 1,043, two parts of 512 and one of 19, which becomes 32
-    torch.testing.assert_close(linear.relu(x_BSI[0]), (x_BSI[0] @ weight_OI.t() + bias_O).relu())
-    other_BSO = torch.randn(7, 149, 5)
-    torch.testing.assert_close(linear.plus(x_BSI, other_BSO), x_BSI @ weight_OI.t() + bias_O + other_BSO)
-    assert [rounded(rows) for rows in (1, 2, 3, 4, 5, 9, 16, 17, 32, 33)] == [1, 2, 4, 4, 8, 16, 16, 32, 32, 48]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("slab", [1, 700])
-def test_what_is_remembered_of_steps_may_take_several_slabs(slab: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = build(TINY, VOCABULARY).eval()
-    tokens_RT = torch.randint(4, VOCABULARY, (2 * len(PAIRS), 9))
-    monkeypatch.setattr(cache, "SLAB", slab)
-    found = searched(for_inference(model, torch.float32), 2, tokens_RT, [0, 2])
-    torch.testing.assert_close(found, searched(model, 2, tokens_RT, [0, 2]))
-
-
-@pytest.mark.usefixtures("_loops")
-@torch.no_grad()
-def test_searches_that_follow_share_memory_and_those_at_once_do_not() -> None:
-    ready = for_inference(build(TINY, VOCABULARY).eval(), torch.float32)
-    assert isinstance(ready, PackedTransformer)
-    batch, tokens_NRT = collate(PAIRS), torch.randint(4, VOCABULARY, (2, len(PAIRS), 40))
-
-    def begin() -> Any:
-        return ready.begin(batch.src_BS, batch.src_mask_BS)
-
-    def run(*states: Any) -> list[Tensor]:
-        for t in range(40):
-            found = []
-            for number, state in enumerate(states):
-                found.append(ready.next_log_probs(tokens_NRT[number, :, t], state))
-                state.select(torch.tensor([0, 1, 2]))
-        return found
-
-    first, second = begin(), begin()
-    memories = [first.memory, second.memory]
-    assert memories[0] is not memories[1]
-    together = [logits_RV.clone() for logits_RV in run(first, second)]
-    del first, second
-    for memory in memories:
-        for room in memory._rooms.values():
-            room.fill_(torch.nan)  # what it holds is of no account
-    again = [begin(), begin()]
-    assert {id(state.memory) for state in again} == {id(memory) for memory in memories}
-    torch.testing.assert_close(run(*again), together)
-
-
-def test_int8_matrices_have_a_scale_for_each_row_and_a_bias() -> None:
-    torch.manual_seed(0)
-    size_O = 10.0 ** torch.arange(-4, 4)
-    weight_OI, bias_O, x_RI = size_O[:, None] * torch.randn(8, 64), 1e4 * torch.randn(8), torch.randn(5, 64)
-    bare = Int8Linear(weight_OI, None)
-    torch.testing.assert_close(bare(x_RI) / size_O, x_RI @ weight_OI.t() / size_O, atol=0.5, rtol=0)
-    torch.testing.assert_close(Int8Linear(weight_OI, bias_O)(x_RI), bare(x_RI) + bias_O)
-
-
-def test_what_moves_floater_is_never_in_int8() -> None:
-    ready = for_inference(build(dataclasses.replace(TINY, positions="floater"), VOCABULARY), torch.int8)
-    assert isinstance(ready, PackedModel)
-    moving = [module for module in ready.model.modules() if isinstance(module, Floater)]
-    assert [type(each.outer) for each in moving] == [Linear, Linear]
-
-
-def test_a_model_that_was_trained_in_bf16_is_searched_in_what_is_asked() -> None:
-    model = build(TINY, VOCABULARY).eval()
-    tokens_RT = torch.randint(4, VOCABULARY, (len(PAIRS), 3))
-    wanted = searched(for_inference(model, torch.float32), 1, tokens_RT, [0, 2])
+    tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, (len(PAIRS), 3))
+    wanted, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
     model.compute_dtype = torch.bfloat16
-    found = searched(for_inference(model, torch.float32), 1, tokens_RT, [0, 2])
-    torch.testing.assert_close(found, wanted)
+    found, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
-def test_a_model_is_ready_for_search_without_onednns_layout_too(
-    model: Seq2Seq, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "_has_onednn", lambda: False)
-    ready = for_inference(model, torch.bfloat16)
-    assert isinstance(ready, Seq2Seq)
-    assert not any(parameter.requires_grad for parameter in ready.parameters())
-    recurrent = model.config.arch == "rnn"  # whose steps hand their rounding on
-    assert logits(ready, PAIRS)[0].dtype == (torch.float32 if recurrent else torch.bfloat16)
+@pytest.mark.parametrize("size", [2, 3])
+def test_ensemble_averages_probabilities_and_attention(size: int) -> None:
+    """The mean of the probabilities is arithmetic, not the geometric mean that averaged log-probabilities give."""
+    models = []
+    for seed in range(size):
+        torch.manual_seed(seed)
+        models.append(build(TINY, VOCABULARY).eval().requires_grad_(False))
+        models[-1].output_weight_VD.mul_(3)  # confident models, whose geometric mean differs clearly
+    tokens_RT = np.array([[BOS, 7], [BOS, 8], [BOS, 9]])
+    log_probs, attention, _ = search_steps(TorchModel(models), tokens_RT, 1, [0, 1, 2])
+    each = [search_steps(TorchModel([model]), tokens_RT, 1, [0, 1, 2]) for model in models]
+    for t in range(2):
+        mean_RV = np.mean([np.exp(own[t].astype(np.float64)) for own, _, _ in each], 0)
+        np.testing.assert_allclose(np.exp(log_probs[t].astype(np.float64)), mean_RV, atol=1e-6, rtol=1e-5)
+        np.testing.assert_allclose(attention[t], np.mean([own[t] for _, own, _ in each], 0), atol=1e-6, rtol=1e-5)
 
 
 def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
@@ -408,41 +292,3 @@ def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None
 def test_configs_load_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert settings.load(settings.find("wmt14-big")).model.heads == 16
-
-
-def test_what_is_kept_of_the_source_stays_in_the_same_memory() -> None:
-    memory, places = Memory(), set()
-    both = {name: torch.randn(9, 2, 3) for name in ("keys", "values")}
-    expected = dict(both)
-    for size in (7, 7, 4, 1, 0):
-        rows = torch.randperm(len(both["keys"]))[:size].sort().values
-        both = {name: memory.select(name, x, rows) for name, x in both.items()}
-        expected = {name: x[rows] for name, x in expected.items()}
-        places |= {x.untyped_storage().data_ptr() for x in both.values()}
-        assert all(torch.equal(both[name], expected[name]) for name in both)
-    assert len(places) <= 3  # of each, and one to spare
-    first = memory.room("logits", torch.empty(0), (2, 3))
-    assert memory.room("logits", first, (1, 3)).data_ptr() == first.data_ptr()
-    assert memory.room("logits", first, (4, 3)).shape == (4, 3)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("size", [2, 3])
-def test_ensemble_averages_probabilities_and_attention(size: int) -> None:
-    """The mean of the probabilities is arithmetic, not the geometric mean that averaged log-probabilities give."""
-    models, batch = [], collate(PAIRS)
-    for seed in range(size):
-        torch.manual_seed(seed)
-        models.append(build(TINY, VOCABULARY).eval())
-        models[-1].output_weight_VD.mul_(3)  # confident models, whose geometric mean differs clearly
-    ensemble = Ensemble(models)
-    states = [model.begin(batch.src_BS, batch.src_mask_BS) for model in models]
-    joint = ensemble.begin(batch.src_BS, batch.src_mask_BS)
-    for state in (joint, *states):
-        state.watch()
-    for tokens_R in torch.tensor([[1, 1, 1], [7, 8, 9]]):
-        log_probs = [model.next_log_probs(tokens_R, own) for model, own in zip(models, states, strict=True)]
-        mean_RV = sum(log_prob_RV.double().exp() for log_prob_RV in log_probs) / size
-        found_RV = ensemble.next_log_probs(tokens_R, joint).double().exp()
-        torch.testing.assert_close(found_RV, mean_RV, atol=1e-6, rtol=1e-5)
-        torch.testing.assert_close(joint.seen_RTS, sum(state.seen_RTS for state in states) / size)

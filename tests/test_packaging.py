@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-BIG = {"onnx", "huggingface", "comet"}
-"""Extras that the tests' environment does without: tests that need them are skipped there."""
+BIG = {"comet"}
+"""Extras that the tests' environment does without."""
 NAMED = {"comet": "unbabel-comet"}
 """Packages of theirs that have another name than what is imported."""
 

@@ -16,7 +16,8 @@ from nmt.model import build, check
 from nmt.model.positions import POSITIONS, Place, Positions, Stack
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
-from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet, slopes
+from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
+from nmt.positions import alibi_slopes
 
 WIDE = Stack(dim=16, heads=4, layers=2)
 RELATIVE = [name for name in POSITIONS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
@@ -246,8 +247,8 @@ def test_t5s_shared_buckets_grow_like_the_logarithm() -> None:
 
 
 def test_alibi_penalises_distance_by_head() -> None:
-    assert slopes(8) == [2.0**-h for h in range(1, 9)]
-    assert slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
+    assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
+    assert alibi_slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
     found = ALiBi(WIDE).score(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
     assert found is not None
     torch.testing.assert_close(found[0, 1, 0], -(2.0**-4) * torch.tensor([5.0, 4, 3, 2, 1, 0]))

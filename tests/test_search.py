@@ -6,26 +6,32 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt import kernels
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
+from nmt.inference import native
+from nmt.inference.ensemble import NativeEnsemble
+from nmt.inference.native import NativeModel
+from nmt.inference.pytorch import TorchModel
 from nmt.model import build
-from nmt.model.ensemble import Ensemble, mean_log_prob
 from nmt.model.transformer import Transformer
-from nmt.search import SEARCHES, Hypothesis, SearchModel, Task, search
+from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, search
 from nmt.search import beam as beam_module
-from nmt.search.candidates import top_k
-from nmt.search.constrained import Phrases
+from nmt.search.beam import best_candidates
+from nmt.search.constrained import Constraints
+from nmt.search.request import Floats, Ints, StepResult, best_tokens
 from nmt.search.sample import draw
 from nmt.tokenizer import BOS, EOS
 
+compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 VOCABULARY = 7
 N_BEST = [
     "greedy", "beam(size=4, top=4)", "diverse(size=6, groups=3, top=4)", "constrained(size=4, top=3)", "sample(top=3)",
@@ -34,14 +40,14 @@ N_BEST = [
 RULED = [
     "greedy({})", "beam(size=4, top=4, {})", "diverse(size=4, top=4, {})", "sample(top=4, {})",
 ]  # fmt: skip
-SOURCES = torch.tensor([[4, 5, 6, 3], [6, 4, 3, 0], [5, 3, 0, 0]])
-MASK = SOURCES != 0
+SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3]]
 
 
 def make(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Transformer:
     torch.manual_seed(seed)
     config = ModelConfig(dim=8, heads=2, ff=16, encoder_layers=1, decoder_layers=2, tied=False)
     model = build(config, vocabulary).eval()
+    assert isinstance(model, Transformer)
     with torch.no_grad():
         model.output_weight_VD.mul_(6)  # far from uniform, so that rankings are clear
         last = model.decoder_norm  # its output has mean 0, over which a constant weight would sum to 0
@@ -50,30 +56,33 @@ def make(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Tran
     return model
 
 
-@torch.inference_mode()
+def packed(model: Transformer) -> NativeModel:
+    return NativeModel(model.config, {name: weight.numpy() for name, weight in model.state_dict().items()}, "fp32")
+
+
 def run(
-    model: SearchModel,
+    model: Transformer | StepModel,
     spec: str,
     limits: list[int] | None = None,
     rows: slice = slice(None),
-    phrases: Sequence[Sequence[list[int]]] = (),
+    **requests: Any,
 ) -> list[list[Hypothesis]]:
-    limit_B = torch.tensor(limits or [6, 6, 6])[rows]
-    return search(spec)(model, Task(SOURCES[rows], MASK[rows], limit_B, BOS, EOS, phrases=phrases[rows]))
+    length_B = np.array(limits or [6, 6, 6])[rows]
+    steps = TorchModel([model]) if isinstance(model, Transformer) else model
+    return search(spec)(steps, SearchRequest(SOURCES[rows], length_B, BOS, EOS, **requests))
 
 
-@torch.inference_mode()
 def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
     """Log-probability of a translation and its end, from one uncached pass."""
-    log_p_TV, _ = forced(model, row, ids)
+    log_p_TV, _ = forced(model, SOURCES[row], ids)
     return float(sum(log_p_TV[t, token] for t, token in enumerate([*ids, EOS])))
 
 
 @torch.inference_mode()
-def forced(model: Transformer, row: int, ids: list[int]) -> tuple[Tensor, Tensor]:
-    """All log-probabilities of a translation's positions, and where they looked, from one uncached pass."""
-    src, mask = SOURCES[row : row + 1], MASK[row : row + 1]
-    state = model.start(model.encode(src, mask), mask, keep=False)
+def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tensor, Tensor]:
+    """All log-probabilities of a translation's positions, and their cross-attention, from one uncached pass."""
+    mask = torch.ones(1, len(source), dtype=torch.bool)
+    state = model.start(model.encode(torch.tensor([source]), mask), mask, keep=False)
     state.watch()
     log_p_TV = model.project(model.step(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
     assert state.seen_RTS is not None
@@ -94,21 +103,17 @@ def test_beam_of_one_is_greedy(seed: int) -> None:
 def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: float) -> None:
     limit, vocabulary = 3, 5
     model = make(seed, vocabulary, end_bias)
-    src, mask = torch.tensor([[4, 4, 3]]), torch.ones(1, 3, dtype=torch.bool)
     words = [token for token in range(vocabulary) if token != EOS]
     every = [list(ids) for length in range(limit + 1) for ids in itertools.product(words, repeat=length)]
 
-    @torch.inference_mode()
     def score(ids: list[int]) -> float:
-        state = model.start(model.encode(src, mask), mask, keep=False)
-        log_p_TV = model.project(model.step(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
+        log_p_TV, _ = forced(model, [4, 4, 3], ids)
         total = sum(log_p_TV[t, token].item() for t, token in enumerate([*ids, EOS]))
         return total / ((5 + len(ids) + 1) / 6) ** penalty
 
     best = sorted(every, key=score, reverse=True)[:5]
     wide = f"beam(size={len(every)}, top=5, length_penalty={penalty})"
-    with torch.inference_mode():
-        (found,) = search(wide)(model, Task(src, mask, torch.tensor([limit]), BOS, EOS))
+    (found,) = search(wide)(TorchModel([model]), SearchRequest([[4, 4, 3]], np.array([limit]), BOS, EOS))
     assert [h.ids for h in found] == best
     assert [h.score for h in found] == pytest.approx([score(ids) for ids in best], abs=1e-4)
 
@@ -126,7 +131,7 @@ def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int, early_
         while beams and not (early_stopping and len(ended) >= size):
             longer = []
             for log_prob, ids in beams:
-                log_p_V = forced(model, row, ids)[0][-1].tolist()
+                log_p_V = forced(model, SOURCES[row], ids)[0][-1].tolist()
                 tokens = range(VOCABULARY) if len(ids) < limit else [EOS]
                 longer += [(log_prob + log_p_V[token], [*ids, token]) for token in tokens]
             longer.sort(reverse=True)
@@ -139,12 +144,10 @@ def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int, early_
 
 @pytest.mark.parametrize("size", [6, 12, 40])
 def test_impossible_beams_never_become_hypotheses(size: int) -> None:
-    model = make(0, 5)
-    src, mask = torch.tensor([[4, 4, 3]]), torch.ones(1, 3, dtype=torch.bool)
-    with torch.inference_mode():
-        (found,) = search(f"beam(size={size}, top={size})")(model, Task(src, mask, torch.tensor([3]), BOS, EOS))
+    request = SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS)
+    (found,) = search(f"beam(size={size}, top={size})")(TorchModel([make(0, 5)]), request)
     assert len(found) == size  # of the 85 translations there are
-    assert all(h.log_prob > -torch.inf for h in found)
+    assert all(h.log_prob > -math.inf for h in found)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -177,16 +180,16 @@ def test_n_best_is_sorted_distinct_and_normalised(seed: int) -> None:
 )  # fmt: skip
 def test_stopping_early_changes_nothing(seed: int, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(seed, 11, end_bias=0.5)
-    phrases = [[[5, 7]], [], [[9], [4]]] if spec.startswith("constrained") else ()
-    early = run(model, spec, [12, 12, 12], phrases=phrases)
+    constraints = [[[5, 7]], [], [[9], [4]]] if spec.startswith("constrained") else ()
+    early = run(model, spec, [12, 12, 12], constraints=constraints)
     run_on(monkeypatch)
-    late = run(model, spec, [12, 12, 12], phrases=phrases)
+    late = run(model, spec, [12, 12, 12], constraints=constraints)
     assert [[h.ids for h in hypotheses] for hypotheses in early] == [[h.ids for h in hypotheses] for hypotheses in late]
 
 
 def run_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the bound away from every search: they continue until no beam is left."""
-    monkeypatch.setattr(beam_module, "may_improve", lambda best_live_B, *_: best_live_B > -torch.inf)
+    monkeypatch.setattr(beam_module, "can_improve", lambda best_B, *_: best_B > -np.inf)
 
 
 @pytest.mark.parametrize("name", ["beam", "diverse", "constrained"])
@@ -205,25 +208,28 @@ def test_the_usual_rule_finds_nothing_better_than_the_bound(name: str) -> None:
 
 
 class Scripted:
-    """A model that says the same at a step whatever it has read; it is its own state."""
+    """A model that predicts the same at a step whatever it has read; it is its own state."""
 
-    seen_RTS: Tensor | None = None
+    attention_RS: Floats | None = None
 
     def __init__(self, logits_TV: Tensor) -> None:
-        self.logits_TV, self.step = logits_TV, 0
+        self.log_p_TV, self.steps = logits_TV.log_softmax(-1).numpy(), 0
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Scripted:
+    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Scripted:
         return self
 
-    def next_log_probs(self, tokens_R: Tensor, state: Scripted) -> Tensor:
-        self.step += 1
-        return self.logits_TV[self.step - 1].log_softmax(-1).repeat(len(tokens_R), 1)
-
-    def watch(self) -> None:
-        pass
-
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        pass
+    def step(
+        self,
+        tokens_R: Ints,
+        parents_R: Ints,
+        k: int,
+        *,
+        banned_RX: Ints | None = None,
+        gather_RP: Ints | None = None,
+        all_log_probs: bool = False,
+    ) -> StepResult:
+        self.steps += 1
+        return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(tokens_R), 0), k, banned_RX, gather_RP)
 
 
 @pytest.mark.parametrize("spec", ["beam(size=2)", "diverse(size=2, groups=1)", "constrained(size=2)"])
@@ -242,11 +248,11 @@ def test_a_beam_that_wins_at_the_length_limit_only_is_not_given_up(spec: str) ->
 def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(0, 11, end_bias=10.0)
     steps: list[int] = []
-    whole = model.step
+    decode = model.step
 
-    def counted(tgt_RT: Tensor, state: object) -> Tensor:
+    def counted(tgt_RT: Tensor, state: Any) -> Tensor:
         steps[-1] += 1
-        return whole(tgt_RT, state)  # type: ignore[arg-type]
+        return decode(tgt_RT, state)
 
     monkeypatch.setattr(model, "step", counted)
     steps.append(0)
@@ -332,9 +338,7 @@ def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
 @pytest.mark.parametrize("spec", N_BEST)
 def test_a_translation_begins_as_it_must(spec: str) -> None:
     model, prefixes = make(2), [[4, 6, 4], [], [5]]
-    with torch.inference_mode():
-        task = Task(SOURCES, MASK, torch.tensor([6, 6, 2]), BOS, EOS, prefixes)
-        found = search(spec)(model, task)
+    found = run(model, spec, [6, 6, 2], prefixes=prefixes)
     for row, (hypotheses, prefix) in enumerate(zip(found, prefixes, strict=True)):
         for h in hypotheses:
             assert h.ids[: len(prefix)] == prefix
@@ -352,8 +356,8 @@ def test_unread_source_costs_what_the_coverage_penalty_says(seed: int) -> None:
         scores = [h.score for h in hypotheses]
         assert scores == sorted(scores, reverse=True)
         for h in hypotheses:
-            _, seen_TS = forced(model, row, h.ids)
-            penalty = weight * seen_TS.sum(0)[MASK[row]].clamp(max=1).log().sum().item()
+            _, attention_TS = forced(model, SOURCES[row], h.ids)
+            penalty = weight * attention_TS.sum(0).clamp(max=1).log().sum().item()
             norm = ((5 + len(h.ids) + 1) / 6) ** 0.6
             assert h.score == pytest.approx(h.log_prob / norm + penalty, abs=1e-4)
             assert h.norm == pytest.approx(norm)
@@ -400,7 +404,7 @@ def holds(ids: list[int], phrase: list[int]) -> bool:
 @pytest.mark.parametrize("limit", [0, 4, 9])
 def test_phrases_appear(seed: int, limit: int) -> None:
     phrases = [[[4, 4, 5], [6]], [], [[5, 6, 5]]]
-    found = run(make(seed, end_bias=2.0), "constrained(size=6, top=2)", [limit] * 3, phrases=phrases)
+    found = run(make(seed, end_bias=2.0), "constrained(size=6, top=2)", [limit] * 3, constraints=phrases)
     for hypotheses, wanted in zip(found, phrases, strict=True):
         assert hypotheses
         for h in hypotheses:
@@ -415,7 +419,7 @@ def test_the_best_translation_with_the_phrases_is_found(seed: int) -> None:
     every = [list(ids) for length in range(limit + 1) for ids in itertools.product(words, repeat=length)]
     allowed = [ids for ids in every if all(holds(ids, phrase) for phrase in phrases)]
     best = max(allowed, key=lambda ids: forced_log_prob(model, 0, ids) / ((5 + len(ids) + 1) / 6))
-    (found, *_) = run(model, "constrained(size=300)", [limit] * 3, phrases=[phrases, [], []])
+    (found, *_) = run(model, "constrained(size=300)", [limit] * 3, constraints=[phrases, [], []])
     assert found[0].ids == best
 
 
@@ -424,52 +428,48 @@ def test_the_best_translation_with_the_phrases_is_found(seed: int) -> None:
 def test_phrases_that_begin_alike_appear(size: int, limit: int) -> None:
     phrases = [[[4, 5], [4, 6]]] * 3
     for seed in range(10):
-        for hypotheses in run(make(seed), f"constrained(size={size})", [limit] * 3, phrases=phrases):
+        for hypotheses in run(make(seed), f"constrained(size={size})", [limit] * 3, constraints=phrases):
             assert all(holds(hypotheses[0].ids, phrase) for phrase in phrases[0])
 
 
 @pytest.mark.parametrize("spec", [spec for spec in RULED if "constrained" not in spec])
 def test_what_is_forced_may_repeat(spec: str) -> None:
     prefix = [4, 4, 4]
-    task = Task(SOURCES, MASK, torch.tensor([6, 6, 6]), BOS, EOS, [prefix] * 3)
-    with torch.inference_mode():
-        for hypotheses in search(spec.format("no_repeat_ngram=1"))(make(0), task):
-            for h in hypotheses:
-                assert h.ids[:3] == prefix
-                assert math.isfinite(h.log_prob)
-                assert len(set(h.ids[2:])) == len(h.ids[2:])
+    for hypotheses in run(make(0), spec.format("no_repeat_ngram=1"), prefixes=[prefix] * 3):
+        for h in hypotheses:
+            assert h.ids[:3] == prefix
+            assert math.isfinite(h.log_prob)
+            assert len(set(h.ids[2:])) == len(h.ids[2:])
 
 
-def test_a_phrase_that_is_broken_off_may_begin_anew() -> None:
-    phrases = Phrases(Task(SOURCES[:1], MASK[:1], torch.tensor([6]), BOS, EOS, phrases=[[[4, 5, 6]]]))
-    said_RP = phrases.none_said(1)
-    for token, said, left in ((4, 1, 2), (5, 2, 1), (4, 1, 2), (6, 0, 3), (4, 1, 2), (5, 2, 1), (6, 3, 0), (4, 3, 0)):
-        said_RCP = phrases.advance(said_RP, torch.tensor([[token]]))
-        assert said_RCP.tolist() == [[[said]]]
-        assert phrases.left(said_RCP).item() == phrases.needed(said_RCP).item() == left
-        said_RP = said_RCP[:, 0]
+def test_a_phrase_that_is_broken_off_may_begin_again() -> None:
+    constraints = Constraints(SearchRequest(SOURCES[:1], np.array([6]), BOS, EOS, constraints=[[[4, 5, 6]]]))
+    met_RP: Ints = np.zeros_like(constraints.length_RP)
+    for token, met, left in ((4, 1, 2), (5, 2, 1), (4, 1, 2), (6, 0, 3), (4, 1, 2), (5, 2, 1), (6, 3, 0), (4, 3, 0)):
+        met_RCP = constraints.advance(met_RP, np.array([[token]]))
+        assert met_RCP.tolist() == [[[met]]]
+        assert constraints.left(met_RCP).item() == constraints.needed(met_RCP).item() == left
+        met_RP = met_RCP[:, 0]
 
 
 def test_a_beam_may_improve_as_long_as_the_longest_translation_could() -> None:
-    best_live, worst = torch.tensor([-6.0, -6.0, -torch.inf]), torch.tensor([-2.0, -2.0, -torch.inf])
-    longest = torch.tensor([3.1, 2.9, 9.0])
-    assert beam_module.may_improve(best_live, longest, worst).tolist() == [True, False, False]
+    best, worst = np.array([-6.0, -6.0, -np.inf]), np.array([-2.0, -2.0, -np.inf])
+    longest = np.array([3.1, 2.9, 9.0])
+    assert beam_module.can_improve(best, longest, worst).tolist() == [True, False, False]
 
 
 def test_what_is_no_text_is_not_drawn() -> None:
-    task = Task(SOURCES, MASK, torch.tensor([6, 6, 6]), BOS, EOS, never=(0, 1, 2))
-    with torch.inference_mode():
-        drawn = [
-            i for seed in range(5) for found in search("sample(top=50)")(make(seed), task) for h in found for i in h.ids
-        ]
+    drawn = [
+        i for seed in range(5) for found in run(make(seed), "sample(top=50)", banned_ids=(0, 1, 2))
+        for h in found for i in h.ids
+    ]  # fmt: skip
     assert set(drawn) == {4, 5, 6}
 
 
 def test_phrases_come_after_a_forced_beginning() -> None:
-    task = Task(SOURCES, MASK, torch.tensor([2, 2, 2]), BOS, EOS, [[6, 6, 6]] * 3, [[[4, 5]]] * 3)
-    with torch.inference_mode():
-        for hypotheses in search("constrained(size=4)")(make(0), task):
-            assert hypotheses[0].ids == [6, 6, 6, 4, 5]
+    requests = {"prefixes": [[6, 6, 6]] * 3, "constraints": [[[4, 5]]] * 3}
+    for hypotheses in run(make(0), "constrained(size=4)", [2, 2, 2], **requests):
+        assert hypotheses[0].ids == [6, 6, 6, 4, 5]
 
 
 @pytest.mark.parametrize("spec", ["sample(top_k=1)", "sample(top_p=1e-4)", "sample(temperature=1e-4)"])
@@ -484,7 +484,7 @@ def test_samples_of_what_is_most_probable_are_greedy(spec: str) -> None:
 def test_samples_come_as_often_as_they_are_probable(options: str, temperature: float, kept: int) -> None:
     model, samples = make(4), 1000
     model.output_weight_VD.data.div_(4)
-    log_p_TV, _ = forced(model, 0, [])
+    log_p_TV, _ = forced(model, SOURCES[0], [])
     wanted_V = (log_p_TV[0] / temperature).softmax(-1)
     wanted_V[wanted_V < wanted_V.topk(kept).values[-1]] = 0.0
     wanted_V /= wanted_V.sum()
@@ -498,10 +498,10 @@ def test_samples_come_as_often_as_they_are_probable(options: str, temperature: f
 
 
 def test_a_nucleus_is_the_fewest_tokens_that_hold_enough() -> None:
-    logits_RV = torch.tensor([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]]).log()
+    logits_RV = np.log(np.array([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]], np.float32))
     for share, kept in ((0.35, [[0], [3]]), (0.69, [[0, 1], [2, 3]]), (0.76, [[0, 1, 2], [1, 2, 3]])):
-        cut_RV = search(f"sample(top_p={share})")._cut(logits_RV)  # type: ignore[attr-defined]
-        assert [[i for i, x in enumerate(row) if x > -torch.inf] for row in cut_RV.tolist()] == kept
+        cut_RV = search(f"sample(top_p={share})")._cut(logits_RV.copy())  # type: ignore[attr-defined]
+        assert [[i for i, x in enumerate(row) if x > -math.inf] for row in cut_RV.tolist()] == kept
 
 
 def test_another_seed_draws_other_samples() -> None:
@@ -516,8 +516,8 @@ def test_another_seed_draws_other_samples() -> None:
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9), st.floats(0, 1, exclude_max=True))
 def test_no_impossible_token_is_drawn(logits: list[float], chance: float) -> None:
-    logits_RV = torch.tensor([[-torch.inf, *logits, -torch.inf, -torch.inf]])
-    token = int(draw(logits_RV, torch.tensor([[chance]], dtype=torch.float64)))
+    logits_RV = np.array([[-np.inf, *logits, -np.inf, -np.inf]], np.float32)
+    (token,) = draw(logits_RV, np.array([chance]))
     assert 1 <= token <= len(logits)
 
 
@@ -531,11 +531,9 @@ def test_the_candidate_most_like_all_others_wins() -> None:
 
     model = make(4)
     model.output_weight_VD.data.div_(3)
-    task = Task(SOURCES, MASK, torch.tensor([6, 6, 6]), BOS, EOS, text=text)
-    with torch.inference_mode():
-        every, found = (
-            search(spec)(model, task) for spec in ("sample(top=12)", "mbr(candidates='sample(top=12)', top=3)")
-        )
+    every, found = (
+        run(model, spec, detokenize=text) for spec in ("sample(top=12)", "mbr(candidates='sample(top=12)', top=3)")
+    )
     for candidates, best in zip(every, found, strict=True):
         texts = [text(h.ids) for h in candidates]
         utility = {t: sum(sacrebleu.sentence_chrf(t, [o]).score for o in texts) / len(texts) for t in texts}
@@ -547,72 +545,93 @@ def test_the_candidate_most_like_all_others_wins() -> None:
 @pytest.mark.parametrize("spec", N_BEST)
 def test_an_ensemble_of_one_model_is_the_model(spec: str) -> None:
     model = make(3)
-    for one, other in zip(run(model, spec), run(Ensemble([model, model]), spec), strict=True):
+    for one, other in zip(run(model, spec), run(TorchModel([model, model]), spec), strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
-def test_an_ensemble_scores_by_the_mean_probability() -> None:
+@pytest.mark.parametrize("engine", ["PyTorch", pytest.param("native", marks=compiled)])
+def test_an_ensemble_scores_by_the_mean_probability(engine: str) -> None:
     models = [make(5), make(6)]
-    for row, hypotheses in enumerate(run(Ensemble(models), "beam(size=4, top=4)")):
-        for h in hypotheses:
-            log_p_TV = mean_log_prob([forced(model, row, h.ids)[0] for model in models])
-            assert h.log_prob == pytest.approx(
-                sum(log_p_TV[t, i].item() for t, i in enumerate([*h.ids, EOS])), abs=1e-4
-            )
+    ensemble = TorchModel(models) if engine == "PyTorch" else NativeEnsemble([packed(model) for model in models])
+    for row, hypotheses in enumerate(run(ensemble, "beam(size=4, top=4)")):
+        scores = ensemble.score([SOURCES[row][:-1]] * 4, [h.ids for h in hypotheses])
+        for h, score in zip(hypotheses, scores, strict=True):
+            p_TV, other_TV = (forced(model, SOURCES[row], h.ids)[0].double().exp() for model in models)
+            wanted_T = [math.log((p_TV[t, i] + other_TV[t, i]) / 2) for t, i in enumerate([*h.ids, EOS])]
+            assert h.log_prob == pytest.approx(sum(wanted_T), abs=1e-4)
+            assert score.log_probs == pytest.approx(wanted_T, abs=1e-4)
 
 
-def largest(compiled: bool, scores_RV: Tensor, count: int, before_BW: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The result of `top_k`, by compiled loops or by PyTorch."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "available", lambda: compiled)
-        return top_k(scores_RV, count, before_BW)
+REQUESTS: dict[str, dict[str, Any]] = {
+    "free": {},
+    "prefixes": {"prefixes": [[4, 6, 4], [], [5]]},
+    "constraints": {"constraints": [[[4, 4, 5], [6]], [], [[5, 6, 5]]]},
+    "both": {"prefixes": [[6, 6], [4], []], "constraints": [[[4, 5]], [[5], [6, 6]], []], "banned_ids": (0, 1, 2)},
+}
 
 
-both_ways = pytest.mark.parametrize(
-    "compiled",
-    [pytest.param(True, marks=pytest.mark.skipif(not kernels.available(), reason="no C compiler here")), False],
-    ids=["compiled", "by PyTorch"],
-)
+@compiled
+@pytest.mark.parametrize("request_name", REQUESTS)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *N_BEST, *(spec.format("min_ratio=1.0, max_ratio=2.0, no_repeat_ngram=2") for spec in RULED),
+        "beam(size=3, top=3, length_penalty=0.6, normalisation='average', early_stopping=True)",
+        "beam(size=40, top=40, min_ratio=1.0)", "sample(top=3, top_k=3, temperature=0.7)", "sample(top=3, top_p=0.8)",
+        "mbr(candidates='beam(size=4, top=4)', top=2)",
+    ],
+)  # fmt: skip
+def test_the_native_engine_finds_what_pytorch_finds(spec: str, request_name: str) -> None:
+    for seed in range(4):
+        model = make(seed, 11)
+        native_model = packed(model)
+        for models in ((model, native_model), (TorchModel([model, make(9, 11)]),
+                                               NativeEnsemble([native_model, packed(make(9, 11))]))):  # fmt: skip
+            wanted, found = (run(each, spec, [6, 9, 2], **REQUESTS[request_name]) for each in models)
+            for one, other in zip(found, wanted, strict=True):
+                assert [h.ids for h in one] == [h.ids for h in other]
+                assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-4)
+                assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
-@both_ways
-@settings(deadline=None)
-@given(seed=st.integers(0, 2**32), rows=st.integers(1, 5), vocabulary=st.integers(1, 700), count=st.integers(1, 16))
-def test_the_largest_scores_are_found_in_fewer_passes(
-    compiled: bool, seed: int, rows: int, vocabulary: int, count: int
+@given(seed=st.integers(0, 2**32), rows=st.integers(1, 5), vocabulary=st.integers(1, 700), k=st.integers(0, 16))
+def test_the_best_tokens_are_ranked_with_the_lower_of_equal_ones_first(
+    seed: int, rows: int, vocabulary: int, k: int
 ) -> None:
-    count = min(count, vocabulary)
-    scores_RV = torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed))
-    scores_RV[scores_RV < -1] = -torch.inf
-    best_RC, ids_RC = largest(compiled, scores_RV, count)
-    assert torch.equal(best_RC, scores_RV.topk(count).values)
-    assert torch.equal(scores_RV.gather(1, ids_RC), best_RC)
-    assert all(len(set(ids)) == count for ids in ids_RC.tolist())
+    numbers = np.random.default_rng(seed)
+    log_p_RV = numbers.integers(-20, 0, (rows, vocabulary)).astype(np.float32)  # many are equal
+    log_p_RV[numbers.random((rows, vocabulary)) < 0.01] = np.nan
+    banned_RX, gather_RP = numbers.integers(-1, vocabulary, (rows, 3)), numbers.integers(0, vocabulary, (rows, 4))
+    result = best_tokens(log_p_RV, k, banned_RX, gather_RP)
+    for row in range(rows):
+        allowed_V = log_p_RV[row].copy()
+        allowed_V[banned_RX[row][banned_RX[row] >= 0]] = -np.inf
+        order = sorted(range(vocabulary), key=lambda v: (-np.inf if np.isnan(allowed_V[v]) else -allowed_V[v], v))[:k]
+        assert result.tokens_RK[row].tolist() == order
+        np.testing.assert_array_equal(result.log_p_RK[row], allowed_V[order])
+        np.testing.assert_array_equal(result.gathered_RP[row], log_p_RV[row, gather_RP[row]])
 
 
-@both_ways
-@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     sentences=st.integers(1, 3),
     width=st.integers(1, 5),
-    vocabulary=st.integers(1, 700),
+    k=st.integers(1, 20),
     count=st.integers(1, 16),
 )
-def test_the_largest_scores_of_all_beams_are_found_at_once(
-    compiled: bool, seed: int, sentences: int, width: int, vocabulary: int, count: int
-) -> None:
-    draw = torch.Generator().manual_seed(seed)
-    scores_RV = torch.randn(sentences * width, vocabulary, generator=draw)
-    before_BW = 3 * torch.randn(sentences, width, generator=draw)
-    before_BW[:, 1:][before_BW[:, 1:] < -2] = -torch.inf
-    total_BX = (scores_RV.view(sentences, width, -1) + before_BW[:, :, None]).flatten(1)
-    best_BC, at_BC = largest(compiled, scores_RV, count, before_BW)
-    count = min(count, width * vocabulary)
-    assert torch.equal(best_BC, total_BX.topk(count).values)
-    assert torch.equal(total_BX.gather(1, at_BC), best_BC)
-    assert all(len(set(places)) == count for places in at_BC.tolist())
+def test_the_best_candidates_are_those_of_all_rows(seed: int, sentences: int, width: int, k: int, count: int) -> None:
+    numbers = np.random.default_rng(seed)
+    log_p_RK = numbers.integers(-9, 0, (sentences * width, k)).astype(np.float32)  # many are equal
+    before_BW = numbers.integers(-9, 0, (sentences, width)).astype(np.float32)
+    before_BW[:, 1:][before_BW[:, 1:] < -6] = -np.inf
+    total_BX = (log_p_RK.reshape(sentences, width, k) + before_BW[:, :, None]).reshape(sentences, -1)
+    best_BC, at_BC = best_candidates(before_BW, log_p_RK, count)
+    assert best_BC.shape == at_BC.shape == (sentences, count)
+    real = min(count, width * k)
+    for total_X, best_C, at_C in zip(total_BX.tolist(), best_BC.tolist(), at_BC.tolist(), strict=True):
+        assert at_C[:real] == sorted(range(width * k), key=lambda x: -total_X[x])[:real]
+        assert best_C == [*(total_X[x] for x in at_C[:real]), *[-math.inf] * (count - real)]
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given
@@ -19,12 +17,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
-from nmt import environment, kernels, runtime
 from nmt import translate as translating
 from nmt.data.segment import count_sentences, segments
-from nmt.engine import Query, native
-from nmt.engine.native import NativeEngine
 from nmt.errors import ConfigError, DataError, NMTError
+from nmt.inference import Source, batch, native
+from nmt.inference.batch import BatchEngine
 from nmt.search import Hypothesis, Search
 from nmt.text import normalize, unshouted
 from nmt.train import train
@@ -53,9 +50,9 @@ def watched(translator: Translator, lines: list[str]) -> tuple[list[str], list[l
     seen: list[list[int]] = []
     whole = translator.engine.search
 
-    def noted(queries: Sequence[Query], *rest: Any) -> list[list[Hypothesis]]:
-        seen.extend(list(query.ids) for query in queries)
-        return whole(queries, *rest)
+    def noted(sources: Sequence[Source], *rest: Any) -> list[list[Hypothesis]]:
+        seen.extend(list(source.ids) for source in sources)
+        return whole(sources, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translator.engine, "search", noted)
@@ -69,7 +66,7 @@ def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, m
     assert whole[0] == whole[6]
     assert whole == [texts(translator, [line])[0] for line in LINES]
     monkeypatch.setattr(translating, "WINDOW", 2)
-    monkeypatch.setattr(native, "BATCH_ROWS", 1)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 1)
     assert texts(translator, LINES) == whole
 
 
@@ -136,7 +133,7 @@ def test_more_sentences_than_a_line_of_the_training_text_has_are_translated_one_
     seen: list[int] = []
     search = translator.engine.search
     monkeypatch.setattr(
-        translator.engine, "search", lambda queries, *rest: seen.append(len(queries)) or search(queries, *rest)
+        translator.engine, "search", lambda sources, *rest: seen.append(len(sources)) or search(sources, *rest)
     )
     texts(translator, [" ".join(ones)])
     assert seen == [1]
@@ -182,10 +179,10 @@ def test_segments_prefer_sentences_to_clauses_to_words() -> None:
 
 
 def test_a_target_word_is_aligned_to_the_source_word_that_it_looked_at_most() -> None:
-    seen_TS = torch.tensor(
-        [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]]
+    attention_TS = np.array(
+        [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]], np.float32
     )  # the last row and column are the ends
-    assert translating._align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], seen_TS) == [(1, 0), (0, 1)]
+    assert translating._align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS) == [(1, 0), (0, 1)]
 
 
 def test_a_stream_is_answered_as_it_comes() -> None:
@@ -231,28 +228,25 @@ def test_loading_from_python_equals_the_run(translator: Translator, tmp_path: Pa
 def test_batches_side_by_side_give_what_one_after_the_other_gives(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "BATCH_ROWS", 8)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 8)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
     threads = torch.get_num_threads()
     found = []
     for count in (1, 3):
-        torch.set_num_threads(count)
-        found.append(list(Translator.load(translator.origin, "cpu").n_best(lines, "beam(size=2, top=2)")))
-        assert torch.get_num_threads() == count
-    torch.set_num_threads(threads)
+        monkeypatch.setenv("OMP_NUM_THREADS", str(count))
+        loaded = Translator.load(translator.origin, "cpu")
+        assert isinstance(loaded.engine, BatchEngine)
+        assert loaded.engine.threads == (count if native.available() else 1)
+        found.append(list(loaded.n_best(lines, "beam(size=2, top=2)")))
+        assert torch.get_num_threads() == threads
     assert found[0] == found[1]
 
 
-@pytest.mark.skipif(not kernels.available(), reason="no C compiler here, and PyTorch's routines round by the batch")
+@pytest.mark.skipif(not native.available(), reason="no C compiler here, and PyTorch's routines round by the batch")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("spec", ["greedy", "beam(size=3, top=3)"])
-def test_a_line_is_the_same_alone_and_in_company_to_the_last_bit(
-    translator: Translator, precision: str, spec: str
-) -> None:
+def test_a_line_is_the_same_in_any_batch(translator: Translator, precision: str, spec: str) -> None:
     exact = Translator.load(translator.origin, "cpu", precision)
-    dtype = runtime.search_precision(precision, torch.device("cpu"))
-    if not kernels.can_multiply(exact.engine.models[0].output_weight_VD, dtype):
-        pytest.skip("this processor does not multiply them")
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(25)]
     together = list(exact.stream([lines], spec))
     assert together == [next(exact.stream([[line]], spec)) for line in lines]
@@ -263,54 +257,57 @@ def test_a_line_is_the_same_alone_and_in_company_to_the_last_bit(
 def test_a_batch_is_bounded_by_tokens_times_rows(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, spec: str, rows: int
 ) -> None:
-    sizes, batched = [], NativeEngine._search
+    sizes, batched = [], BatchEngine._search
 
-    def noted(engine: NativeEngine, queries: Sequence[Query], find: Search) -> list[list[Hypothesis]]:
-        sizes.append(len(queries) * rows * max(len(query.ids) + 1 for query in queries))
-        return batched(engine, queries, find)
+    def noted(engine: BatchEngine, sources: list[Source], find: Search) -> list[list[Hypothesis]]:
+        sizes.append(len(sources) * rows * max(len(source.ids) + 1 for source in sources))
+        return batched(engine, sources, find)
 
-    monkeypatch.setattr(NativeEngine, "_search", noted)
-    monkeypatch.setattr(native, "BATCH_TOKENS", 400)
+    monkeypatch.setattr(BatchEngine, "_search", noted)
+    monkeypatch.setattr(batch, "BATCH_TOKENS", 400)
     texts(translator, [f"{'the small dog ' * (i % 3)}sees tree {i}." for i in range(60)], spec)
     assert 300 < max(sizes) <= 400
 
 
 def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "BATCH_ROWS", 1)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 1)
     monkeypatch.setattr(translator.engine, "threads", 2)
 
     def broken(*_: object) -> None:
         raise NMTError("broken")
 
-    monkeypatch.setattr(NativeEngine, "_search", broken)
+    monkeypatch.setattr(BatchEngine, "_search", broken)
     with pytest.raises(NMTError, match="broken"):
         translator.translate(["a dog", "a tree"])
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError("the native engine has no memory left"), RuntimeError("DefaultCPUAllocator: not enough")]
+)
 def test_what_does_not_fit_into_memory_is_done_in_halves(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+    translator: Translator, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [(line, line) for line in LINES if line.strip()]
     whole, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
     engine, sizes = translator.engine, []
-    assert isinstance(engine, NativeEngine)
-    room = 1
+    assert isinstance(engine, BatchEngine)
+    fitting = 1
 
-    def within(encode: Callable[..., Any]) -> Callable[..., Any]:
-        def begun(src_BS: torch.Tensor, *rest: Any) -> Any:
-            sizes.append(len(src_BS))
-            if len(src_BS) > room:
-                raise RuntimeError("DefaultCPUAllocator: not enough memory")
-            return encode(src_BS, *rest)
+    def within(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def limited(sources: Sequence[Sequence[int]], *rest: Any, **options: Any) -> Any:
+            sizes.append(len(sources))
+            if len(sources) > fitting:
+                raise error
+            return compute(sources, *rest, **options)
 
-        return begun
+        return limited
 
-    monkeypatch.setattr(engine.model, "begin", within(engine.model.begin))
-    monkeypatch.setattr(engine.models[0], "encode", within(engine.models[0].encode))
+    monkeypatch.setattr(engine.model, "prefill", within(engine.model.prefill))
+    monkeypatch.setattr(engine.scoring_model, "score", within(engine.scoring_model.score))
     assert texts(translator, LINES) == whole
     assert [one.score for one in translator.score(pairs)] == pytest.approx(scores, abs=1e-5)
     assert max(sizes) > 1
-    room = 0
+    fitting = 0
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         texts(translator, LINES)
     assert raised.value.hint == "cut it, or search with fewer beams"
@@ -319,34 +316,13 @@ def test_what_does_not_fit_into_memory_is_done_in_halves(
     assert raised.value.hint == "cut it, or leave it out"
 
 
-def in_a_process(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def test_other_errors_are_not_taken_for_a_lack_of_memory(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
 
-
-def test_from_python_what_pytorch_keeps_is_as_bounded_as_from_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in environment.SEARCH:
-        monkeypatch.delenv(name, raising=False)
-    code = "import os, nmt; nmt.Translator; print(*(os.environ[name] for name in {names}))"
-    assert in_a_process(code.format(names=[*environment.SEARCH])).split() == [*environment.SEARCH.values()]
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are those of glibc")
-def test_large_blocks_are_returned_to_the_system() -> None:
-    code = """
-import torch
-from threading import Thread
-from nmt import runtime
-{call}
-torch.ones(3 * 2**23, dtype=torch.uint8)  # when this is freed, glibc comes to keep blocks of up to that size
-blocks = [torch.ones(2**23, dtype=torch.uint8), torch.ones(2**19, dtype=torch.uint8)]
-thread = Thread(target=lambda: blocks.append(torch.ones(2**19, dtype=torch.uint8)))
-thread.start(), thread.join()
-heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
-print(*(int(heap[0], 16) <= block.data_ptr() < int(heap[1], 16) for block in blocks))
-"""
-    assert in_a_process(code.format(call="")) == "True True False"
-    assert (
-        in_a_process(code.format(call="runtime.return_freed_memory()")) == "False True True"
-    )  # a thread has no heap of its own
-    loading = "runtime.return_freed_memory = lambda: print('asked'); import nmt; nmt.Translator.load('en-de-small')"
-    assert in_a_process(code.format(call=loading)).startswith("asked")
+    assert isinstance(translator.engine, BatchEngine)
+    monkeypatch.setattr(translator.engine.model, "prefill", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        texts(translator, LINES)

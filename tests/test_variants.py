@@ -16,9 +16,9 @@ from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
 from nmt import checkpoint
-from nmt.engine import Query
 from nmt.errors import ConfigError, DataError
 from nmt.export import ENGINES, EXPORTS
+from nmt.inference import Source
 from nmt.model import build, check, count_parameters
 from nmt.model.attention import SelfAttention, recording
 from nmt.model.layers import FeedForward, Residual, RMSNorm
@@ -303,7 +303,7 @@ def test_learned_positions_are_enough_for_the_training_text_and_end_translations
     config = tiny.config(tmp_path, "model.positions=learned(n=16)", "train.max_length=16", "train.steps=2")
     train(config, tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
-    (ids,) = translator.engine.search([Query([5] * 15)], search("greedy(min_ratio=9.0)"), lambda _: None)[0][:1]
+    (ids,) = translator.engine.search([Source([5] * 15)], search("greedy(min_ratio=9.0)"), lambda _: None)[0][:1]
     assert len(ids.ids) == 15  # and the start before them
 
 

@@ -21,6 +21,7 @@ from nmt.cli import (
     compare,
     config,
     data,
+    doctor,
     evaluate,
     export,
     info,
@@ -111,7 +112,7 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config,
+    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config, doctor.doctor,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(data.app, name="data")
@@ -132,7 +133,9 @@ def root(
     show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
 ) -> None:
     """Neural machine translation from nothing to BLEU."""
-    environment.set_defaults(training=context.invoked_subcommand in TRAINING)
+    environment.set_defaults()
+    if context.invoked_subcommand in TRAINING:
+        environment.tune_malloc_for_training()
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def check(
 ) -> None:  # fmt: skip
     """Look for faults in parallel text before a training pays for them.
 
-    Unequal numbers of lines, sides that run apart, blank or untranslated lines, wrong languages, odd lengths, broken
+    Unequal numbers of lines, misaligned lines, blank or untranslated lines, wrong languages, odd lengths, broken
     encodings, repetitions, and sentences of test sets. Exit code: 0 where there are no more than notes, 3 for
     warnings, 4 for errors.
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.checkpoint import Loaded
-from nmt.engine import Query
-from nmt.engine.ctranslate2 import CTranslate2Engine
 from nmt.export.engine import Engine, copy_run_files, missing, positions, transformer
+from nmt.inference import Source
+from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
 from nmt.model.positions.absolute import sinusoids
@@ -79,10 +78,10 @@ def engine(folder: Path) -> Engine:
         UsageError: CTranslate2 is not installed.
     """
     tokenizer = Tokenizer.load(folder / "spm.model")
-    own = CTranslate2Engine(folder, tokenizer, torch.device("cpu"), "fp32")
+    own = CTranslate2Engine(folder, tokenizer, "cpu", "fp32")
 
     def translate(batch: Sequence[str]) -> list[str]:
-        found = own.search([Query(tokenizer.encode(text)) for text in batch], search("greedy"), lambda _: None)
+        found = own.search([Source(tokenizer.encode(text)) for text in batch], search("greedy"), lambda _: None)
         return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
 
     return translate

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
-import torch
+import numpy as np
 
 from nmt.checkpoint import Loaded
 from nmt.config import ModelConfig
-from nmt.data.batching import collate_source
 from nmt.errors import UsageError
 from nmt.model.transformer import Transformer
-from nmt.search import SearchModel, Task, search
+from nmt.search import SearchRequest, StepModel, search
 from nmt.tokenizer import BOS, EOS, Tokenizer
 
 Engine = Callable[[Sequence[str]], list[str]]
@@ -85,7 +84,7 @@ def in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[s
     return found
 
 
-def searching(model: SearchModel, tokenizer: Tokenizer, positions: int | None = None) -> Engine:
+def searching(model: StepModel, tokenizer: Tokenizer, positions: int | None = None) -> Engine:
     """Return an engine that is nmt's own greedy search over any model that can be searched.
 
     Args:
@@ -95,12 +94,10 @@ def searching(model: SearchModel, tokenizer: Tokenizer, positions: int | None = 
     """
     find = search("greedy")
 
-    @torch.inference_mode()
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
-        src_BS, src_mask_BS = collate_source(sources)
-        most_B = torch.tensor([most_tokens(len(ids)) for ids in sources]).clamp(max=(positions or 2**31) - 1)
-        found = find(model, Task(src_BS, src_mask_BS, most_B, BOS, EOS))
+        max_length_B = np.array([most_tokens(len(ids)) for ids in sources]).clip(max=(positions or 2**31) - 1)
+        found = find(model, SearchRequest([[*ids, EOS] for ids in sources], max_length_B, BOS, EOS))
         return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
 
     return lambda sentences: in_batches(sentences, translate)

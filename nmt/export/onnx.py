@@ -18,11 +18,13 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt import checkpoint
@@ -30,10 +32,12 @@ from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
 from nmt.export.engine import Engine, copy_run_files, missing, positions, searching, transformer
 from nmt.model import most_positions
-from nmt.model.cache import Memory, TargetCache
+from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import Positions, Rows
 from nmt.model.transformer import DecoderState, Transformer
+from nmt.runtime import num_threads
+from nmt.search.request import Floats, Ints, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
@@ -116,7 +120,7 @@ class OnnxModel:
         """
         onnxruntime = _onnxruntime()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
+        options.intra_op_num_threads = num_threads()
         return cls(
             *(
                 onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
@@ -124,50 +128,52 @@ class OnnxModel:
             )
         )
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> OnnxState:
-        """Read the source and return the state in which a search begins."""
-        (memory,) = _run(self.encoder, source=src_BS, source_mask=src_mask_BS)
-        layers, two, _, heads, _, width = memory.shape
-        return OnnxState(memory.new_zeros(layers, two, 0, heads, 0, width), memory, src_mask_BS)
+    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> OnnxState:
+        """Encode source sentences and return the state in which a search begins.
 
-    def next_log_probs(self, tokens_R: Tensor, state: OnnxState) -> Tensor:
-        """Read one more token per row and return the log-probabilities of the next, [R, V]."""
-        state.spread(len(tokens_R))
-        logits_RV, state.past = _run(
-            self.decoder, tokens=tokens_R, past=state.past, memory=state.memory, source_mask=state.mask_RS
-        )
-        return logits_RV.log_softmax(-1)
+        Raises:
+            UsageError: attention is to be tracked, which the graphs do not return.
+        """
+        if track_attention:
+            raise UsageError("an ONNX model does not return its attention", "search without coverage")
+        lengths_B = np.array([len(source) for source in sources])
+        mask_BS = np.arange(lengths_B.max()) < lengths_B[:, None]
+        source_BS = np.zeros(mask_BS.shape, np.int64)
+        source_BS[mask_BS] = np.concatenate([np.asarray(source) for source in sources])
+        (memory,) = self.encoder.run(None, {"source": source_BS, "source_mask": mask_BS})
+        return OnnxState(self.decoder, memory, mask_BS)
 
 
 class OnnxState:
     """What the decoder's graph is given at every step, a row for each of the search's."""
 
-    seen_RTS: Tensor | None = None
+    attention_RS: Floats | None = None
 
-    def __init__(self, past: Tensor, memory: Tensor, mask_RS: Tensor) -> None:
-        self.past, self.memory, self.mask_RS = past, memory, mask_RS
+    def __init__(self, decoder: Any, memory: NDArray[np.float32], mask_BS: NDArray[np.bool_]) -> None:
+        self.decoder, self.memory, self.mask_RS = decoder, memory, mask_BS
+        layers, two, sentences, heads, _, width = memory.shape
+        self.past = np.zeros((layers, two, sentences, heads, 0, width), np.float32)
 
-    def spread(self, rows: int) -> None:
-        """Make as many rows of every sentence as the search has; the first step tells how many."""
-        if self.past.shape[2] != rows:
-            times = rows // len(self.mask_RS)
-            self.memory = self.memory.repeat_interleave(times, 2)
-            self.mask_RS = self.mask_RS.repeat_interleave(times, 0)
-            self.past = self.past.new_zeros(*self.past.shape[:2], rows, *self.past.shape[3:])
-
-    def watch(self) -> None:
-        """Raise a UsageError: the graphs do not tell where they look in the source."""
-        raise UsageError("an ONNX model does not tell where it looks in the source", "search without coverage")
-
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep `rows_R` of the present rows in that order.
-
-        Where there are as many as before and no `sentences_B`, each stands for the same sentence as before.
-        """
-        same = sentences_B is None and len(rows_R) == self.past.shape[2]
-        self.past = self.past[:, :, rows_R]
+    def step(
+        self,
+        tokens_R: Ints,
+        parents_R: Ints,
+        k: int,
+        *,
+        banned_RX: Ints | None = None,
+        gather_RP: Ints | None = None,
+        all_log_probs: bool = False,
+    ) -> StepResult:
+        """Read one more token per row; see `nmt.search.request.State`."""
+        same = np.array_equal(parents_R, np.arange(len(self.mask_RS)))
         if not same:
-            self.memory, self.mask_RS = self.memory[:, :, rows_R], self.mask_RS[rows_R]
+            self.memory, self.mask_RS = self.memory[:, :, parents_R], self.mask_RS[parents_R]
+            self.past = self.past[:, :, parents_R]
+        inputs = {"tokens": np.asarray(tokens_R, np.int64), "past": self.past, "memory": self.memory}
+        logits_RV, self.past = self.decoder.run(None, {**inputs, "source_mask": self.mask_RS})
+        shifted_RV = logits_RV - logits_RV.max(1, keepdims=True)
+        log_p_RV = shifted_RV - np.log(np.exp(shifted_RV).sum(1, keepdims=True))
+        return best_tokens(log_p_RV, k, banned_RX, gather_RP)
 
 
 def _onnxruntime() -> Any:
@@ -176,11 +182,6 @@ def _onnxruntime() -> Any:
     except ImportError:
         raise missing("ONNX Runtime", "onnx") from None
     return onnxruntime
-
-
-def _run(session: Any, **inputs: Tensor) -> list[Tensor]:
-    arrays = {name: tensor.contiguous().numpy() for name, tensor in inputs.items()}
-    return [torch.from_numpy(array) for array in session.run(None, arrays)]
 
 
 class _FixedRows(Rows):
@@ -203,19 +204,19 @@ class _FixedPath(Positions):
         return x_BTD + self.path_TLD[torch.arange(start, start + x_BTD.shape[1]), layer]
 
 
-class _Past(TargetCache):
-    """The decoder's memory for one step of a graph: joins what the other writes in place."""
+class _Past(KVCache):
+    """The KV cache for one step of a graph: concatenates what the other writes in place."""
 
     def __init__(self, past: Tensor) -> None:
-        super().__init__(len(past), Memory())
+        super().__init__(len(past))
         self.past, self.length = past, past.shape[4]
         self.present: list[Tensor] = []
 
-    def append(self, layer: int, kv_RT2HK: Tensor) -> Tensor:
-        """Put the keys and values of a new position behind the others and return all of this layer, [T, 2, R, H, K]."""
-        present_2RHTK = torch.cat((self.past[layer], kv_RT2HK.permute(2, 0, 3, 1, 4)), 3)
-        self.present.append(present_2RHTK)
-        return present_2RHTK.permute(3, 0, 1, 2, 4)
+    def append(self, layer: int, kv_RT2GK: Tensor) -> Tensor:
+        """Put the keys and values of a new position behind the others and return all of this layer, [T, 2, R, G, K]."""
+        present_2RGTK = torch.cat((self.past[layer], kv_RT2GK.permute(2, 0, 3, 1, 4)), 3)
+        self.present.append(present_2RGTK)
+        return present_2RGTK.permute(3, 0, 1, 2, 4)
 
 
 class _Encoder(nn.Module):

@@ -14,14 +14,18 @@ from nmt import checkpoint
 from nmt.checkpoint import FORMAT, META, WEIGHTS, WITH_INT8, Loaded
 from nmt.errors import ConfigError, suggest
 from nmt.export.engine import Engine, copy_run_files, searching
-from nmt.int8 import rounded
+from nmt.inference.pytorch import TorchModel
 from nmt.paths import sha256
+from nmt.quantization import SCALE, quantize
 
 Weights = Mapping[str, Tensor]
 KINDS: dict[str, Callable[[Weights], Weights]] = {
     "fp32": lambda weights: {name: t.float().contiguous() for name, t in weights.items()},
     "bf16": lambda weights: {name: t.to(torch.bfloat16).contiguous() for name, t in weights.items()},
-    "int8": rounded,
+    "int8": lambda weights: {
+        name: torch.from_numpy(w) if w.ndim == 2 or name.endswith(SCALE) else torch.from_numpy(w).bfloat16()
+        for name, w in quantize({name: t.float().cpu().numpy() for name, t in weights.items()}).items()
+    },
 }
 """How weights are written."""
 
@@ -33,7 +37,7 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
         loaded: the model.
         folder: where to.
         weights: fp32; bf16 for half the size and weights rounded to 8 bits; int8 for a quarter, with 8 bits for the
-            largest weight of a row and fewer for smaller ones (`nmt.int8`). They are computed with in any type.
+            largest weight of a row and fewer for smaller ones (`nmt.quantization`). They are computed with in any type.
 
     Raises:
         ConfigError: no such type of weights.
@@ -53,4 +57,4 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
 def engine(folder: Path) -> Engine:
     """Return a translator of what `export` wrote."""
     loaded = checkpoint.load(folder)
-    return searching(loaded.model, loaded.tokenizer, loaded.model.most_positions)
+    return searching(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.most_positions)

@@ -7,7 +7,7 @@ width, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = atte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelConfig
 from nmt.model.attention import CrossAttention, SelfAttention, keys_and_values
-from nmt.model.cache import Memory, StandingCache, TargetCache
+from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.seq2seq import Seq2Seq
@@ -32,14 +32,12 @@ class DecoderState:
     """Each layer's keys and values of the encoder's output, [B, G, S, K]."""
     mask_B11S: Tensor | None
     """None: the sources hold no padding."""
-    target: TargetCache | StandingCache | None
+    target: KVCache | None
     """None: nothing is remembered, since the whole target is read at once."""
     watched: int | None = None
     """The layer whose attention to the source is noted."""
     seen_RTS: Tensor | None = None
     """Where the positions of the last step looked in that layer, the mean of its heads."""
-    memory: Memory = field(default_factory=Memory)
-    """Room for what steps make."""
 
     def watch(self) -> None:
         """Note from now on where target positions look in the source.
@@ -51,13 +49,9 @@ class DecoderState:
     def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
         """Note where queries look, if this layer is watched."""
         if layer == self.watched:
-            k_BGSK = self.keys(layer)
-            weights_BQS = attention.weights(q_BHQK, k_BGSK.to(q_BHQK.dtype), self.mask_B11S).float().mean(1)
+            k_BGSK = self.sources[layer][0]
+            weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
             self.seen_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
-
-    def keys(self, layer: int) -> Tensor:
-        """Return the keys of the sources that are still read, [B, G, S, K]."""
-        return self.sources[layer][0]
 
     @property
     def length(self) -> int:
@@ -68,7 +62,6 @@ class DecoderState:
         """Take a layer's keys and values of new positions and return all so far."""
         if self.target is None:
             return keys_and_values(kv_RT2GK)
-        assert isinstance(self.target, TargetCache)
         k, v = self.target.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
         return k, v
 
@@ -85,16 +78,8 @@ class DecoderState:
         if self.target:
             self.target.select(rows_R)
         if sentences_B is not None:
-            self.select_sources(sentences_B)
+            self.sources = [(k[sentences_B], v[sentences_B]) for k, v in self.sources]
             self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
-
-    def select_sources(self, sentences_B: Tensor) -> None:
-        """Keep some sentences' keys and values."""
-        keep = self.memory.select
-        self.sources = [
-            (keep(f"keys {layer}", k, sentences_B), keep(f"values {layer}", v, sentences_B))
-            for layer, (k, v) in enumerate(self.sources)
-        ]
 
 
 class EncoderLayer(nn.Module):
@@ -183,9 +168,8 @@ class Transformer(Seq2Seq):
             id(layer): layer.cross.project_kv(memory_BSD) for layer in cast(Iterable[DecoderLayer], self.decoder)
         }
         sources = [projected[id(layer)] for layer in self.decoder_layers]
-        memory = Memory()
-        target = TargetCache(len(sources), memory) if keep else None
-        return DecoderState(sources, src_mask_BS[:, None, None, :], target, memory=memory)
+        target = KVCache(len(sources)) if keep else None
+        return DecoderState(sources, src_mask_BS[:, None, None, :], target)
 
     def step(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""

@@ -1,7 +1,7 @@
 """Searches for the best translation. Each is one file with one class, named in config by a spec string.
 
 A search is a frozen dataclass: its fields are its options, checked when it is made, and
-`search(model, task) -> list[list[Hypothesis]]`, best first, is its call.
+`search(model, request) -> list[list[Hypothesis]]`, best first, is its call.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from nmt.search.constrained import Constrained
 from nmt.search.diverse import Diverse
 from nmt.search.greedy import Greedy
 from nmt.search.mbr import MBR
+from nmt.search.request import Hypothesis, SearchRequest, StepModel
 from nmt.search.sample import Sample
-from nmt.search.task import Hypothesis, SearchModel, Task
 
 
 class Search(Protocol):
@@ -30,7 +30,7 @@ class Search(Protocol):
     def top(self) -> int:
         """Most hypotheses returned per sentence."""
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first."""
 
 
@@ -43,7 +43,7 @@ SEARCHES: dict[str, Callable[..., Search]] = {
     "mbr": MBR,
 }
 
-__all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchModel", "Task", "search"]
+__all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "StepModel", "search"]
 
 
 def search(spec: str) -> Search:

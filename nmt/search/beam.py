@@ -1,34 +1,31 @@
-"""Beam search. Letters: B sentences still running, W beams of each, R = B*W rows, V vocabulary, C candidates."""
+"""Beam search. Letters: B running sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.search.candidates import top_k
-from nmt.search.limits import Limits, Ruled
-from nmt.search.task import Hypothesis, SearchModel, State, Task
+from nmt.search.partial import PartialHypotheses, SearchOptions
+from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
 
-MOST_BEAMS = 1000
-NORMALISATIONS = ("gnmt", "average")
+MAX_BEAMS = 1000
+NORMALIZATIONS = ("gnmt", "average")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beamed(Ruled):
-    """What every search with beams lets one ask for."""
+class BeamOptions(SearchOptions):
+    """Options of every search with beams."""
 
     size: int = 4
-    """W, beginnings kept at every step (beam_size)."""
+    """W, partial hypotheses kept at every step (beam_size)."""
     top: int = 1
     """Translations returned per sentence (top_beams)."""
     length_penalty: float = 1.0
-    """α of the length normalisation; 0 is none and favours short translations."""
+    """Exponent α of length normalization; 0 is none and favors short translations."""
     normalisation: str = "gnmt"
-    """What a log-probability is divided by: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
+    """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
     length^α; the end token counts as one."""
     early_stopping: bool = False
     """Stop a sentence once W hypotheses have finished, as most toolkits do, and not by an exact bound alone."""
@@ -36,50 +33,50 @@ class Beamed(Ruled):
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if not 1 <= self.size <= MOST_BEAMS:
-            raise ConfigError(f"beam size must be between 1 and {MOST_BEAMS}, got {self.size}", "4 to 10 is usual")
+        if not 1 <= self.size <= MAX_BEAMS:
+            raise ConfigError(f"beam size must be between 1 and {MAX_BEAMS}, got {self.size}", "4 to 10 is usual")
         if not 1 <= self.top <= self.size:
             raise ConfigError(f"top beams must be between 1 and the beam size ({self.size}), got {self.top}")
         if not 0 <= self.length_penalty <= 10:
             raise ConfigError(f"length penalty must be between 0 and 10, got {self.length_penalty}", "1.0 is usual")
-        if self.normalisation not in NORMALISATIONS:
-            raise ConfigError(f"normalisation must be {' or '.join(NORMALISATIONS)}, got '{self.normalisation}'")
+        if self.normalisation not in NORMALIZATIONS:
+            raise ConfigError(f"normalisation must be {' or '.join(NORMALIZATIONS)}, got '{self.normalisation}'")
 
     @property
     def rows(self) -> int:
         """Rows of a batch for each sentence."""
         return self.size
 
-    def norm(self, length_B: Tensor) -> Tensor:
-        """Return what log-probabilities of translations of that length, the end token counted, are divided by."""
-        base_B = (5 + length_B) / 6 if self.normalisation == "gnmt" else length_B.float()
-        return base_B**self.length_penalty
+    def norm(self, length: Ints | int) -> Floats:
+        """Return the divisor of log-probabilities of translations of that length, the end token counted."""
+        base = (5 + np.asarray(length)) / 6 if self.normalisation == "gnmt" else np.asarray(length)
+        return np.asarray(base.astype(np.float64) ** self.length_penalty, np.float32)
 
-    def unfinished(self, best_live_B: Tensor, most_B: Tensor, ended: Ended, top: int) -> Tensor:
+    def unfinished(self, best_B: Floats, max_length_B: Ints, finished: FinishedHypotheses, top: int) -> Bools:
         """Return for which sentences the search continues, [B].
 
         Args:
-            best_live_B: log-probability of the best beam that is still running.
-            most_B: maximum number of target tokens, the end token not counted.
-            ended: the finished hypotheses.
+            best_B: log-probability of the best partial hypothesis.
+            max_length_B: maximum number of target tokens, the end token not counted.
+            finished: the finished hypotheses.
             top: how many of them are returned.
         """
-        stay_B = may_improve(best_live_B, self.norm(most_B + 1), ended.score_BW[:, top - 1])
-        return stay_B & ~ended.full_B if self.early_stopping else stay_B
+        stay_B = can_improve(best_B, self.norm(max_length_B + 1), finished.score_BW[:, top - 1])
+        return stay_B & ~finished.full_B if self.early_stopping else stay_B
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beam(Beamed):
-    """Keeps the W most probable beginnings at every step.
+class Beam(BeamOptions):
+    """Keeps the W most probable partial hypotheses at every step.
 
     The W most probable extensions of a sentence's beams are taken; those that end become hypotheses, and the W best
-    that do not end live on. A sentence is done when no living beam can still reach one of the `top` best
-    (`may_improve`), or, with `early_stopping`, already when W hypotheses have finished.
+    that do not end are continued. A sentence is done when no beam can still reach one of the `top` best
+    (`can_improve`), or, with `early_stopping`, already when W hypotheses have finished.
     """
 
     coverage: float = 0.0
-    """β of the coverage penalty (Wu et al. 2016, equation 14): ended translations that left a part of the source unread
-    lose; 0 is off, 0.2 is usual."""
+    """β of the coverage penalty (Wu et al. 2016, equation 14): translations that leave a part of the source without
+    attention lose; 0 is off, 0.2 is usual."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
@@ -87,135 +84,123 @@ class Beam(Beamed):
         if not 0 <= self.coverage <= 10:
             raise ConfigError(f"coverage must be between 0 and 10, got {self.coverage}", "0.2 is usual")
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top` best hypotheses per sentence, best first."""
-        rules = Limits(task, self)
-        sentences, device = len(task.src_BS), task.src_BS.device
-        state = model.begin(task.src_BS, task.src_mask_BS)
-        coverage = Coverage(self.coverage, state, task) if self.coverage else None
-        ended = Ended(sentences, self.size, device)
-        # All beams begin alike: one row for each sentence reads the start token, and its best extensions fill the beam.
-        tokens_RT = torch.full((sentences, 1), task.bos, device=device)
-        log_prob_BW = torch.zeros(sentences, 1, device=device)
-        while len(ended):
-            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
-            rules.apply(log_p_RV, tokens_RT)
+        # All beams would begin alike: one row for each sentence reads the start token; its extensions fill the beam.
+        partial = PartialHypotheses(model, request, self, track_attention=bool(self.coverage))
+        finished = FinishedHypotheses(len(partial), self.size)
+        coverage_RS: Floats | None = None
+        log_prob_BW = np.zeros((len(partial), 1), np.float32)
+        while len(partial):
             # At most one extension per beam ends, so among 2W at least W do not.
-            log_prob_BC, at_BC = top_k(log_p_RV, 2 * self.size, log_prob_BW)
-            if (few := 2 * self.size - at_BC.shape[1]) > 0:  # impossible ones fill up
-                log_prob_BC, at_BC = F.pad(log_prob_BC, (0, few), value=-torch.inf), F.pad(at_BC, (0, few))
-            beam_BC, token_BC = at_BC // log_p_RV.shape[1], at_BC % log_p_RV.shape[1]
-            ends_BC = token_BC == task.eos
+            result = partial.step(2 * self.size)
+            width, k = partial.width, result.tokens_RK.shape[1]
+            log_prob_BC, at_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.size)
+            rows_BC = np.arange(len(partial))[:, None] * width + at_BC // k
+            tokens_BC = result.tokens_RK[rows_BC, at_BC % k]
+            ends_BC = tokens_BC == request.eos
 
             # An impossible beam also proposes its end; it must not count as a hypothesis.
-            hit_BC = ends_BC & log_prob_BC.isfinite()
-            hit_BC[:, self.size :] = False
-            row_BC = beam_BC + torch.arange(len(ended), device=device)[:, None] * log_prob_BW.shape[1]
-            length = tokens_RT.shape[1]  # of what ends now, the end token counted
-            extra_BC = None if coverage is None else coverage.read()[row_BC]
-            ended.add(hit_BC, row_BC, tokens_RT, log_prob_BC, float(self.norm(torch.tensor(length))), extra_BC)
+            finishes_BC = ends_BC & np.isfinite(log_prob_BC)
+            finishes_BC[:, self.size :] = False
+            penalty_BC = None
+            if self.coverage:
+                assert partial.state.attention_RS is not None
+                attention_RS = partial.state.attention_RS
+                coverage_RS = attention_RS if coverage_RS is None else coverage_RS + attention_RS
+                lengths_R = request.source_length_B[partial.sentence_B].repeat(width)
+                penalty_BC = self.coverage * coverage_penalty(coverage_RS, lengths_R)[rows_BC]
+            norm = self.norm(partial.length + 1)
+            finished.add(finishes_BC, rows_BC, partial, log_prob_BC, norm, penalty_BC)
 
-            # Move what goes on to the front, in order of score. An extension that ended can only be among the W that go
-            # on where too few others are possible (the first step, the length limit); it is then as dead as they are.
-            log_prob_BW, order_BW = log_prob_BC.masked_fill(ends_BC, -torch.inf).topk(self.size)
-            row_BW, next_BW = row_BC.gather(1, order_BW), token_BC.gather(1, order_BW)
-            stay_B = self.unfinished(log_prob_BW[:, 0], rules.most_B, ended, self.top)
-            stay = None if stay_B.all() else stay_B.nonzero()[:, 0]
-            if stay is not None:
-                row_BW, next_BW, log_prob_BW = row_BW[stay], next_BW[stay], log_prob_BW[stay]
-                ended.select(stay)
-                rules.select(stay)
-            row_R = row_BW.flatten()
-            state.select(row_R, stay)
-            if coverage is not None:
-                coverage.select(row_R, stay)
-            tokens_RT = torch.cat((tokens_RT[row_R], next_BW.view(-1, 1)), dim=1)
-        return ended.best(self.top)
+            # What ends is out; where too few others are possible (the first step, the length limit), -inf fills up.
+            going_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
+            order_BW = np.argsort(-going_BC, axis=1, kind="stable")[:, : self.size]
+            log_prob_BW = np.take_along_axis(going_BC, order_BW, 1)
+            stay_B = self.unfinished(log_prob_BW[:, 0], partial.max_length_B, finished, self.top)
+            rows_R = np.take_along_axis(rows_BC, order_BW, 1)[stay_B].ravel()
+            tokens_R = np.take_along_axis(tokens_BC, order_BW, 1)[stay_B].ravel()
+            log_prob_BW = log_prob_BW[stay_B]
+            coverage_RS = None if coverage_RS is None else coverage_RS[rows_R]
+            finished.keep(stay_B)
+            partial.advance(rows_R, tokens_R, stay_B)
+        return finished.best(self.top)
 
 
-def first_beams(sentences: int, size: int, device: torch.device) -> Tensor:
-    """Return the log-probabilities [B, W] to begin with.
+def best_candidates(log_prob_BW: Floats, log_p_RK: Floats, count: int) -> tuple[Floats, Ints]:
+    """Return the `count` best extensions of each sentence, best first, and their places; -inf fills up.
 
-    All beams start alike, so only the first may propose: the others would fill the beam with copies of it.
+    A place is w*K + k: the k-th best token of row w.
     """
-    log_prob_BW = torch.full((sentences, size), -torch.inf, device=device)
+    total_BX = (log_prob_BW.reshape(-1, 1) + log_p_RK).reshape(len(log_prob_BW), -1)
+    at_BC = np.argsort(-total_BX, axis=1, kind="stable")[:, :count]
+    best_BC = np.take_along_axis(total_BX, at_BC, 1)
+    if missing := count - at_BC.shape[1]:
+        best_BC = np.pad(best_BC, ((0, 0), (0, missing)), constant_values=-np.inf)
+        at_BC = np.pad(at_BC, ((0, 0), (0, missing)))
+    return best_BC, at_BC
+
+
+def first_beams(sentences: int, size: int) -> Floats:
+    """Return log-probabilities [B, W] of equal first rows: only one proposes, or copies of it would fill the beam."""
+    log_prob_BW = np.full((sentences, size), -np.inf, np.float32)
     log_prob_BW[:, 0] = 0.0
     return log_prob_BW
 
 
-def may_improve(best_live_B: Tensor, longest_B: Tensor, worst_B: Tensor) -> Tensor:
-    """Say for which sentences a living beam may still enter the `top` best: an exact bound, not a guess.
+def can_improve(best_B: Floats, longest_B: Floats, worst_B: Floats) -> Bools:
+    """Return for which sentences a partial hypothesis may still enter the `top` best: an exact bound, not a guess.
 
-    Log-probabilities only fall, the normaliser only grows with length, and a coverage penalty only takes away, so a
-    beam's final score is at most its present log-probability under the normaliser of the longest translation allowed.
+    Log-probabilities only fall, the divisor only grows with length, and a coverage penalty only subtracts, so a final
+    score is at most the present log-probability divided by the norm of the longest translation allowed.
     """
-    return (best_live_B > -torch.inf) & (best_live_B / longest_B > worst_B)
+    with np.errstate(invalid="ignore"):
+        return (best_B > -np.inf) & (best_B / longest_B > worst_B)
 
 
-class Ended:
-    """The hypotheses that have ended; its length is the number of sentences still running."""
+def coverage_penalty(coverage_RS: Floats, lengths_R: Ints) -> Floats:
+    """Return Σ_i log min(Σ_j p_ij, 1) over each row's source tokens (Wu et al. 2016, equation 14), [R]."""
+    tiny = np.finfo(np.float32).tiny  # a weight may underflow, and log 0 would forbid what it should only dislike
+    real_RS = np.arange(coverage_RS.shape[1]) < lengths_R[:, None]
+    log_RS = np.where(real_RS, np.log(coverage_RS.clip(tiny, 1.0)), np.float32(0.0))
+    penalty_R: Floats = log_RS.cumsum(1)[:, -1]  # in order, so that the batch's padding does not change the rounding
+    return penalty_R
 
-    def __init__(self, sentences: int, size: int, device: torch.device) -> None:
+
+class FinishedHypotheses:
+    """The finished hypotheses of every sentence."""
+
+    def __init__(self, sentences: int, size: int) -> None:
         self.size = size
         self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        self.running_B = torch.arange(sentences, device=device)
-        self.score_BW = torch.full((sentences, size), -torch.inf, device=device)
-        """Each running sentence's W best scores so far, best first."""
-
-    def __len__(self) -> int:
-        return len(self.running_B)
+        self.score_BW = np.full((sentences, size), -np.inf, np.float32)
+        """The W best scores of each running sentence, best first."""
 
     @property
-    def full_B(self) -> Tensor:
-        """Return which running sentences have W finished hypotheses."""
-        return self.score_BW[:, -1] > -torch.inf
+    def full_B(self) -> Bools:
+        """Which running sentences have W finished hypotheses."""
+        return self.score_BW[:, -1] > -np.inf
 
     def add(
-        self, hit_BC: Tensor, row_BC: Tensor, tokens_RT: Tensor, log_prob_BC: Tensor, norm: float,
-        extra_BC: Tensor | None = None,
+        self, finishes_BC: Bools, rows_BC: Ints, partial: PartialHypotheses, log_prob_BC: Floats, norm: Floats,
+        penalty_BC: Floats | None = None,
     ) -> None:  # fmt: skip
-        """Take the candidates that `hit_BC` marks: beams `row_BC` that end here, scored log_prob / norm + extra."""
-        if not hit_BC.any():
+        """Add the candidates that `finishes_BC` marks: rows that end now, scored log_prob / norm + penalty."""
+        if not finishes_BC.any():
             return
-        score_BC = log_prob_BC / norm if extra_BC is None else log_prob_BC / norm + extra_BC
-        ended_BC = score_BC.masked_fill(~hit_BC, -torch.inf)
-        self.score_BW = torch.cat((self.score_BW, ended_BC), 1).topk(self.size).values
+        score_BC = log_prob_BC / norm if penalty_BC is None else log_prob_BC / norm + penalty_BC
+        all_BX = np.concatenate((self.score_BW, np.where(finishes_BC, score_BC, np.float32(-np.inf))), 1)
+        self.score_BW = -np.sort(-all_BX, axis=1)[:, : self.size]
         for sentence, ids, log_prob, score in zip(
-            self.running_B[hit_BC.nonzero()[:, 0]].tolist(), tokens_RT[row_BC[hit_BC], 1:].tolist(),
-            log_prob_BC[hit_BC].tolist(), score_BC[hit_BC].tolist(), strict=True,
+            partial.sentence_B[finishes_BC.nonzero()[0]].tolist(), partial.tokens_RT[rows_BC[finishes_BC], 1:].tolist(),
+            log_prob_BC[finishes_BC].tolist(), score_BC[finishes_BC].tolist(), strict=True,
         ):  # fmt: skip
-            self.found[sentence].append(Hypothesis(ids, log_prob, score, norm))
+            self.found[sentence].append(Hypothesis(ids, log_prob, score, float(norm)))
 
-    def select(self, sentences_B: Tensor) -> None:
+    def keep(self, stay_B: Bools) -> None:
         """Keep some of the running sentences."""
-        self.running_B, self.score_BW = self.running_B[sentences_B], self.score_BW[sentences_B]
+        self.score_BW = self.score_BW[stay_B]
 
     def best(self, top: int) -> list[list[Hypothesis]]:
         """Return each sentence's best, best first."""
         return [sorted(hypotheses, key=lambda h: -h.score)[:top] for hypotheses in self.found]
-
-
-class Coverage:
-    """How much attention each source token has got: cp = β Σ_i log min(Σ_j p_ij, 1) (Wu et al. 2016, equation 14)."""
-
-    def __init__(self, weight: float, state: State, task: Task) -> None:
-        state.watch()
-        self.weight, self.state = weight, state
-        self.mask_BS = task.src_mask_BS
-        self.got_RS: Tensor | None = None
-
-    def read(self) -> Tensor:
-        """Add where the last step looked, and return every row's penalty, [R]."""
-        assert self.state.seen_RTS is not None
-        seen_RS = self.state.seen_RTS[:, -1].float()
-        self.got_RS = seen_RS if self.got_RS is None else self.got_RS + seen_RS
-        mask_RS = self.mask_BS.repeat_interleave(len(seen_RS) // len(self.mask_BS), 0)
-        least = torch.finfo(torch.float32).tiny  # softmax may underflow, and log 0 would forbid what it should dislike
-        return self.weight * self.got_RS.clamp(least, 1.0).log().masked_fill(~mask_RS, 0.0).sum(1)
-
-    def select(self, row_R: Tensor, sentences_B: Tensor | None) -> None:
-        """Keep some rows, in that order."""
-        assert self.got_RS is not None
-        self.got_RS = self.got_RS[row_R]
-        if sentences_B is not None:
-            self.mask_BS = self.mask_BS[sentences_B]

@@ -1,6 +1,6 @@
-"""Beam search whose translations hold given phrases.
+"""Beam search whose translations contain given phrases, the lexical constraints.
 
-Letters: B sentences, W beams of each, R = B*W rows, V vocabulary, P phrases of a sentence, M tokens of a phrase,
+Letters: B running sentences, W beams of each, R = B*W rows, P constraints of a sentence, M tokens of a constraint,
 C candidates of a row, X = W*C.
 """
 
@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.search.beam import Beamed, Ended, first_beams
-from nmt.search.candidates import top_k
-from nmt.search.limits import Limits
-from nmt.search.task import Hypothesis, SearchModel, Task
+from nmt.search.beam import BeamOptions, FinishedHypotheses, first_beams
+from nmt.search.partial import PartialHypotheses
+from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constrained(Beamed):
-    """Beams are shared out among the numbers of phrase tokens said so far (Post and Vilar 2018, dynamic allocation).
+class Constrained(BeamOptions):
+    """Beams are divided among banks, the numbers of constraint tokens met so far (Post and Vilar 2018).
 
-    Besides its most probable tokens, each beam proposes the next token of every phrase that is still missing. The best
-    candidate of each number is taken, then the second best, until the beam is full: a beginning that said a rare word
-    early need not compete with one that avoided it. A translation ends when it holds all; near the length limit only
-    what is missing may be said. Phrases are counted one by one, so two that overlap may share their words; one that
-    is broken off counts from its first token again.
+    Besides its most probable tokens, each beam proposes the next token of every constraint that is not yet met. The
+    best candidate of each bank is taken, then the second best, until the beam is full: a partial hypothesis that took a
+    rare word early need not compete with one that avoided it. A translation ends when it meets all constraints; near
+    the length limit only their tokens are allowed. Constraints are counted one by one, so two that overlap may share
+    their words; one that is broken off counts from its first token again.
     """
 
     size: int = 8
@@ -35,139 +33,124 @@ class Constrained(Beamed):
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
         if self.no_repeat_ngram:
-            raise ConfigError("constrained takes no no_repeat_ngram: a phrase may need what it forbids")
+            raise ConfigError("constrained takes no no_repeat_ngram: a constraint may need what it forbids")
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
-        """Return the `top` best hypotheses per sentence that hold every phrase, best first."""
-        sentences, device = len(task.src_BS), task.src_BS.device
-        phrases = Phrases(task)
-        rules = Limits(task, self, at_least_B=phrases.tokens_B)
-        state = model.begin(task.src_BS, task.src_mask_BS)
-        ended = Ended(sentences, self.size, device)
-        tokens_RT = torch.full((sentences * self.size, 1), task.bos, device=device)
-        said_RP = phrases.none_said(self.size)
-        log_prob_BW = first_beams(sentences, self.size, device)
-        while len(ended):
-            length = tokens_RT.shape[1] - 1
-            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
-            rules.apply(log_p_RV, tokens_RT)
-            log_p_RC, token_RC = top_k(log_p_RV, 2 * self.size)
-            missing_RP = phrases.next_tokens(said_RP)
-            log_p_RP = log_p_RV.gather(1, missing_RP)
-            known_RP = (missing_RP[:, :, None] == token_RC[:, None]).any(-1) | _seen_before(missing_RP)
-            log_p_RC = torch.cat((log_p_RC, log_p_RP.masked_fill(known_RP, -torch.inf)), 1)
-            token_RC = torch.cat((token_RC, missing_RP), 1)
+    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
+        """Return the `top` best hypotheses per sentence that meet every constraint, best first."""
+        constraints = Constraints(request)
+        partial = PartialHypotheses(model, request, self, width=self.size, reserved_B=constraints.tokens_B)
+        constraints.keep(np.ones(len(partial), bool), self.size)
+        finished = FinishedHypotheses(len(partial), self.size)
+        met_RP: Ints = np.zeros_like(constraints.length_RP)
+        log_prob_BW = first_beams(len(partial), self.size)
+        while len(partial):
+            next_RP = constraints.next_tokens(met_RP)
+            result = partial.step(2 * self.size, gather_RP=next_RP)
+            assert result.gathered_RP is not None
+            known_RP = (next_RP[:, :, None] == result.tokens_RK[:, None]).any(-1) | _seen_before(next_RP)
+            log_p_RC = np.concatenate((result.log_p_RK, np.where(known_RP, -np.inf, result.gathered_RP)), 1)
+            tokens_RC = np.concatenate((result.tokens_RK, next_RP), 1)
 
-            said_RCP = phrases.advance(said_RP, token_RC)
-            left_RC = phrases.left(said_RCP)
-            ends_RC = token_RC == task.eos
-            room_R1 = (rules.most_B - length).repeat_interleave(self.size)[:, None]
-            impossible_RC = torch.where(ends_RC, left_RC > 0, phrases.needed(said_RCP) > room_R1 - 1)
-            total_RC = log_prob_BW.view(-1, 1) + log_p_RC
-            total_BX = total_RC.masked_fill(impossible_RC, -torch.inf).view(len(ended), -1)
-            row_BX = (
-                torch.arange(len(total_RC), device=device).repeat_interleave(token_RC.shape[1]).view(total_BX.shape)
-            )
-            bank_BX, ends_BX, token_BX = (x.view(total_BX.shape) for x in (left_RC, ends_RC, token_RC))
+            met_RCP = constraints.advance(met_RP, tokens_RC)
+            left_RC = constraints.left(met_RCP)
+            ends_RC = tokens_RC == request.eos
+            room_R1 = (partial.max_length_B - partial.length).repeat(self.size)[:, None]
+            impossible_RC = np.where(ends_RC, left_RC > 0, constraints.needed(met_RCP) > room_R1 - 1)
+            total_RC = np.where(impossible_RC, -np.inf, log_prob_BW.reshape(-1, 1) + log_p_RC).astype(np.float32)
+            rows_RC = np.broadcast_to(np.arange(len(total_RC))[:, None], total_RC.shape)
+            shape = (len(partial), -1)
+            total_BX, bank_BX, ends_BX = total_RC.reshape(shape), left_RC.reshape(shape), ends_RC.reshape(shape)
+            tokens_BX, rows_BX = tokens_RC.reshape(shape), rows_RC.reshape(shape)
 
-            norm = float(self.norm(torch.tensor(length + 1)))
-            at_BW, log_prob_BW = _share_out(total_BX, bank_BX, self.size)
-            hit_BW = ends_BX.gather(1, at_BW) & log_prob_BW.isfinite()
-            ended.add(hit_BW, row_BX.gather(1, at_BW), tokens_RT, log_prob_BW, norm)
+            at_BW, log_prob_BW = _allocate_banks(total_BX, bank_BX, self.size)
+            finishes_BW = np.take_along_axis(ends_BX, at_BW, 1) & np.isfinite(log_prob_BW)
+            rows_BW = np.take_along_axis(rows_BX, at_BW, 1)
+            finished.add(finishes_BW, rows_BW, partial, log_prob_BW, self.norm(partial.length + 1))
 
-            at_BW, log_prob_BW = _share_out(total_BX.masked_fill(ends_BX, -torch.inf), bank_BX, self.size)
-            row_BW, next_BW = row_BX.gather(1, at_BW), token_BX.gather(1, at_BW)
-            stay_B = self.unfinished(log_prob_BW.amax(1), rules.most_B, ended, self.top)
-            said_RP = said_RCP.view(*total_BX.shape, -1).gather(
-                1, at_BW[:, :, None].expand(-1, -1, said_RP.shape[1])
-            )  # [B, W, P] until the ended ones are gone
-            stay = None if stay_B.all() else stay_B.nonzero()[:, 0]
-            if stay is not None:
-                row_BW, next_BW, log_prob_BW, said_RP = row_BW[stay], next_BW[stay], log_prob_BW[stay], said_RP[stay]
-                ended.select(stay)
-                rules.select(stay)
-                phrases.select(stay, self.size)
-            row_R, said_RP = row_BW.flatten(), said_RP.flatten(0, 1)
-            state.select(row_R, stay)
-            tokens_RT = torch.cat((tokens_RT[row_R], next_BW.view(-1, 1)), dim=1)
-        return ended.best(self.top)
+            at_BW, log_prob_BW = _allocate_banks(np.where(ends_BX, np.float32(-np.inf), total_BX), bank_BX, self.size)
+            stay_B = self.unfinished(log_prob_BW.max(1), partial.max_length_B, finished, self.top)
+            rows_R, tokens_R = (np.take_along_axis(x_BX, at_BW, 1)[stay_B].ravel() for x_BX in (rows_BX, tokens_BX))
+            count = met_RCP.shape[2]
+            met_BXP = met_RCP.reshape(*total_BX.shape, count)
+            met_RP = np.take_along_axis(met_BXP, at_BW[:, :, None], 1)[stay_B].reshape(len(rows_R), count)
+            log_prob_BW = log_prob_BW[stay_B]
+            finished.keep(stay_B)
+            constraints.keep(stay_B, self.size)
+            partial.advance(rows_R, tokens_R, stay_B)
+        return finished.best(self.top)
 
 
-class Phrases:
-    """The phrases of each sentence, and how far a beginning is with each of them."""
+class Constraints:
+    """The constraints of each sentence, and how many tokens of each a partial hypothesis has met."""
 
-    def __init__(self, task: Task) -> None:
-        phrases = [list(map(list, of)) for of in task.phrases] or [[] for _ in range(len(task.src_BS))]
-        count = max(map(len, phrases), default=0)
-        longest = max((len(phrase) for of in phrases for phrase in of), default=0)
-        device = task.src_BS.device
-        padded = [[[*phrase, *[task.eos] * (longest - len(phrase) + 1)] for phrase in of] for of in phrases]
-        empty = [task.eos] * (longest + 1)
-        rows = [[*of, *[empty] * (count - len(of))] for of in padded]
-        self.tokens_BPM = torch.tensor(rows, dtype=torch.long, device=device).view(len(rows), count, longest + 1)
-        lengths = [[*map(len, of), *[0] * (count - len(of))] for of in phrases]
-        self.length_BP = torch.tensor(lengths, dtype=torch.long, device=device).view(len(rows), count)
+    def __init__(self, request: SearchRequest) -> None:
+        constraints = [list(map(list, each)) for each in request.constraints] or [[] for _ in request.sources]
+        count = max(map(len, constraints), default=0)
+        longest = max((len(constraint) for each in constraints for constraint in each), default=0)
+        self.tokens_BPM = np.full((len(constraints), count, longest + 1), request.eos)
+        self.length_BP = np.zeros((len(constraints), count), np.int64)
+        for sentence, each in enumerate(constraints):
+            for number, constraint in enumerate(each):
+                self.tokens_BPM[sentence, number, : len(constraint)] = constraint
+                self.length_BP[sentence, number] = len(constraint)
         self.tokens_B = self.length_BP.sum(1)
-        """Tokens of all phrases."""
+        """Tokens of all constraints."""
+        self.keep(np.ones(len(constraints), bool), 1)
 
-    def none_said(self, width: int) -> Tensor:
-        """Return how many tokens of each phrase are said at the beginning, [R, P], and spread over `width` rows."""
-        self.tokens_RPM = self.tokens_BPM.repeat_interleave(width, 0)
-        self.length_RP = self.length_BP.repeat_interleave(width, 0)
-        return torch.zeros_like(self.length_RP)
+    def keep(self, stay_B: Bools, width: int) -> None:
+        """Keep some of the sentences, each in `width` rows."""
+        self.tokens_BPM, self.length_BP = self.tokens_BPM[stay_B], self.length_BP[stay_B]
+        self.tokens_RPM, self.length_RP = self.tokens_BPM.repeat(width, 0), self.length_BP.repeat(width, 0)
 
-    def next_tokens(self, said_RP: Tensor) -> Tensor:
-        """Return the token that each phrase goes on with; the end token where none is missing."""
-        return self.tokens_RPM.gather(2, said_RP[:, :, None])[:, :, 0]
+    def next_tokens(self, met_RP: Ints) -> Ints:
+        """Return the token that continues each constraint; the end token where none is missing."""
+        tokens_RP: Ints = np.take_along_axis(self.tokens_RPM, met_RP[:, :, None], 2)[:, :, 0]
+        return tokens_RP
 
-    def advance(self, said_RP: Tensor, token_RC: Tensor) -> Tensor:
-        """Return how far each candidate is with each phrase, [R, C, P].
+    def advance(self, met_RP: Ints, tokens_RC: Ints) -> Ints:
+        """Return how many tokens of each constraint every candidate has met, [R, C, P].
 
-        A token that breaks a phrase off may begin it anew.
+        A token that breaks a constraint off may begin it again.
         """
-        complete_R1P = (said_RP == self.length_RP)[:, None]
-        goes_on_RCP = token_RC[:, :, None] == self.next_tokens(said_RP)[:, None]
-        begins_RCP = (token_RC[:, :, None] == self.tokens_RPM[:, None, :, 0]).long()
-        said_R1P = said_RP[:, None]
-        return torch.where(complete_R1P, said_R1P, torch.where(goes_on_RCP, said_R1P + 1, begins_RCP))
+        complete_R1P = (met_RP == self.length_RP)[:, None]
+        continues_RCP = tokens_RC[:, :, None] == self.next_tokens(met_RP)[:, None]
+        begins_RCP = tokens_RC[:, :, None] == self.tokens_RPM[:, None, :, 0]
+        met_R1P = met_RP[:, None]
+        return np.where(complete_R1P, met_R1P, np.where(continues_RCP, met_R1P + 1, begins_RCP))
 
-    def left(self, said_RCP: Tensor) -> Tensor:
-        """Return how many tokens of phrases are missing, [R, C]."""
-        return (self.length_RP[:, None] - said_RCP).sum(-1)
+    def left(self, met_RCP: Ints) -> Ints:
+        """Return how many tokens of constraints are missing, [R, C]."""
+        left_RC: Ints = (self.length_RP[:, None] - met_RCP).sum(-1)
+        return left_RC
 
-    def needed(self, said_RCP: Tensor) -> Tensor:
-        """Return how many more tokens say all that is missing, at most, [R, C].
+    def needed(self, met_RCP: Ints) -> Ints:
+        """Return how many more tokens meet all constraints, at most, [R, C].
 
-        Only one of the phrases that are begun can be gone on with; the others are then broken off.
+        Only one of the constraints that are begun can be continued; the others are then broken off.
         """
         length_R1P = self.length_RP[:, None]
-        missing_RCP = said_RCP < length_R1P
-        none_RC1 = said_RCP.new_zeros(*said_RCP.shape[:2], 1)
-        begun_RC = torch.cat((said_RCP * missing_RCP, none_RC1), -1).amax(-1)
-        return (length_R1P * missing_RCP).sum(-1) - begun_RC
-
-    def select(self, sentences_B: Tensor, width: int) -> None:
-        """Keep some of the sentences."""
-        self.tokens_BPM, self.length_BP = self.tokens_BPM[sentences_B], self.length_BP[sentences_B]
-        self.none_said(width)
+        missing_RCP = met_RCP < length_R1P
+        needed_RC: Ints = (length_R1P * missing_RCP).sum(-1) - (met_RCP * missing_RCP).max(-1, initial=0)
+        return needed_RC
 
 
-def _seen_before(token_RP: Tensor) -> Tensor:
-    """Say of which tokens the row holds the same one further left."""
-    same_RPP = token_RP[:, :, None] == token_RP[:, None]
-    return same_RPP.tril(-1).any(-1)
+def _seen_before(tokens_RP: Ints) -> Bools:
+    """Return which tokens occur further left in their row."""
+    same_RPP = tokens_RP[:, :, None] == tokens_RP[:, None]
+    seen_RP: Bools = np.tril(same_RPP, -1).any(-1)
+    return seen_RP
 
 
-def _share_out(total_BX: Tensor, bank_BX: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def _allocate_banks(total_BX: Floats, bank_BX: Ints, width: int) -> tuple[Ints, Floats]:
     """Choose the best candidate of each bank, then the second best of each, and so on, until there are `width`.
 
     Returns:
-        Where the chosen stand and their totals, [B, W] each; the total is -inf where there are too few.
+        The places of the chosen and their totals, [B, W] each; the total is -inf where there are too few.
     """
-    total_BX, order_BX = total_BX.sort(descending=True, stable=True)
-    bank_BX = bank_BX.gather(1, order_BX)
-    of_bank_BXK = bank_BX[:, :, None] == torch.arange(int(bank_BX.max()) + 1, device=bank_BX.device)
-    rank_BX = of_bank_BXK.cumsum(1).gather(2, bank_BX[:, :, None])[:, :, 0]
-    rank_BX = rank_BX.masked_fill(total_BX == -torch.inf, total_BX.shape[1] + 1)
-    chosen_BW = rank_BX.sort(stable=True).indices[:, :width]  # stable: among equal ranks the more probable
-    return order_BX.gather(1, chosen_BW), total_BX.gather(1, chosen_BW)
+    order_BX = np.argsort(-total_BX, axis=1, kind="stable")
+    total_BX, bank_BX = np.take_along_axis(total_BX, order_BX, 1), np.take_along_axis(bank_BX, order_BX, 1)
+    of_bank_BXN = bank_BX[:, :, None] == np.arange(int(bank_BX.max(initial=0)) + 1)
+    rank_BX = np.take_along_axis(of_bank_BXN.cumsum(1), bank_BX[:, :, None], 2)[:, :, 0]
+    rank_BX = np.where(total_BX == -np.inf, total_BX.shape[1] + 1, rank_BX)
+    chosen_BW = np.argsort(rank_BX, axis=1, kind="stable")[:, :width]  # stable: among equal ranks the more probable
+    return np.take_along_axis(order_BX, chosen_BW, 1), np.take_along_axis(total_BX, chosen_BW, 1)

@@ -1,49 +1,38 @@
-"""Greedy search: the most probable token at every step. Letters: B sentences still running."""
+"""Greedy search: the most probable token at every step. Letters: R rows, one of each sentence still running."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 
-from nmt.search.candidates import top_k
-from nmt.search.limits import Limits, Ruled
-from nmt.search.task import Hypothesis, SearchModel, Task
+from nmt.search.partial import PartialHypotheses, SearchOptions
+from nmt.search.request import Hypothesis, SearchRequest, StepModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Greedy(Ruled):
+class Greedy(SearchOptions):
     """Takes the most probable token at every step."""
 
     rows: ClassVar[int] = 1
     top: ClassVar[int] = 1
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return one hypothesis per sentence."""
-        rules = Limits(task, self)
-        sentences, device = len(task.src_BS), task.src_BS.device
-        state = model.begin(task.src_BS, task.src_mask_BS)
-        running_B = torch.arange(sentences, device=device)
-        log_prob_B = torch.zeros(sentences, device=device)
-        tokens_BT = torch.full((sentences, 1), task.bos, device=device)
-        found: list[Hypothesis] = [Hypothesis([], 0.0, 0.0)] * sentences
-        while len(running_B):
-            log_p_BV = model.next_log_probs(tokens_BT[:, -1], state)
-            rules.apply(log_p_BV, tokens_BT)
-            best_B1, next_B1 = top_k(log_p_BV, 1)
-            log_prob_B = log_prob_B + best_B1[:, 0]
-            ended_B = next_B1[:, 0] == task.eos
-            if ended_B.any():
-                for sentence, ids, log_prob in zip(
-                    running_B[ended_B].tolist(), tokens_BT[ended_B, 1:].tolist(), log_prob_B[ended_B].tolist(),
-                    strict=True,
-                ):  # fmt: skip
-                    found[sentence] = Hypothesis(ids, log_prob, log_prob)
-                rest = (~ended_B).nonzero()[:, 0]
-                state.select(rest, rest)
-                rules.select(rest)
-                running_B, log_prob_B = running_B[rest], log_prob_B[rest]
-                tokens_BT, next_B1 = tokens_BT[rest], next_B1[rest]
-            tokens_BT = torch.cat((tokens_BT, next_B1), dim=1)
+        partial = PartialHypotheses(model, request, self)
+        log_prob_R = np.zeros(len(partial), np.float32)
+        found = [Hypothesis([], 0.0, 0.0)] * len(partial)
+        while len(partial):
+            result = partial.step(1)
+            log_prob_R, tokens_R = log_prob_R + result.log_p_RK[:, 0], result.tokens_RK[:, 0]
+            going_R = tokens_R != request.eos
+            if not going_R.all():
+                ends = (~going_R).nonzero()[0]
+                for row, ids in zip(ends.tolist(), partial.tokens_RT[ends, 1:].tolist(), strict=True):
+                    log_prob = float(log_prob_R[row])
+                    found[partial.sentence_B[row]] = Hypothesis(ids, log_prob, log_prob)
+            rows_R = going_R.nonzero()[0]
+            log_prob_R = log_prob_R[rows_R]
+            partial.advance(rows_R, tokens_R[rows_R], going_R)
         return [[hypothesis] for hypothesis in found]

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from nmt.errors import ConfigError
-from nmt.search.task import Hypothesis, SearchModel, Task
+from nmt.search.request import Hypothesis, SearchRequest, StepModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,13 @@ class MBR:
         """Rows of a batch for each sentence."""
         return self._inner.rows  # type: ignore[attr-defined, no-any-return]
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top` candidates per sentence that are most like all, best first, scored 0 to 100."""
-        found = self._inner(model, task)  # type: ignore[attr-defined]
-        return [self._ranked(hypotheses, task) for hypotheses in found]
+        found = self._inner(model, request)  # type: ignore[attr-defined]
+        return [self._ranked(hypotheses, request) for hypotheses in found]
 
-    def _ranked(self, hypotheses: list[Hypothesis], task: Task) -> list[Hypothesis]:
-        texts = [task.text(h.ids) for h in hypotheses]
+    def _ranked(self, hypotheses: list[Hypothesis], request: SearchRequest) -> list[Hypothesis]:
+        texts = [request.detokenize(h.ids) for h in hypotheses]
         utility = expected_chrf(texts)
         different: dict[str, Hypothesis] = {}
         for text, h in zip(texts, hypotheses, strict=True):  # best first: of equal texts that one stays

@@ -1,6 +1,6 @@
 """Sampling: tokens drawn as the model finds them probable. Letters: B sentences, R rows of them, V vocabulary.
 
-What is drawn depends on the seed and the sentence alone, not on what is translated beside it or on which machine.
+What is drawn depends on the seed and the sentence alone, not on the rest of the batch or on the machine.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt.errors import ConfigError
-from nmt.search.limits import Limits, Ruled
-from nmt.search.task import Hypothesis, SearchModel, Task
+from nmt.search.partial import PartialHypotheses, SearchOptions
+from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, StepModel
 
-MOST_SAMPLES = 1000
-LEAST = 1e-4
+MAX_SAMPLES = 1000
+SMALLEST = 1e-4
 """Temperature and share of probability below which samples are greedy anyway, and float32 might not hold them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample(Ruled):
+class Sample(SearchOptions):
     """Draws each token from the model's distribution, sharpened or cut on request."""
 
     top: int = 1
     """Samples drawn per sentence; all are returned, the most probable first."""
     temperature: float = 1.0
-    """What logits are divided by: below 1 prefers what is probable anyway."""
+    """Divisor of the logits: below 1 prefers what is probable anyway."""
     top_k: int = 0
     """Draw among so many most probable tokens (Fan et al. 2018, section 5.1); 0: among all."""
     top_p: float = 1.0
@@ -38,84 +38,78 @@ class Sample(Ruled):
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if not 1 <= self.top <= MOST_SAMPLES:
-            raise ConfigError(f"samples (top) must be between 1 and {MOST_SAMPLES}, got {self.top}")
-        if not LEAST <= self.temperature <= 100:
-            raise ConfigError(f"temperature must be between {LEAST} and 100, got {self.temperature}", "1.0 is usual")
+        if not 1 <= self.top <= MAX_SAMPLES:
+            raise ConfigError(f"samples (top) must be between 1 and {MAX_SAMPLES}, got {self.top}")
+        if not SMALLEST <= self.temperature <= 100:
+            raise ConfigError(f"temperature must be between {SMALLEST} and 100, got {self.temperature}", "1.0 is usual")
         if self.top_k < 0:
             raise ConfigError(f"top_k must be 0 or more, got {self.top_k}")
-        if not LEAST <= self.top_p <= 1:
-            raise ConfigError(f"top_p must be between {LEAST} and 1, got {self.top_p}", "0.9 is usual")
+        if not SMALLEST <= self.top_p <= 1:
+            raise ConfigError(f"top_p must be between {SMALLEST} and 1, got {self.top_p}", "0.9 is usual")
 
     @property
     def rows(self) -> int:
         """Rows of a batch for each sentence."""
         return self.top
 
-    def __call__(self, model: SearchModel, task: Task) -> list[list[Hypothesis]]:
+    def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the samples per sentence, the most probable first; log-probabilities are the model's own."""
-        rules = Limits(task, self)
-        sentences, device = len(task.src_BS), task.src_BS.device
-        state = model.begin(task.src_BS, task.src_mask_BS)
-        rows = sentences * self.top
-        found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        chance_RT = self._chances(task, int(rules.most_B.max()) + 1).to(device)
-        tokens_RT = torch.full((rows, 1), task.bos, device=device)
-        log_prob_R = torch.zeros(rows, device=device)
-        ended_R = torch.zeros(rows, dtype=torch.bool, device=device)
-        running_B = torch.arange(sentences, device=device)
-        while len(running_B):
-            log_p_RV = model.next_log_probs(tokens_RT[:, -1], state)
-            log_p_RV[:, list(task.never)] = -torch.inf
-            rules.apply(log_p_RV, tokens_RT)
-            next_R1 = draw(self._cut(log_p_RV / self.temperature), chance_RT[:, tokens_RT.shape[1] - 1, None])
-            log_prob_R = log_prob_R + log_p_RV.gather(1, next_R1)[:, 0]  # read where a row ends, and never after
-            ends_R = ~ended_R & (next_R1[:, 0] == task.eos)
-            sentence_R = running_B.repeat_interleave(self.top)
+        partial = PartialHypotheses(model, request, self, width=self.top)
+        found: list[list[Hypothesis]] = [[] for _ in range(len(partial))]
+        chance_RT = self._chances(request, int(partial.max_length_B.max(initial=0)) + 1)
+        log_prob_R = np.zeros(len(chance_RT), np.float32)
+        ended_R = np.zeros(len(chance_RT), bool)
+        while len(partial):
+            log_p_RV = partial.step(0, all_log_probs=True).log_p_RV
+            assert log_p_RV is not None
+            logits_RV = log_p_RV / np.float32(self.temperature)
+            logits_RV[:, list(request.banned_ids)] = -np.inf
+            tokens_R = draw(self._cut(logits_RV), chance_RT[:, partial.length])
+            log_prob_R = log_prob_R + log_p_RV[np.arange(len(tokens_R)), tokens_R]  # read only where a row ends
+            ends_R = ~ended_R & (tokens_R == request.eos)
+            sentence_R = partial.sentence_B.repeat(self.top)
             for sentence, ids, log_prob in zip(
-                sentence_R[ends_R].tolist(), tokens_RT[ends_R, 1:].tolist(), log_prob_R[ends_R].tolist(), strict=True
-            ):
+                sentence_R[ends_R].tolist(), partial.tokens_RT[ends_R, 1:].tolist(), log_prob_R[ends_R].tolist(),
+                strict=True,
+            ):  # fmt: skip
                 found[sentence].append(Hypothesis(ids, log_prob, log_prob))
             ended_R |= ends_R
-            tokens_RT = torch.cat((tokens_RT, next_R1), dim=1)
-            stay_B = ~ended_R.view(-1, self.top).all(1)
-            if not stay_B.all():
-                stay = stay_B.nonzero()[:, 0]
-                row_R = (stay[:, None] * self.top + torch.arange(self.top, device=device)).flatten()
-                state.select(row_R, stay)
-                rules.select(stay)
-                tokens_RT, log_prob_R, ended_R = tokens_RT[row_R], log_prob_R[row_R], ended_R[row_R]
-                running_B, chance_RT = running_B[stay], chance_RT[row_R]
+            stay_B: Bools = np.logical_not(ended_R.reshape(-1, self.top).all(1))
+            rows_R = stay_B.repeat(self.top).nonzero()[0]
+            log_prob_R, ended_R, chance_RT = log_prob_R[rows_R], ended_R[rows_R], chance_RT[rows_R]
+            partial.advance(rows_R, tokens_R[rows_R], stay_B)
         return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
 
-    def _chances(self, task: Task, steps: int) -> Tensor:
+    def _chances(self, request: SearchRequest, steps: int) -> NDArray[np.float64]:
         """Return a number in [0, 1) for every row and step."""
         chances = []
-        for ids, mask in zip(task.src_BS.tolist(), task.src_mask_BS.tolist(), strict=True):
-            real = [i for i, is_real in zip(ids, mask, strict=True) if is_real]
-            address = hashlib.sha256(f"{self.seed} {real}".encode()).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(address[:8], "big", signed=True))
-            # Steps first, so that a longer limit, which company may bring, draws the same for the steps before.
-            chances.append(torch.rand(steps, self.top, generator=generator, dtype=torch.float64).t())
-        return torch.cat(chances)
+        for source in request.sources:
+            address = hashlib.sha256(f"{self.seed} {list(source)}".encode()).digest()
+            generator = np.random.Generator(np.random.PCG64(int.from_bytes(address[:16], "big")))
+            # Steps first, so that a longer limit, which the batch may bring, draws the same for the steps before.
+            chances.append(generator.random((steps, self.top)).T)
+        return np.concatenate(chances) if chances else np.empty((0, steps))
 
-    def _cut(self, logits_RV: Tensor) -> Tensor:
+    def _cut(self, logits_RV: Floats) -> Floats:
         if 0 < self.top_k < logits_RV.shape[1]:
-            least_R1 = logits_RV.topk(self.top_k).values[:, -1:]
-            logits_RV = logits_RV.masked_fill(logits_RV < least_R1, -torch.inf)
+            least_R1 = -np.partition(-logits_RV, self.top_k - 1, axis=1)[:, self.top_k - 1, None]
+            logits_RV = np.where(logits_RV < least_R1, np.float32(-np.inf), logits_RV)
         if self.top_p < 1:
-            sorted_RV, order_RV = logits_RV.sort(descending=True, stable=True)
-            before_RV = sorted_RV.softmax(-1).cumsum(-1).roll(1, -1)
-            before_RV[:, 0] = 0.0  # the most probable token stays, whatever it holds
-            sorted_RV = sorted_RV.masked_fill(before_RV >= self.top_p, -torch.inf)
-            logits_RV = torch.empty_like(logits_RV).scatter_(1, order_RV, sorted_RV)
+            order_RV = np.argsort(-logits_RV, axis=1, kind="stable")
+            sorted_RV = np.take_along_axis(logits_RV, order_RV, 1)
+            share_RV = np.exp(sorted_RV - sorted_RV[:, :1])
+            up_to_RV = (share_RV / share_RV.sum(1, keepdims=True)).cumsum(1)
+            sorted_RV[:, 1:][up_to_RV[:, :-1] >= self.top_p] = -np.inf  # the most probable token stays in any case
+            np.put_along_axis(logits_RV, order_RV, sorted_RV, 1)
         return logits_RV
 
 
-def draw(logits_RV: Tensor, chance_R1: Tensor) -> Tensor:
-    """Return the token, [R, 1], in whose share of the probability the chance falls (inverse transform sampling)."""
-    up_to_RV = logits_RV.double().softmax(-1).cumsum(-1)
-    drawn_R1 = torch.searchsorted(up_to_RV, chance_R1 * up_to_RV[:, -1:], right=True)
+def draw(logits_RV: Floats, chance_R: NDArray[np.float64]) -> Ints:
+    """Return the token of each row in whose share of the probability its chance falls (inverse transform sampling)."""
+    up_to_RV = np.exp(logits_RV - logits_RV.max(1, keepdims=True)).cumsum(1, dtype=np.float64)
+    drawn_R = (up_to_RV <= (chance_R * up_to_RV[:, -1])[:, None]).sum(1)
     # Rounding may leave a chance of nearly 1 behind the last possible token.
-    last_R1 = (logits_RV > -torch.inf).int().cumsum(1).argmax(1, keepdim=True)
-    return torch.minimum(drawn_R1, last_R1)
+    last_R = logits_RV.shape[1] - 1 - (logits_RV[:, ::-1] > -np.inf).argmax(1)
+    # NaN ranks first: a search must see an end that a length limit forces, whatever its probability.
+    tokens_R: Ints = np.where(np.isnan(up_to_RV[:, -1]), logits_RV.argmax(1), np.minimum(drawn_R, last_R))
+    return tokens_R

@@ -36,6 +36,7 @@ from nmt.train import loop
 from nmt.train.control import stopping
 from nmt.train.folder import Journal, check_text, claimed, precision_before, tensorboard_writer
 from nmt.train.measure import Estimate, estimate, largest_batch
+from nmt.train.precision import training_dtype
 from nmt.train.step import StepStats, train_step
 from nmt.train.trainer import Trainer
 
@@ -95,10 +96,9 @@ def train(
         _check_fitting(where, resume)
     if tensorboard:
         tensorboard_writer()
-    dtype = runtime.precision(precision_before(run) if resume and precision == "auto" else precision, where)
-    runtime.keep_freed_memory()
+    dtype = training_dtype(precision_before(run) if resume and precision == "auto" else precision, where, config)
     with joined(where) as group, claimed(config, run, resume) if group.leads else nullcontext():
-        group.told(None)  # the others wait until the run is claimed
+        dtype = group.told(dtype)  # ranks may measure differently; the others wait until the run is claimed
         prepared = prepare(config)
         if resume:
             check_text(run, prepared.meta)
@@ -154,8 +154,7 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", fit_b
     where = runtime.device(device)
     if fit_batch:
         _check_fitting(where, resume=False)
-    dtype = runtime.precision(precision, where)
-    runtime.keep_freed_memory()
+    dtype = training_dtype(precision, where, config)
     prepared = prepare(config)
     if fit_batch:
         config = _fitted(config, largest_batch(config, prepared, where, dtype, Group()))

@@ -66,7 +66,7 @@ def precision_before(run: Path) -> str:
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
             before = checkpoint.read_progress(path).precision
-            return next((name for name, dtype in runtime.PRECISIONS.items() if str(dtype) == f"torch.{before}"), "auto")
+            return runtime.precision_of(before)
     return "auto"
 
 

@@ -21,6 +21,7 @@ from nmt.data.loader import Loader, Update, prefetched
 from nmt.data.prepare import Prepared
 from nmt.distributed import Group
 from nmt.errors import CheckpointError, ConfigError, TrainingError
+from nmt.inference.load import engine_of
 from nmt.loss import cross_entropy
 from nmt.model.seq2seq import Seq2Seq
 from nmt.optim import Schedule, adam, schedule
@@ -230,7 +231,8 @@ class Trainer:
         count = self.config.train.valid_pairs or len(self.valid_src)
         longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
         sentences = self.prepared.meta.get("most_sentences", 1)
-        translator = Translator.of([model], self.tokenizer, self.config, self.device, longest, sentences)
+        engine = engine_of([model], str(self.device), "auto", self.tokenizer.decode)
+        translator = Translator(engine, self.tokenizer, self.config, longest, sentences)
         texts = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.samples]
         bleu, chrf = (metric(texts, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))

@@ -31,6 +31,7 @@ from nmt.model import count_parameters
 from nmt.optim import adam
 from nmt.tokenizer import Tokenizer
 from nmt.train import train_step
+from nmt.train.precision import training_dtype
 from nmt.translate import Translator
 
 
@@ -80,7 +81,7 @@ def subject(run: Path, lines: list[str]) -> Subject:
     translator = Translator.load(run)
     device = runtime.device("auto")
     model, config = loaded.model.to(device).train(), loaded.config
-    dtype = runtime.precision("auto", device)
+    dtype = training_dtype("auto", device, config)
     model.compute_dtype = None if dtype == torch.float32 else dtype
     optimizer = adam(model, config.train)
     for group in optimizer.param_groups:

@@ -5,14 +5,17 @@ Letters: N pairs, P hash functions of a digest, W words.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import html
 import re
+import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -36,23 +39,32 @@ from nmt.data.pairs import Pair
 
 PERMUTATIONS = 64
 """P: the share of two texts' words is estimated to about 1 / sqrt(P)."""
-BAND = 8
-"""Hash values that must agree for two texts to be compared at all: with eight bands of eight, 99 % of those of which
-nine tenths agree, and three quarters of those of which eight tenths do."""
-ALIKE = 0.8
-"""Share of words and word pairs (Jaccard) from which on two texts are near duplicates."""
+BANDS = tuple((first, 6) for first in range(0, PERMUTATIONS - 5, 3))
+"""First hash value and width of each band. Two texts are compared only if all hash values of a band agree: of texts
+with a Jaccard similarity of 0.8, 98 % do in one of these 20 overlapping bands."""
+ALIKE = 0.75
+"""Estimated Jaccard similarity of words and word pairs from which two texts are near duplicates. The estimate has a
+standard error of 0.05, so this is 0.8 less one standard error."""
+TEST_BANDS = tuple((first, 4) for first in range(0, PERMUTATIONS - 3, 2))
+"""The same for test sets, where the similarity is lower. There are few test sentences, so that many bands are cheap."""
 TEST_ALIKE = 0.7
-"""The same for a side that is in a test set: one letter changed in a caption of ten words is more than ALIKE allows.
-Bands of four hash values find 99 % of such sides; test sentences are few enough to compare all that they bring."""
+"""Estimated similarity from which one side is near a test sentence: one letter changed in a caption of ten words is
+more than ALIKE allows."""
+TEST_BOTH_ALIKE = 0.45
+"""The same for both sides together: two words changed in a sentence of ten words leave about 0.55 of each side."""
 WORDS_BITS = 256
-"""Buckets into which words are hashed to see whether two lines belong together."""
+"""Buckets into which word stems are hashed to see whether two lines belong together."""
+STEM = 5
+"""Letters of a stem: enough to tell words apart, few enough that inflected forms and cognates agree."""
 STRANGE = 0.8
 """Probability of another language from which on a side is taken to be in it; its own must be below FAMILIAR."""
 FAMILIAR = 0.05
 LETTERS = 20
 """Letters below which a language cannot be told."""
 COPY_WORDS = 4
-"""Words from which on a copy is a fault: names and commands are the same in both languages."""
+"""Words from which a copy is a fault: names and commands are the same in both languages."""
+CHANGED = 0.2
+"""Share of the words that may differ in a copy: one of five."""
 EXACT_WORDS, NEAR_WORDS = 4, 6
 """Words from which on one side that is in a test set counts: everybody says "Thank you"."""
 
@@ -78,12 +90,27 @@ RECORD = np.dtype(
     ]
 )
 """Of each pair. `pair` and `source` are hashes of the text, `digest` is a b-bit MinHash (Li and König 2010) of both
-sides' words, `words` their bitmaps, `test` the sentence of the test sets that it repeats, or -1."""
+sides' words, `words` bitmaps of their stems, `test` the sentence of the test sets that it repeats, or -1."""
 Records = NDArray[Any]
 
 _DIGITS = re.compile(r"\d+")
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Thai, Lao, Burmese, Khmer, kana and Han."""
+_BOX = "\u2500-\u259f"
+_MISREAD = re.compile(
+    # Read as code page 437 or 850, UTF-8 of a letter is two characters, the first for drawing boxes, and of a dash or
+    # quote three. Read as Mac Roman, a letter begins with a square root; the exceptions are what roots are taken of.
+    f"(?<![{_BOX}])(?:[┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀][^\x00-\x7f]|[ΓÔ][ÇéäåêâÆîôÉ][^\x00-\x7f])+(?![{_BOX}])"
+    "|(?:√[^\x00-\x7fπΩµ])+"
+)
+_MISREAD_LEAD = re.compile(f"[{_BOX}ΓÔ√]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
+
+
+COMPARED = 1 << 16
+"""Candidates that are compared at a time."""
+_Band = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 
 @dataclass
@@ -100,8 +127,10 @@ class TestIndex:
     pairs: set[int] = field(default_factory=set)
     """Hashes of whole pairs."""
     digests: tuple[NDArray[np.uint8], NDArray[np.uint8]] = field(default_factory=lambda: (_no_digests(), _no_digests()))
-    bands: tuple[list[dict[int, list[int]]], list[dict[int, list[int]]]] = field(default_factory=lambda: ([], []))
-    """Of each side and band: its key to the sentences that have it."""
+    long_2T: NDArray[np.bool_] = field(default_factory=lambda: np.empty((2, 0), bool))
+    """Which sides have the words that near overlap needs."""
+    bands: tuple[list[_Band], list[_Band]] = field(default_factory=lambda: ([], []))
+    """Of each side and band of TEST_BANDS: the sorted keys, and the sentences that have them."""
 
     __test__ = False  # not a pytest class
 
@@ -112,21 +141,20 @@ class TestIndex:
         pairs = [pair for _, pairs in sets for pair in pairs]
         if not pairs:
             return index
+        sides = [[_words(pair[side]) for pair in pairs] for side in (0, 1)]
+        index.long_2T = _long(sides)
         digests = []
-        for side in (0, 1):
-            words = [_words(pair[side]) for pair in pairs]
+        for side, words in enumerate(sides):
             for number, words_W in enumerate(words):
                 if words_W:
                     index.keys[side].setdefault(_key(words_W), number)
-            digest_NP = _digests(words, side).astype(np.uint8)
-            digests.append(digest_NP)
-            for column_N in digest_NP.view(np.uint32).T:
-                band: dict[int, list[int]] = {}
-                for number, key in enumerate(column_N.tolist()):
-                    if len(words[number]) >= NEAR_WORDS:
-                        band.setdefault(key, []).append(number)
-                index.bands[side].append(band)
-        index.pairs = {_pair_key(_words(source), _words(target)) for source, target in pairs}
+            digests.append(_digests(words, side).astype(np.uint8))
+            numbers = np.flatnonzero(index.long_2T[side])
+            for band in TEST_BANDS:
+                keys = band_keys(digests[side], band)[numbers]
+                order = np.argsort(keys, kind="stable")
+                index.bands[side].append((keys[order], numbers[order]))
+        index.pairs = set(map(_pair_key, *sides))
         index.digests = (digests[0], digests[1])
         return index
 
@@ -139,17 +167,35 @@ class TestIndex:
         """Return the sentence that has these words on this side, or -1."""
         return self.keys[side].get(_key(words), -1) if words else -1
 
-    def near(self, side: int, digest_P: NDArray[np.uint8]) -> int:
-        """Return the sentence that is most like a digest on this side, or -1 if none is near."""
-        found = {
-            number
-            for band, key in zip(self.bands[side], digest_P.view(np.uint32).tolist(), strict=True)
-            for number in band.get(key, ())
-        }
-        best, number = max(
-            ((float((self.digests[side][number] == digest_P).mean()), number) for number in found), default=(0.0, -1)
-        )
-        return number if best >= TEST_ALIKE else -1
+    def near(self, sides: Sequence[Sequence[Sequence[str]]], digests: Sequence[NDArray[np.uint8]]) -> dict[int, int]:
+        """Return the pairs of which one side, or both together, are near a test sentence, and the nearest one."""
+        long_2N = _long(sides)
+        found: dict[int, tuple[float, int]] = {}
+        for side in (0, 1):
+            for band, (keys_T, numbers_T) in zip(TEST_BANDS, self.bands[side], strict=True):
+                keys_N = band_keys(digests[side], band)
+                first_N, end_N = (np.searchsorted(keys_T, keys_N, edge) for edge in ("left", "right"))
+                counts_N = (end_N - first_N) * long_2N[side]
+                pairs_C = np.repeat(np.arange(len(keys_N)), counts_N)
+                starts_C = np.repeat(np.cumsum(counts_N) - counts_N - first_N, counts_N)
+                numbers_C = numbers_T[np.arange(len(pairs_C)) - starts_C]
+                for start in range(0, len(pairs_C), COMPARED):
+                    part = slice(start, start + COMPARED)
+                    self._compare(digests, long_2N, pairs_C[part], numbers_C[part], found)
+        return {pair: number for pair, (_, number) in found.items()}
+
+    def _compare(
+        self, digests: Sequence[NDArray[np.uint8]], long_2N: NDArray[np.bool_], pairs_C: NDArray[np.int64],
+        numbers_C: NDArray[np.int64], found: dict[int, tuple[float, int]],
+    ) -> None:  # fmt: skip
+        """Keep in `found` the test sentence nearest to each pair."""
+        alike_2C = np.stack([(digests[side][pairs_C] == self.digests[side][numbers_C]).mean(1) for side in (0, 1)])
+        alike_2C *= long_2N[:, pairs_C] & self.long_2T[:, numbers_C]
+        near_C = (alike_2C.max(0) >= TEST_ALIKE) | (alike_2C.min(0) >= TEST_BOTH_ALIKE)
+        for pair, number, alike in zip(
+            pairs_C[near_C].tolist(), numbers_C[near_C].tolist(), alike_2C.sum(0)[near_C].tolist(), strict=True
+        ):
+            found[pair] = max(found.get(pair, (0.0, -1)), (alike, number))
 
 
 @dataclass(frozen=True)
@@ -185,7 +231,7 @@ def examine(pairs: Sequence[Pair], setup: Setup) -> Records:
         found = 0
         if is_blank(source) or is_blank(target):
             found |= BITS[BLANK.name]
-        elif source_words == target_words and len(source_words) >= COPY_WORDS:
+        elif _is_copy(source_words, target_words):
             found |= BITS[COPIED.name]
         elif any(_is_strange(text, code) for text, code in zip((source, target), setup.languages, strict=True)):
             found |= BITS[LANGUAGE.name]
@@ -198,11 +244,7 @@ def examine(pairs: Sequence[Pair], setup: Setup) -> Records:
 def _mark_overlap(
     records: Records, sides: Sequence[Sequence[Sequence[str]]], digests: Sequence[NDArray[np.uint8]], tests: TestIndex
 ) -> None:
-    bands = [[np.array(list(band), np.uint32) for band in tests.bands[side]] for side in (0, 1)]
-    near = [
-        np.any([np.isin(column, keys) for column, keys in zip(digest.view(np.uint32).T, keys_of, strict=True)], axis=0)
-        for digest, keys_of in zip(digests, bands, strict=True)
-    ]
+    near = tests.near(sides, digests)
     for number in range(len(records)):
         exact = [tests.exact(side, sides[side][number]) for side in (0, 1)]
         long = [found for side, found in enumerate(exact) if found >= 0 and len(sides[side][number]) >= EXACT_WORDS]
@@ -212,12 +254,33 @@ def _mark_overlap(
             records["faults"][number] |= BITS[OVERLAP.name]
             records["test"][number] = long[0]
             continue
-        for side in (0, 1):
-            if near[side][number] and len(sides[side][number]) >= NEAR_WORDS:
-                found = tests.near(side, digests[side][number])
-                if found >= 0:
-                    records["faults"][number] |= BITS[NEAR_OVERLAP.name]
-                    records["test"][number] = found
+        if number in near:
+            records["faults"][number] |= BITS[NEAR_OVERLAP.name]
+            records["test"][number] = near[number]
+
+
+def _long(sides: Sequence[Sequence[Sequence[str]]]) -> NDArray[np.bool_]:
+    """Return which sides have enough words to be near a test sentence, [2, N]."""
+    return np.array([[len(words) >= NEAR_WORDS for words in texts] for texts in sides], bool)
+
+
+def band_keys(digest_NP: NDArray[np.uint8], band: tuple[int, int]) -> NDArray[np.uint64]:
+    """Return the hash values of a band as one number of each text."""
+    first, width = band
+    bytes_N8 = np.zeros((len(digest_NP), 8), np.uint8)
+    bytes_N8[:, :width] = digest_NP[:, first : first + width]
+    return bytes_N8.view(np.uint64)[:, 0]
+
+
+def _is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
+    """Say whether the target has the words of the source, or nearly all of them."""
+    length = max(len(source), len(target))
+    unlike = int(CHANGED * length + 1e-9)
+    if length < COPY_WORDS or length - min(len(source), len(target)) > unlike:
+        return False
+    if len(set(target).difference(source)) > unlike:  # as nearly always
+        return False
+    return length - (Counter(source) & Counter(target)).total() <= unlike
 
 
 def mended(text: str) -> str:
@@ -228,7 +291,23 @@ def mended(text: str) -> str:
         unescape_html=True, fix_latin_ligatures=False, fix_character_width=False, uncurl_quotes=False,
         fix_line_breaks=False, normalization=None,
     )  # fmt: skip
-    return _CONTROL.sub("", ftfy.fix_text(text, config))
+    return _CONTROL.sub("", _decoded(ftfy.fix_text(text, config)))
+
+
+def _decoded(text: str) -> str:
+    """Return a text with UTF-8 decoded that was read as code page 437, 850 or Mac Roman, where ftfy is not sure."""
+
+    def decode(match: re.Match[str]) -> str:
+        run = match[0]
+        in_word = any(side.isalpha() for side in (text[match.start() - 1 : match.start()], text[match.end() :][:1]))
+        if not in_word and (run[0] == "√" or all("\u2500" <= letter <= "\u259f" for letter in run)):
+            return run  # a root or a box
+        for codec in ("cp437", "cp850", "mac_roman"):
+            with contextlib.suppress(UnicodeError):
+                return run.encode(codec).decode()
+        return run
+
+    return _MISREAD.sub(decode, text) if _MISREAD_LEAD.search(text) else text
 
 
 def knows(code: str) -> bool:
@@ -250,7 +329,7 @@ def _encoding(text: str) -> int:
 def _is_mojibake(text: str) -> bool:
     from ftfy.badness import is_bad
 
-    return is_bad(text.replace("\ufffd", " "))  # which is a kind of its own
+    return is_bad(text.replace("\ufffd", " ")) or _decoded(text) != text  # U+FFFD is a kind of its own
 
 
 def _is_strange(text: str, code: str) -> bool:
@@ -310,13 +389,27 @@ def _no_digests() -> NDArray[np.uint8]:
 
 
 def _bitmaps(texts: Sequence[Sequence[str]]) -> NDArray[np.uint8]:
-    """Return the buckets of each text's words, as bits, [N, WORDS_BITS / 8]."""
+    """Return the buckets of each text's stems, as bits, [N, WORDS_BITS / 8]."""
+    buckets = [[bucket for word in words for bucket in _buckets(word)] for words in texts]
     bits = np.zeros((len(texts), WORDS_BITS), bool)
-    rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
-    bits[rows, [_bucket(word) for words in texts for word in words]] = True
+    rows = np.repeat(np.arange(len(texts)), list(map(len, buckets)))
+    bits[rows, list(chain.from_iterable(buckets))] = True
     return np.packbits(bits, axis=1)
 
 
 @functools.lru_cache(maxsize=1 << 18)
-def _bucket(word: str) -> int:
-    return zlib.crc32(word.encode("utf-8", "replace")) % WORDS_BITS
+def _buckets(word: str) -> tuple[int, ...]:
+    """Return the bucket of a word's stem, or those of all its letter pairs in a script without spaces.
+
+    A stem is of five letters without diacritics, or the digits alone: names, numbers and cognates of both sides share
+    their bucket.
+    """
+    if digits := "".join(filter(str.isdigit, word)):
+        stems = [digits]
+    elif _UNSPACED.search(word):
+        stems = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+    elif word.isascii():
+        stems = [word[:STEM]]
+    else:
+        stems = ["".join(filter(str.isalnum, unicodedata.normalize("NFKD", word)))[:STEM]]
+    return tuple(zlib.crc32(stem.encode("utf-8", "replace")) % WORDS_BITS for stem in stems)

@@ -31,7 +31,7 @@ class Kind:
 
 
 BLANK = Kind("blank", Severity.WARNING, "a side with nothing visible in it", "drop")
-COPIED = Kind("copied", Severity.WARNING, "the target is the source, untranslated", "drop")
+COPIED = Kind("copied", Severity.WARNING, "the target is the source, or nearly so", "drop")
 LANGUAGE = Kind("wrong-language", Severity.WARNING, "a side in another language", "drop")
 RATIO = Kind("length-ratio", Severity.WARNING, "one side far longer than its like elsewhere in the text", "drop")
 MOJIBAKE = Kind("mojibake", Severity.WARNING, "text that was decoded with the wrong encoding", "rewrite")
@@ -44,10 +44,10 @@ MANY_TARGETS = Kind("many-targets", Severity.NOTE, "a source with another target
 OVERLAP = Kind("test-overlap", Severity.ERROR, "a pair of a test set, or one side of it", "drop")
 NEAR_OVERLAP = Kind("near-test-overlap", Severity.WARNING, "a side almost the same as in a test set", "drop")
 UNEQUAL = Kind("unequal-lengths", Severity.ERROR, "sides with different numbers of lines", "keep", whole=True)
-SHIFTED = Kind("shifted", Severity.ERROR, "a stretch whose sides are some lines apart", "drop", whole=True)
+MISALIGNED = Kind("misaligned", Severity.ERROR, "targets that translate another line or none", "drop", whole=True)
 
 KINDS = (
-    UNEQUAL, SHIFTED, OVERLAP, NEAR_OVERLAP, BLANK, COPIED, LANGUAGE, RATIO, LOST, MOJIBAKE, CONTROL, ENTITIES,
+    UNEQUAL, MISALIGNED, OVERLAP, NEAR_OVERLAP, BLANK, COPIED, LANGUAGE, RATIO, LOST, MOJIBAKE, CONTROL, ENTITIES,
     DUPLICATE, NEAR_DUPLICATE, MANY_TARGETS,
 )  # fmt: skip
 BITS = {kind.name: 1 << place for place, kind in enumerate(kind for kind in KINDS if not kind.whole)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.features import ALIKE, BAND, Records
+from nmt.data.check.features import ALIKE, BANDS, Records, band_keys
 
 CHUNK = 1 << 16
 
@@ -27,9 +27,8 @@ def repeats(records: Records, counts_N: NDArray[np.bool_]) -> Repeats:
     same_N = _earlier(records["pair"], counts_N)
     rest_N = counts_N & (same_N < 0)
     near_N = np.full(len(records), -1)
-    for band in range(records["digest"].shape[1] // BAND):
-        key_N = np.ascontiguousarray(records["digest"][:, BAND * band : BAND * (band + 1)]).view(np.uint64)[:, 0]
-        first_N = _earlier(key_N, rest_N & (near_N < 0))
+    for band in BANDS:
+        first_N = _earlier(band_keys(records["digest"], band), rest_N & (near_N < 0))
         candidates = np.flatnonzero(first_N >= 0)
         for start in range(0, len(candidates), CHUNK):
             part = candidates[start : start + CHUNK]

@@ -57,7 +57,7 @@ class Report:
     """In the order of `KINDS`; a kind that was not found has none."""
     faults_N: NDArray[np.uint32]
     """Of each pair, the bits of its faults."""
-    shifted_N: NDArray[np.bool_]
+    misaligned_N: NDArray[np.bool_]
 
     @property
     def severity(self) -> Severity | None:
@@ -67,7 +67,7 @@ class Report:
     @property
     def dropped_N(self) -> NDArray[np.bool_]:
         """Which pairs mending drops."""
-        found: NDArray[np.bool_] = (self.faults_N & np.uint32(bits("drop")) > 0) | self.shifted_N
+        found: NDArray[np.bool_] = (self.faults_N & np.uint32(bits("drop")) > 0) | self.misaligned_N
         return found
 
     def mending(self) -> dict[str, int]:
@@ -76,7 +76,7 @@ class Report:
         for finding in self.findings:
             kind = finding.kind
             if kind.whole:
-                count = int(self.shifted_N.sum()) if kind.mend == "drop" else 0
+                count = int(self.misaligned_N.sum()) if kind.mend == "drop" else 0
             else:
                 has_N = self.faults_N & np.uint32(BITS[kind.name]) > 0
                 count = int((has_N & ~self.dropped_N if kind.mend == "rewrite" else has_N).sum())

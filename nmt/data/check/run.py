@@ -1,7 +1,7 @@
 """Faults of parallel text that cost a training, found before it: the text is examined once, and little of it is kept.
 
 Each pair leaves a record of fixed size in a temporary file (`features.RECORD`); what needs a pair's company
-(repetitions, lengths unlike the rest, sides that run apart) is found in those. Examples are read again. Letters: N
+(repetitions, lengths unlike the rest, misaligned lines) is found in those. Examples are read again. Letters: N
 pairs.
 """
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from nmt.console import progress
 from nmt.data.check import kinds
-from nmt.data.check.alignment import length_ratio, log_ratio, stretches
+from nmt.data.check.alignment import length_deviations, stretches
 from nmt.data.check.features import RECORD, Records, Setup, TestIndex, examine, mended
 from nmt.data.check.kinds import BITS, KINDS, bits
 from nmt.data.check.repeats import repeats
@@ -34,8 +34,9 @@ from nmt.errors import DataError, NMTError
 
 CHUNK = 5_000
 """Pairs that go to a worker at a time."""
-FACTOR, DEVIATIONS = 2.0, 5.0
-"""A side's length is out of the ordinary from this factor and this many deviations away from the median ratio on."""
+FACTOR, DEVIATIONS = 1.5, 4.0
+"""A side's length is out of the ordinary if it is off by more than this factor and this many standard deviations from
+the median ratio of pairs of its length."""
 SHOWN = 200
 """Characters of a side that an example shows."""
 
@@ -159,14 +160,16 @@ def _judge(
         notes[kind.name] = lambda number: setup.tests.place(int(records["test"][number]))
     for name in skipped & BITS.keys():
         faults_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
-    shifted_N, findings = np.zeros(len(records), bool), []
+    misaligned_N, findings = np.zeros(len(records), bool), []
     if kinds.UNEQUAL.name not in skipped:
         findings += _unequal(texts, sizes, unequal)
-    if kinds.SHIFTED.name not in skipped:
-        findings += _shifted(records, texts, starts, shifted_N)
+    if kinds.MISALIGNED.name not in skipped:
+        findings += _misaligned(records, texts, starts, misaligned_N)
     findings += _found(faults_N, texts, starts, notes, examples)
     names = list(zip(places.names, sizes, strict=True))
-    return Report(names, [(name, len(pairs)) for name, pairs in tests], setup.languages, findings, faults_N, shifted_N)
+    return Report(
+        names, [(name, len(pairs)) for name, pairs in tests], setup.languages, findings, faults_N, misaligned_N
+    )
 
 
 @dataclass(frozen=True)
@@ -188,19 +191,24 @@ def _unequal(texts: Sequence[Text], sizes: Sequence[int], unequal: Sequence[str]
     return [Finding(kinds.UNEQUAL, len(found), found)] if found else []
 
 
-def _shifted(
-    records: Records, texts: Sequence[Text], starts: Sequence[int], shifted_N: NDArray[np.bool_]
+def _misaligned(
+    records: Records, texts: Sequence[Text], starts: Sequence[int], misaligned_N: NDArray[np.bool_]
 ) -> list[Finding]:
-    """Find where the sides of each text run apart; those pairs are marked in `shifted_N`."""
+    """Find where each text is misaligned; those pairs are marked in `misaligned_N`."""
     examples = []
     for text, (first, end) in zip(texts, pairwise(starts), strict=True):
         for stretch in stretches(records[first:end]):
-            shifted_N[first + stretch.first : first + stretch.end] = True
-            lines = "1 line" if abs(stretch.shift) == 1 else f"{abs(stretch.shift)} lines"
-            late = f"{lines} {'late' if stretch.shift > 0 else 'early'}"
-            note = f"from line {stretch.first + 1:,} to {stretch.end:,} the target is {late}"
+            misaligned_N[first + stretch.first : first + stretch.end] = True
+            note = f"from line {stretch.first + 1:,} to {stretch.end:,} {_where(stretch.shift)}"
             examples.append(Example(text.name, stretch.first + 1, "", "", note))
-    return [Finding(kinds.SHIFTED, int(shifted_N.sum()), examples)] if examples else []
+    return [Finding(kinds.MISALIGNED, int(misaligned_N.sum()), examples)] if examples else []
+
+
+def _where(shift: int | None) -> str:
+    if shift is None:
+        return "no target fits its source"
+    lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
+    return f"the target is {lines} {'late' if shift > 0 else 'early'}"
 
 
 def _mark_repeats(records: Records, faults_N: NDArray[np.uint32], places: _Places) -> dict[str, Note]:
@@ -245,9 +253,8 @@ def _mark_ratios(records: Records, faults_N: NDArray[np.uint32]) -> None:
         return
     seen = faults_N & BITS[kinds.BLANK.name] == 0
     chars_N2 = records["chars"]
-    median, deviation = length_ratio(chars_N2[seen] if seen.any() else chars_N2)
-    off_N = np.abs(log_ratio(chars_N2[:, 0], chars_N2[:, 1]) - median)
-    faults_N[seen & (off_N > max(np.log(FACTOR), DEVIATIONS * deviation))] |= BITS[kinds.RATIO.name]
+    off_N, spread_N = length_deviations(chars_N2, seen if seen.any() else ~seen)
+    faults_N[seen & (np.abs(off_N) > np.maximum(np.log(FACTOR), DEVIATIONS * spread_N))] |= BITS[kinds.RATIO.name]
 
 
 def _pick(text: Text, first: int, numbers: Sequence[int]) -> Iterator[tuple[int, Pair]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +17,7 @@ from nmt.errors import ConfigError
 from nmt.model.layers import Linear
 from nmt.model.positions.absolute import sinusoids_at, within
 from nmt.model.positions.base import Positions, Rows, Stack, Table, distances
+from nmt.positions import alibi_slopes, t5_buckets
 
 
 class Rotary(Positions):
@@ -172,15 +174,10 @@ class T5(Positions):
 
     def bucket(self, apart: Tensor) -> Tensor:
         """Return the bucket of each distance."""
-        if self.stack.causal:
-            first, count, apart = torch.zeros_like(apart), self.buckets, apart.clamp(min=0)
-        else:
-            count = self.buckets // 2
-            first, apart = (apart < 0) * count, apart.abs()
-        exact = count // 2
-        share = torch.log(apart.clamp(min=1) / exact) / math.log(self.most_distant / exact)
-        far = (exact + share * (count - exact)).long().clamp(max=count - 1)
-        return first + torch.where(apart < exact, apart, far)
+        most = self.most_distant
+        distance_M = np.arange(-most, most + 1)
+        buckets = t5_buckets(distance_M, self.buckets, most, causal=self.stack.causal)
+        return torch.from_numpy(buckets).to(apart.device)[apart.clamp(-most, most) + most]
 
 
 class DeBERTa(Positions):
@@ -237,13 +234,12 @@ class DeBERTa(Positions):
 class ALiBi(Positions):
     """A penalty that grows with the distance (Press et al. 2022, section 3): -m·|i - j|, nothing learned.
 
-    With H heads, a power of two, head h = 1 .. H has m = 2^(-8h/H); else those of the next smaller power of two come
-    first, then every other one of the next larger, as its authors do it.
+    See `nmt.positions.alibi_slopes` for m.
     """
 
     def __init__(self, stack: Stack) -> None:
         super().__init__(stack)
-        self.slope_H = torch.tensor(slopes(stack.heads))
+        self.slope_H = torch.tensor(alibi_slopes(stack.heads))
 
     def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return the penalties, [1, H, Q, S]."""
@@ -255,13 +251,6 @@ class ALiBi(Positions):
         """Return the penalties."""
         apart_M = self.all_distances(length)
         return Table(apart_M, -self.slope_H * apart_M[:, None].abs(), "distance", "head")
-
-
-def slopes(heads: int) -> list[float]:
-    """Return ALiBi's m of each head."""
-    power = 2 ** math.floor(math.log2(heads))
-    found = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    return found + [2 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)][: heads - power]
 
 
 def _turns(length: int, width: int, base: float) -> Tensor:

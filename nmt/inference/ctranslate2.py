@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from nmt.engine import Query, Scored
+from nmt import runtime
 from nmt.errors import CheckpointError, UsageError
+from nmt.inference import Source, TokenScores
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -28,9 +27,9 @@ are translated together, so that company does not change a translation."""
 class CTranslate2Engine:
     """Searches with CTranslate2; knows `greedy` and `beam`."""
 
-    most_positions: int | None = None
+    max_positions: int | None = None
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, device: torch.device, precision: str) -> None:
+    def __init__(self, folder: Path, tokenizer: Tokenizer, device: str, precision: str) -> None:
         """Load the model in `folder`.
 
         Raises:
@@ -42,10 +41,11 @@ class CTranslate2Engine:
         except ImportError:
             raise UsageError("CTranslate2 is not installed", "pip install 'nmt[ctranslate2]'") from None
         self.tokenizer = tokenizer
-        threads = {"inter_threads": torch.get_num_threads(), "intra_threads": 1} if device.type == "cpu" else {}
+        kind, _, index = device.partition(":")
+        threads = {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}
         try:
             self.translator = ctranslate2.Translator(
-                str(folder), device.type, device_index=device.index or 0, compute_type=TYPES[precision], **threads
+                str(folder), kind, device_index=int(index or 0), compute_type=TYPES[precision], **threads
             )
         except ValueError as error:
             raise UsageError(f"CTranslate2: {error}", "--precision auto takes what the model holds") from None
@@ -54,7 +54,9 @@ class CTranslate2Engine:
                 f"the export in {folder} is damaged: {error}", "nmt export RUN --to ctranslate2"
             ) from None
 
-    def search(self, queries: Sequence[Query], find: Search, tick: Callable[[int], object]) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
+    ) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first.
 
         Beams are pruned and ended by CTranslate2's rules; what it finds is scored and ranked by ours.
@@ -62,66 +64,66 @@ class CTranslate2Engine:
         Raises:
             UsageError: another search than greedy or beam, or a coverage penalty.
         """
-        if not isinstance(find, Greedy | Beam):
+        if not isinstance(search, Greedy | Beam):
             raise UsageError("the engine ctranslate2 knows the searches greedy and beam only", "leave out --engine")
-        if isinstance(find, Beam) and find.coverage:  # the score it returns is no log-probability
+        if isinstance(search, Beam) and search.coverage:  # the score it returns is no log-probability
             raise UsageError("the engine ctranslate2 takes no coverage penalty", "leave out --engine, or coverage")
         step = BATCH * self.translator.num_translators
         found: dict[int, list[Hypothesis]] = {}
-        for (least, most), group in self._groups(queries, find).items():
+        for (least, most), group in self._groups(sources, search).items():
             for part in (group[first : first + step] for first in range(0, len(group), step)):
-                results = self._translate([queries[i] for i in part], find, least, most)
+                results = self._translate([sources[i] for i in part], search, least, most)
                 for i, result in zip(part, results, strict=True):
-                    found[i] = self._hypotheses(result, find, _limits(queries[i], find)[1])
-                tick(len(part))
-        return [found[i] for i in range(len(queries))]
+                    found[i] = self._hypotheses(result, search, _limits(sources[i], search)[1])
+                on_progress(len(part))
+        return [found[i] for i in range(len(sources))]
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Scored]:
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score given translations; where their tokens looked stays unknown."""
         found = self.translator.score_batch(self._pieces(sources), self._pieces(targets), max_batch_size=BATCH)
-        return [Scored(list(each.log_probs), None) for each in found]
+        return [TokenScores(list(each.log_probs), None) for each in found]
 
-    def _groups(self, queries: Sequence[Query], find: Greedy | Beam) -> dict[tuple[int, int], list[int]]:
+    def _groups(self, sources: Sequence[Source], search: Greedy | Beam) -> dict[tuple[int, int], list[int]]:
         """Group sentence numbers by length limits, the long ones first."""
         groups: dict[tuple[int, int], list[int]] = {}
-        for i in sorted(range(len(queries)), key=lambda i: -len(queries[i].ids)):
-            least, most = _limits(queries[i], find)
+        for i in sorted(range(len(sources)), key=lambda i: -len(sources[i].ids)):
+            least, most = _limits(sources[i], search)
             groups.setdefault((least, -(-most // ROUND) * ROUND), []).append(i)
         return groups
 
-    def _translate(self, queries: Sequence[Query], find: Greedy | Beam, least: int, most: int) -> list[Any]:
+    def _translate(self, sources: Sequence[Source], search: Greedy | Beam, least: int, most: int) -> list[Any]:
         options: dict[str, Any] = {"beam_size": 1}
-        if isinstance(find, Beam):
-            options = {"beam_size": find.size, "num_hypotheses": find.size, "length_penalty": find.length_penalty}
-        prefixes = [query.prefix for query in queries]
+        if isinstance(search, Beam):
+            options = {"beam_size": search.size, "num_hypotheses": search.size, "length_penalty": search.length_penalty}
+        prefixes = [source.prefix for source in sources]
         found: list[Any] = self.translator.translate_batch(
-            self._pieces([query.ids for query in queries]),
+            self._pieces([source.ids for source in sources]),
             target_prefix=self._pieces(prefixes) if any(prefixes) else None,
             max_batch_size=BATCH, min_decoding_length=least, max_decoding_length=most, return_scores=True,
-            no_repeat_ngram_size=find.no_repeat_ngram, **options,
+            no_repeat_ngram_size=search.no_repeat_ngram, **options,
         )  # fmt: skip
         return found
 
-    def _hypotheses(self, result: Any, find: Greedy | Beam, most: int) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, search: Greedy | Beam, most: int) -> list[Hypothesis]:
         found = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids = self.tokenizer.ids(pieces[:most])
-            if isinstance(find, Beam):
-                norm = float(find.norm(torch.tensor(len(ids) + 1)))
-                log_prob = score * (len(ids) + 1) ** find.length_penalty
+            if isinstance(search, Beam):
+                norm = float(search.norm(len(ids) + 1))
+                log_prob = score * (len(ids) + 1) ** search.length_penalty
                 found.append(Hypothesis(ids, log_prob, log_prob / norm, norm))
             else:
                 found.append(Hypothesis(ids, score, score))
-        return sorted(found, key=lambda h: -h.score)[: find.top]
+        return sorted(found, key=lambda h: -h.score)[: search.top]
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
         return [self.tokenizer.pieces(row) for row in rows]
 
 
-def _limits(query: Query, find: Greedy | Beam) -> tuple[int, int]:
+def _limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:
     """Return the least and most tokens of a sentence's translation, as our own searches keep them."""
-    source = len(query.ids)
-    most = 2 * (source + 1) + 10
-    if find.max_ratio:
-        most = math.ceil(min(most, find.max_ratio * source))
-    return math.floor(min(most, find.min_ratio * source)), max(1, most, len(query.prefix))
+    length = len(source.ids)
+    most = 2 * (length + 1) + 10
+    if search.max_ratio:
+        most = math.ceil(min(most, search.max_ratio * length))
+    return math.floor(min(most, search.min_ratio * length)), max(1, most, len(source.prefix))

@@ -1,0 +1,1077 @@
+/* The inference engine: a Transformer's forward pass for search, on one core, without PyTorch. native.py compiles and
+   calls it.
+
+   A model is loaded once: matrices are packed in float32, bfloat16 or int8. `prefill` encodes a batch of sentences and
+   projects the keys and values of cross-attention; `decode_step` reads one more token of each row and returns the best
+   next tokens. Activations are float32. Every row is computed in an order that depends on nothing but the row, so a
+   translation does not depend on its batch.
+
+   Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model width, H heads, G
+   heads of keys and values, K head width, F feed-forward width, V vocabulary, I inputs and O outputs of a matrix. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#elif defined __ARM_FEATURE_DOTPROD
+#include <arm_neon.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLLED _Pragma("GCC unroll 8")
+
+/* Lanes of a float32 vector, and the rows and vectors of outputs of a tile, whose sums stay in registers. */
+#if defined __AVX512BW__
+#define LANES 16
+#define ROWS 6
+#define PANELS 4
+#elif defined __AVX__
+#define LANES 8
+#define ROWS 6
+#define PANELS 2
+#elif defined __aarch64__
+#define LANES 4
+#define ROWS 6
+#define PANELS 4
+#else
+#define LANES 4
+#define ROWS 4
+#define PANELS 2
+#endif
+#define TILE (PANELS * LANES)
+
+/* Rows that go through all layers together, and logits of each that are computed together: what a block works on stays
+   in the L2 cache. */
+#define BLOCK_ROWS 96
+#define BLOCK_LOGITS 512
+#define SCAN 128 /* logits whose maximum is compared with the worst of the best */
+#define SLAB (1 << 22) /* bytes */
+
+typedef float Floats __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef int16_t Shorts __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+typedef float Four __attribute__((vector_size(16)));
+
+enum { FP32, BF16, INT8 };
+enum { RELU, GELU, SILU, SWIGLU };
+enum { NONE, SINUSOIDAL, CONCATENATED, LEARNED, ROTARY, ALIBI, T5 };
+enum { ENCODER, DECODER, TOP };
+enum { QKV, OUT, CROSS_Q, CROSS_KV, CROSS_OUT, UP, DOWN, MATRICES };
+enum { SELF_NORM, CROSS_NORM, FFN_NORM, NORMS };
+
+/* ---- numbers */
+
+INLINE float load_scalar(const void *x, int64_t i, int bf16) {
+    if (!bf16)
+        return ((const float *)x)[i];
+    uint32_t bits = (uint32_t)((const uint16_t *)x)[i] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Rounds to nearest, ties to even. */
+INLINE uint16_t to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+INLINE void store_scalar(void *x, int64_t i, float value, int bf16) {
+    if (bf16)
+        ((uint16_t *)x)[i] = to_bf16(value);
+    else
+        ((float *)x)[i] = value;
+}
+
+INLINE Floats load(const void *x, int64_t i, int bf16) {
+    Floats values;
+    if (bf16) {
+        Halves halves;
+        memcpy(&halves, (const uint16_t *)x + i, sizeof halves);
+        return (Floats)(__builtin_convertvector(halves, Bits) << 16);
+    }
+    memcpy(&values, (const float *)x + i, sizeof values);
+    return values;
+}
+
+INLINE void store(float *x, Floats values) { memcpy(x, &values, sizeof values); }
+
+/* e^x to one or two units in the last place, in a form that compilers vectorize: 2^n * e^rest, the latter by the
+   polynomial of the Cephes library's expf. The argument is clamped to [-87, 88]. */
+INLINE float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = floorf(x * 1.44269504f + 0.5f);
+    float rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float sum = 1.9875691500e-4f;
+    sum = sum * rest + 1.3981999507e-3f;
+    sum = sum * rest + 8.3334519073e-3f;
+    sum = sum * rest + 4.1665795894e-2f;
+    sum = sum * rest + 1.6666665459e-1f;
+    sum = sum * rest + 5.0000001201e-1f;
+    sum = sum * rest * rest + rest + 1.0f;
+    uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return sum * power;
+}
+
+/* Compilers do not vectorize sums, whose order they must keep, nor maxima; these are written in vectors. */
+INLINE float hsum(Floats lanes) {
+    Four parts[LANES / 4];
+    memcpy(parts, &lanes, sizeof lanes);
+    for (int n = LANES / 8; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            parts[i] += parts[i + n];
+    return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
+}
+
+INLINE float sum_of(const float *x, int64_t count) {
+    Floats lanes = {0};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes += load(x, i, 0);
+    for (; i < count; i++)
+        rest += x[i];
+    return hsum(lanes) + rest;
+}
+
+INLINE float dot(const float *q, const void *k, int64_t first, int64_t count, int bf16) {
+    Floats lanes = {0};
+    float rest = 0;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        lanes += load(q, i, 0) * load(k, first + i, bf16);
+    for (; i < count; i++)
+        rest += q[i] * load_scalar(k, first + i, bf16);
+    return hsum(lanes) + rest;
+}
+
+/* The maximum; NaN if any number is. */
+INLINE float max_of(const float *x, int64_t count) {
+    Floats most = {0};
+    Bits nan = {0};
+    float last = -INFINITY;
+    int64_t i = 0;
+    most += last;
+    for (; i + LANES <= count; i += LANES) {
+        Floats values = load(x, i, 0);
+        Bits above = (Bits)(values > most);
+        most = (Floats)((above & (Bits)values) | (~above & (Bits)most));
+        nan |= (Bits)(values != values);
+    }
+    for (; i < count; i++)
+        last = x[i] > last || x[i] != x[i] ? x[i] : last;
+    for (int j = 0; j < LANES; j++) {
+        last = most[j] > last ? most[j] : last;
+        last = nan[j] ? NAN : last;
+    }
+    return last;
+}
+
+INLINE int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
+
+/* Turns `count` scores into weights that sum to one; the buffer holds whole vectors, which are filled with zeros. */
+INLINE void softmax(float *scores, int64_t count) {
+    int64_t size = round_up(count, LANES);
+    for (int64_t i = count; i < size; i++)
+        scores[i] = -INFINITY;
+    float most = max_of(scores, size);
+    for (int64_t i = 0; i < size; i++)
+        scores[i] = exponential(scores[i] - most);
+    for (int64_t i = count; i < size; i++)
+        scores[i] = 0;
+    float scale = 1 / sum_of(scores, size);
+    for (int64_t i = 0; i < size; i++)
+        scores[i] *= scale;
+}
+
+/* ---- memory */
+
+/* Memory that is handed out in order and taken back all at once. `failed`: there was none left. */
+typedef struct {
+    char **slabs;
+    int64_t *sizes, count, current, used;
+    int failed;
+} Arena;
+
+static void *take(Arena *a, int64_t bytes) {
+    bytes = round_up(bytes, 64);
+    while (a->current < a->count && a->used + bytes > a->sizes[a->current])
+        a->current++, a->used = 0;
+    if (a->current == a->count) {
+        int64_t size = bytes > SLAB ? bytes : SLAB;
+        char *slab = aligned_alloc(64, size), **slabs = realloc(a->slabs, (a->count + 1) * sizeof *slabs);
+        int64_t *sizes = realloc(a->sizes, (a->count + 1) * sizeof *sizes);
+        a->slabs = slabs ? slabs : a->slabs, a->sizes = sizes ? sizes : a->sizes;
+        if (!slab || !slabs || !sizes)
+            return free(slab), a->failed = 1, (void *)0;
+        a->slabs[a->count] = slab, a->sizes[a->count++] = size, a->used = 0;
+    }
+    a->used += bytes;
+    return a->slabs[a->current] + a->used - bytes;
+}
+
+static void reset(Arena *a) { a->current = a->used = a->failed = 0; }
+
+static void release(Arena *a) {
+    for (int64_t i = 0; i < a->count; i++)
+        free(a->slabs[i]);
+    free(a->slabs), free(a->sizes);
+}
+
+/* ---- products with matrices
+
+   W lies as [O / LANES, units, LANES]; a unit is 32 bits of inputs that one instruction multiplies and adds: one
+   float32, two bfloat16 or four int8. In int8 each output has a scale, and each row of x, which is rounded to [-127,
+   127] and stored with an offset where the instruction wants it unsigned. */
+
+typedef struct {
+    int64_t inputs, outputs, units;
+    int type;
+    uint32_t *w;
+    float *bias, *scale_O; /* filled up to whole tiles, as W is */
+    int32_t *sum_O;        /* OFFSET times the sum of each output's weights */
+} Matrix;
+
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+#define OFFSET 128
+#else
+#define OFFSET 0
+#endif
+
+static int64_t units_of(int64_t inputs, int type) { return round_up(inputs, 1 << type) >> type; }
+
+static void pack(
+    Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
+) {
+    int64_t units = units_of(inputs, type), filled = round_up(outputs, TILE);
+    int each = 1 << type;
+    *m = (Matrix){inputs, outputs, units, type, take(arena, filled * units * 4), take(arena, filled * 4),
+                  take(arena, filled * 4), take(arena, filled * 4)};
+    if (arena->failed)
+        return;
+    memset(m->w, 0, filled * units * 4);
+    for (int64_t o = 0; o < filled; o++) {
+        const float *w_I = w_OI + o * inputs;
+        int64_t count = o < outputs ? inputs : 0;
+        float most = 0;
+        int32_t sum = 0;
+        for (int64_t i = 0; i < count; i++)
+            most = fabsf(w_I[i]) <= most || most != most ? most : fabsf(w_I[i]); /* NaN stays */
+        float scale = most != 0 ? most / 127 : 1;
+        for (int64_t i = 0; i < count; i++) {
+            void *at = m->w + (o / LANES * units + i / each) * LANES + o % LANES;
+            if (type == INT8)
+                sum += ((int8_t *)at)[i % each] = (int8_t)rintf(w_I[i] / scale);
+            else
+                store_scalar(at, i % each, w_I[i], type == BF16);
+        }
+        m->bias[o] = count && bias_O ? bias_O[o] : 0;
+        m->scale_O[o] = scale, m->sum_O[o] = OFFSET * sum;
+    }
+}
+
+/* Returns x in the units of a matrix; int8 has a scale for each row. */
+static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
+    if (m->type == FP32)
+        return (const uint32_t *)x_RI;
+    float *scale_R = (float *)(units + rows * m->units);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x_I = x_RI + r * m->inputs;
+        if (m->type == BF16) {
+            uint16_t *to = (uint16_t *)(units + r * m->units);
+            for (int64_t i = 0; i < m->inputs; i++) {
+                uint32_t bits;
+                memcpy(&bits, x_I + i, sizeof bits);
+                to[i] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+            }
+            if (m->inputs % 2)
+                to[m->inputs] = 0;
+            continue;
+        }
+        uint32_t bits = 0; /* of the largest magnitude: they compare as the magnitudes do */
+        for (int64_t i = 0; i < m->inputs; i++) {
+            uint32_t magnitude;
+            memcpy(&magnitude, x_I + i, sizeof magnitude);
+            magnitude &= 0x7fffffff;
+            bits = magnitude > bits ? magnitude : bits;
+        }
+        float most;
+        memcpy(&most, &bits, sizeof most);
+        float times = most > 0 ? 127 / most : 0;
+        uint8_t *to = (uint8_t *)(units + r * m->units);
+        for (int64_t i = 0; i < m->inputs; i++)
+            to[i] = (uint8_t)((int32_t)rintf(x_I[i] * times) + OFFSET);
+        for (int64_t i = m->inputs; i < 4 * m->units; i++)
+            to[i] = OFFSET;
+        scale_R[r] = most / 127;
+    }
+    return units;
+}
+
+#if defined __AVX512BW__
+#define MULTIPLY_PAIRS(x, y) ((Ints)_mm512_madd_epi16((__m512i)(x), (__m512i)(y)))
+#elif defined __AVX2__
+#define MULTIPLY_PAIRS(x, y) ((Ints)_mm256_madd_epi16((__m256i)(x), (__m256i)(y)))
+#endif
+
+INLINE Floats accumulate(Floats sums, uint32_t x, Bits w, int type) {
+    Bits xs = x - (Bits){0};
+    if (type == FP32)
+        return sums + (Floats)xs * (Floats)w;
+    if (type == BF16) {
+#if defined __AVX512BF16__
+        return (Floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)xs, (__m512bh)w);
+#else
+        sums += (Floats)(xs << 16) * (Floats)(w << 16);
+        return sums + (Floats)(xs & 0xffff0000) * (Floats)(w & 0xffff0000);
+#endif
+    }
+#if defined __AVX512VNNI__
+    return (Floats)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)xs, (__m512i)w);
+#elif defined __AVXVNNI__
+    return (Floats)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)xs, (__m256i)w);
+#elif defined __AVX2__ /* products of even and of odd bytes, sign-extended */
+    return (Floats)((Ints)sums + MULTIPLY_PAIRS((Shorts)xs << 8 >> 8, (Shorts)w << 8 >> 8) +
+                    MULTIPLY_PAIRS((Shorts)xs >> 8, (Shorts)w >> 8));
+#elif defined __ARM_FEATURE_DOTPROD
+    return (Floats)vdotq_s32((int32x4_t)sums, (int8x16_t)xs, (int8x16_t)w);
+#else
+    Ints total = (Ints)sums;
+    for (int shift = 24; shift >= 0; shift -= 8)
+        total += ((Ints)(xs << shift) >> 24) * ((Ints)(w << shift) >> 24);
+    return (Floats)total;
+#endif
+}
+
+typedef struct {
+    const Matrix *m;
+    int64_t first, end, stride; /* outputs, and the numbers between rows of y */
+    const uint32_t *x;
+    const float *scale_R;
+    float *y;
+    int add;
+} Product;
+
+/* Writes a vector of outputs. Inlined into every tile it would take seconds to compile. */
+static __attribute__((noinline)) void finish(const Product *p, int64_t r, int64_t o, const Floats *from) {
+    int64_t count = p->end - o;
+    float *y = p->y + r * p->stride + o - p->first;
+    Floats sums = *from;
+    if (p->m->type == INT8) {
+        Ints offset;
+        memcpy(&offset, p->m->sum_O + o, sizeof offset);
+        sums = __builtin_convertvector((Ints)sums - offset, Floats) * load(p->m->scale_O, o, 0) * p->scale_R[r];
+    }
+    sums += load(p->m->bias, o, 0);
+    if (count >= LANES)
+        store(y, p->add ? sums + load(y, 0, 0) : sums);
+    else
+        for (int64_t i = 0; i < count; i++)
+            y[i] = p->add ? y[i] + sums[i] : sums[i];
+}
+
+INLINE void tile(const Product *p, int64_t r, int64_t o, int rows, int type) {
+    int64_t units = p->m->units;
+    const uint32_t *x = p->x + r * units, *w = p->m->w + o * units;
+    Floats sums[ROWS][PANELS], done[ROWS][PANELS]; /* in registers, and in memory */
+    UNROLLED for (int i = 0; i < rows; i++)
+        UNROLLED for (int j = 0; j < PANELS; j++)
+            sums[i][j] = (Floats){0};
+    for (int64_t unit = 0; unit < units; unit++) {
+        Bits ws[PANELS];
+        UNROLLED for (int j = 0; j < PANELS; j++)
+            memcpy(&ws[j], w + (j * units + unit) * LANES, sizeof ws[j]);
+        UNROLLED for (int i = 0; i < rows; i++)
+            UNROLLED for (int j = 0; j < PANELS; j++)
+                sums[i][j] = accumulate(sums[i][j], x[i * units + unit], ws[j], type);
+    }
+    UNROLLED for (int i = 0; i < rows; i++)
+        UNROLLED for (int j = 0; j < PANELS; j++)
+            done[i][j] = sums[i][j];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < PANELS && o + j * LANES < p->end; j++)
+            finish(p, r + i, o + j * LANES, &done[i][j]);
+}
+
+INLINE void tiles(const Product *p, int64_t rows, int type) {
+    for (int64_t o = p->first; o < p->end; o += TILE)
+        for (int64_t r = 0; r < rows;) {
+            int64_t left = rows - r;
+            if (left >= ROWS)
+                tile(p, r, o, ROWS, type), r += ROWS;
+            else if (left >= 4)
+                tile(p, r, o, 4, type), r += 4;
+            else if (left >= 2)
+                tile(p, r, o, 2, type), r += 2;
+            else
+                tile(p, r, o, 1, type), r += 1;
+        }
+}
+
+/* y = x W' + b, or y += x W' + b, for x in units and the outputs first .. end-1, of which the first begins a tile. */
+static void multiply_units(
+    const Matrix *m, int64_t rows, const uint32_t *x, float *y, int64_t stride, int64_t first, int64_t end, int add
+) {
+    Product p = {m, first, end, stride, x, (const float *)(x + rows * m->units), y, add};
+    if (m->type == FP32)
+        tiles(&p, rows, FP32);
+    else if (m->type == BF16)
+        tiles(&p, rows, BF16);
+    else
+        tiles(&p, rows, INT8);
+}
+
+static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_RO, int add, uint32_t *units) {
+    multiply_units(m, rows, as_units(m, rows, x_RI, units), y_RO, m->outputs, 0, m->outputs, add);
+}
+
+/* ---- the model */
+
+typedef struct {
+    int64_t dim, heads, kv_heads, ffn_dim, encoder_layers, decoder_layers, layer_sharing, vocab_size, type, pre_norm,
+        rms_norm, activation, positions, max_positions; /* of LEARNED; of T5, the distance up to which biases differ */
+    double epsilon, rotary_base;
+} Config;
+
+typedef struct {
+    float *gain, *bias; /* RMSNorm has no bias */
+} Norm;
+
+typedef struct {
+    Matrix matrices[MATRICES];
+    Norm norms[NORMS];
+} Layer;
+
+typedef struct {
+    Config c;
+    Arena arena;
+    Layer *layers[2];
+    Matrix output;
+    Norm final_norms[2];
+    void *embeddings[2];       /* [V, D] */
+    const float *positions[2]; /* LEARNED: [n, D]; T5: [distance + max, H]; ALIBI: [H] */
+} Model;
+
+static int64_t own_layers(const Config *c, int stack) {
+    int64_t layers = stack == ENCODER ? c->encoder_layers : c->decoder_layers;
+    return (layers + c->layer_sharing - 1) / c->layer_sharing;
+}
+
+static float *copy(Arena *arena, const float *from, int64_t count) {
+    float *to = from ? take(arena, count * 4) : 0;
+    return to ? memcpy(to, from, count * 4) : 0;
+}
+
+/* Embeddings are kept in bfloat16 unless the model is in float32. */
+static void *copy_embeddings(Arena *arena, const float *from, int64_t count, int bf16) {
+    void *to = take(arena, count * (bf16 ? 2 : 4));
+    for (int64_t i = 0; to && i < count; i++)
+        store_scalar(to, i, from[i], bf16);
+    return to;
+}
+
+void model_free(Model *m) { release(&m->arena), free(m); }
+
+/* Packs a model. `weights` are, of each stack: of each layer that is not shared its matrices and norms, as the enums
+   order them, each with its bias; the norm behind the stack with its bias; the embeddings (none in the decoder: the
+   encoder's), and what the position encoding has learned. The output matrix and its bias follow. Parts that a network does
+   not have are null. Returns null where there is no memory. */
+Model *model_new(const Config *config, const float *const *weights) {
+    Model *m = calloc(1, sizeof *m);
+    if (!m)
+        return 0;
+    m->c = *config;
+    const Config *c = &m->c;
+    int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), up = c->ffn_dim << (c->activation == SWIGLU);
+    int64_t outputs[MATRICES] = {dim + kv, dim, dim, kv, dim, up, dim};
+    int64_t learned[T5 + 1] = {[LEARNED] = c->max_positions * dim, [ALIBI] = c->heads,
+                               [T5] = (2 * c->max_positions + 1) * c->heads};
+    for (int stack = 0; stack < 2; stack++) {
+        m->layers[stack] = take(&m->arena, own_layers(c, stack) * sizeof(Layer));
+        for (int64_t i = 0; i < own_layers(c, stack) && !m->arena.failed; i++) {
+            for (int j = 0; j < MATRICES; j++, weights += 2)
+                if (*weights)
+                    pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
+                         (int)c->type, weights[0], weights[1]);
+            for (int j = 0; j < NORMS; j++, weights += 2)
+                m->layers[stack][i].norms[j] =
+                    (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        }
+        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        m->embeddings[stack] = !weights[2] ? m->embeddings[ENCODER]
+                                           : copy_embeddings(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32);
+        m->positions[stack] = copy(&m->arena, weights[3], learned[c->positions]);
+        weights += 4;
+    }
+    pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1]);
+    return m->arena.failed ? model_free(m), (Model *)0 : m;
+}
+
+/* ---- layers */
+
+INLINE void normalize(const Config *c, const Norm *n, int64_t rows, const float *x_RD, float *out_RD) {
+    int64_t dim = c->dim, vectors = dim - dim % LANES;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = x_RD + r * dim;
+        float *out = out_RD + r * dim;
+        float mean = c->rms_norm ? 0 : sum_of(x, dim) / dim, square = 0;
+        Floats squares = {0};
+        for (int64_t i = 0; i < vectors; i += LANES) {
+            Floats centered = load(x, i, 0) - mean;
+            squares += centered * centered;
+        }
+        for (int64_t i = vectors; i < dim; i++)
+            square += (x[i] - mean) * (x[i] - mean);
+        float scale = 1 / sqrtf((hsum(squares) + square) / dim + (float)c->epsilon);
+        if (n->bias)
+            for (int64_t i = 0; i < dim; i++)
+                out[i] = (x[i] - mean) * scale * n->gain[i] + n->bias[i];
+        else
+            for (int64_t i = 0; i < dim; i++)
+                out[i] = (x[i] - mean) * scale * n->gain[i];
+    }
+}
+
+/* The error function to 2e-7 (Abramowitz and Stegun, formula 7.1.26). */
+INLINE float error_function(float x) {
+    float a = fabsf(x), t = 1 / (1 + 0.3275911f * a);
+    float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    return copysignf(1 - p * exponential(-a * a), x);
+}
+
+INLINE float silu(float x) { return x / (1 + exponential(-x)); }
+
+/* Applies the activation in place; SwiGLU halves the rows (Shazeer 2020, equation 6), which then lie F apart. */
+static void activate(const Config *c, int64_t rows, float *x) {
+    int64_t count = rows * c->ffn_dim;
+    if (c->activation == RELU)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays */
+    else if (c->activation == GELU)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = 0.5f * x[i] * (1 + error_function(x[i] * 0.70710678f));
+    else if (c->activation == SILU)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = silu(x[i]);
+    else
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < c->ffn_dim; i++)
+                x[r * c->ffn_dim + i] = silu(x[2 * r * c->ffn_dim + i]) * x[(2 * r + 1) * c->ffn_dim + i];
+}
+
+/* Channels 2i and 2i+1 are rotated by position / base^(2i/K) (Su et al. 2021, equation 34). */
+static void rotations(const Config *c, int64_t position, float *cos_sin_K) {
+    int64_t width = c->dim / c->heads;
+    for (int64_t i = 0; i < width; i += 2) {
+        double angle = position * pow(c->rotary_base, -(double)i / width);
+        cos_sin_K[i] = (float)cos(angle), cos_sin_K[i + 1] = (float)sin(angle);
+    }
+}
+
+static void rotate(float *x_HK, int64_t heads, int64_t width, const float *cos_sin_K) {
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = 0; i < width; i += 2) {
+            float *x = x_HK + h * width + i, first = x[0];
+            x[0] = first * cos_sin_K[i] - x[1] * cos_sin_K[i + 1];
+            x[1] = x[1] * cos_sin_K[i] + first * cos_sin_K[i + 1];
+        }
+}
+
+/* Writes what is added to the embedding at a position (Vaswani et al. 2017, section 3.5). */
+static void position_row(const Model *m, int stack, int64_t position, float *row_D) {
+    int64_t dim = m->c.dim, kind = m->c.positions, half = (dim + 1) / 2;
+    memset(row_D, 0, dim * 4);
+    if (kind == LEARNED)
+        memcpy(row_D, m->positions[stack] + position * dim, dim * 4);
+    for (int64_t i = 0; (kind == SINUSOIDAL || kind == CONCATENATED) && i < half; i++) {
+        double angle = position * pow(10000.0, -2.0 * i / dim);
+        int64_t at_sin = kind == SINUSOIDAL ? 2 * i : i, at_cos = kind == SINUSOIDAL ? 2 * i + 1 : half + i;
+        row_D[at_sin] = (float)sin(angle);
+        if (at_cos < dim)
+            row_D[at_cos] = (float)cos(angle);
+    }
+}
+
+INLINE void embed(const Model *m, int stack, int32_t token, const float *position_D, float *x_D) {
+    int64_t dim = m->c.dim;
+    float scale = sqrtf((float)dim);
+    if (m->c.type != FP32)
+        for (int64_t i = 0; i < dim; i++)
+            x_D[i] = load_scalar(m->embeddings[stack], token * dim + i, 1) * scale + position_D[i];
+    else
+        for (int64_t i = 0; i < dim; i++)
+            x_D[i] = ((const float *)m->embeddings[stack])[token * dim + i] * scale + position_D[i];
+}
+
+/* What is added to the score of a key `distance` before the query: ALiBi (Press et al. 2022, section 3) or T5 (Raffel
+   et al. 2020, section 2.1). */
+INLINE float distance_bias(const Model *m, int stack, int64_t head, int64_t distance) {
+    if (m->c.positions == ALIBI)
+        return -m->positions[stack][head] * (float)(distance < 0 ? -distance : distance);
+    int64_t most = m->c.max_positions;
+    distance = distance > most ? most : distance < -most ? -most : distance;
+    return m->positions[stack][(distance + most) * m->c.heads + head];
+}
+
+/* Attention of one query to `count` keys: softmax(q k' / sqrt K + bias) v (Vaswani et al. 2017, equation 1). Keys lie
+   transposed, [K, size], and values as [count, wide]; both sizes are whole vectors. */
+INLINE void attend(
+    const float *q_K, int64_t width, const void *k_KS, const void *v_SK, int64_t count, int64_t size, int64_t wide,
+    const float *bias_S, float *weights_S, float *out_K, int bf16
+) {
+    float scale = 1.0f / sqrtf((float)width);
+    for (int64_t s = 0; s < size; s += LANES) {
+        Floats sums[4] = {{0}};
+        int64_t i = 0;
+        for (; i + 4 <= width; i += 4)
+            UNROLLED for (int j = 0; j < 4; j++)
+                sums[j] += q_K[i + j] * load(k_KS, (i + j) * size + s, bf16);
+        for (; i < width; i++)
+            sums[0] += q_K[i] * load(k_KS, i * size + s, bf16);
+        store(weights_S + s, ((sums[0] + sums[1]) + (sums[2] + sums[3])) * scale);
+    }
+    for (int64_t s = 0; bias_S && s < count; s++)
+        weights_S[s] += bias_S[s];
+    softmax(weights_S, count);
+    for (int64_t i = 0; i < wide; i += LANES) {
+        Floats sums = {0};
+        for (int64_t s = 0; s < count; s++)
+            sums += weights_S[s] * load(v_SK, s * wide + i, bf16);
+        if (i + LANES <= width)
+            store(out_K + i, sums);
+        else
+            for (int64_t j = 0; i + j < width; j++)
+                out_K[i + j] = sums[j];
+    }
+}
+
+/* Bytes of the keys and values of so many tokens, as `attend` reads them. */
+static int64_t kv_bytes(const Config *c, int64_t tokens, int bf16) {
+    int64_t width = c->dim / c->heads;
+    return c->kv_heads * (width * round_up(tokens, LANES) + tokens * round_up(width, LANES)) * (bf16 ? 2 : 4);
+}
+
+/* Lays out keys and values that come as rows, those of a token `stride` apart. */
+static void lay_out_kv(const Config *c, const float *k, const float *v, int64_t stride, int64_t tokens, void *kv, int bf16) {
+    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), wide = round_up(width, LANES);
+    memset(kv, 0, kv_bytes(c, tokens, bf16));
+    for (int64_t g = 0; g < c->kv_heads; g++) {
+        int64_t first = g * (width * size + tokens * wide);
+        for (int64_t s = 0; s < tokens; s++)
+            for (int64_t i = 0; i < width; i++) {
+                store_scalar(kv, first + i * size + s, k[s * stride + g * width + i], bf16);
+                store_scalar(kv, first + width * size + s * wide + i, v[s * stride + g * width + i], bf16);
+            }
+    }
+}
+
+INLINE void attend_heads(
+    const Model *m, const float *q_HK, const void *kv, int64_t tokens, const float *bias_HS, float *weights_HS,
+    float *out_HK, int bf16
+) {
+    const Config *c = &m->c;
+    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), wide = round_up(width, LANES);
+    for (int64_t h = 0; h < c->heads; h++) {
+        int64_t first = h / (c->heads / c->kv_heads) * (width * size + tokens * wide);
+        const char *k = (const char *)kv + first * (bf16 ? 2 : 4);
+        attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), tokens, size, wide,
+               bias_HS ? bias_HS + h * size : 0, weights_HS + h * size, out_HK + h * width, bf16);
+    }
+}
+
+/* ---- the state of a batch */
+
+typedef struct {
+    int64_t rows;
+    void *kv;           /* [own layers and shared ones, 2, rows, G*K] */
+    int32_t *parents_R; /* which row of the step before each continues; of the first, which sentence it translates */
+} Step;
+
+typedef struct {
+    Model *m;
+    Arena kept, scratch; /* of the batch, and of one call */
+    int64_t steps, capacity, max_tokens, track;
+    int32_t *lengths_B;
+    void **cross_kv_B; /* of each sentence: of each layer, as `attend` reads them */
+    Step *steps_T;
+    float *x, *normed, *qkv, *seen, *hidden, *attention; /* scratch of a block of rows */
+    uint32_t *units;
+} State;
+
+void state_free(State *s) { release(&s->kept), release(&s->scratch), free(s->steps_T), free(s); }
+
+State *state_new(Model *m) {
+    State *s = calloc(1, sizeof *s);
+    if (s)
+        s->m = m;
+    return s;
+}
+
+/* Takes the scratch that so many rows need in a layer, and `attention` bytes for their attention. */
+static int reserve(State *s, int64_t rows, int64_t attention) {
+    const Config *c = &s->m->c;
+    int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), widest = c->ffn_dim > dim ? c->ffn_dim : dim;
+    reset(&s->scratch);
+    s->x = take(&s->scratch, rows * dim * 4), s->normed = take(&s->scratch, rows * dim * 4);
+    s->qkv = take(&s->scratch, rows * (dim + kv) * 4), s->seen = take(&s->scratch, rows * dim * 4);
+    s->hidden = take(&s->scratch, (rows * c->ffn_dim << (c->activation == SWIGLU)) * 4);
+    s->units = take(&s->scratch, rows * (units_of(widest, BF16) + 1) * 4);
+    s->attention = take(&s->scratch, attention);
+    return !s->scratch.failed;
+}
+
+/* Runs a sub-layer's norm and returns what it reads: norm(x) in pre-norm, x in post-norm. */
+static const float *norm_input(State *s, const Norm *n, int64_t rows) {
+    if (!s->m->c.pre_norm)
+        return s->x;
+    normalize(&s->m->c, n, rows, s->x, s->normed);
+    return s->normed;
+}
+
+/* Adds a sub-layer's output to the stream, which post-norm normalizes. */
+static void add_output(State *s, const Matrix *out, const Norm *n, const float *y, int64_t rows) {
+    multiply(out, rows, y, s->x, 1, s->units);
+    if (!s->m->c.pre_norm)
+        normalize(&s->m->c, n, rows, s->x, s->x);
+}
+
+static void feed_forward(State *s, const Layer *layer, int64_t rows) {
+    const Norm *norm = &layer->norms[FFN_NORM];
+    multiply(&layer->matrices[UP], rows, norm_input(s, norm, rows), s->hidden, 0, s->units);
+    activate(&s->m->c, rows, s->hidden);
+    add_output(s, &layer->matrices[DOWN], norm, s->hidden, rows);
+}
+
+/* Self-attention within each of some sentences, whose tokens lie one after another. */
+static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sentences) {
+    const Config *c = &s->m->c;
+    int64_t width = c->dim / c->heads, stride = c->dim + 2 * c->kv_heads * width, first = 0;
+    int biased = c->positions == ALIBI || c->positions == T5;
+    for (int64_t b = 0; b < sentences; first += lengths[b++]) {
+        int64_t tokens = lengths[b], size = round_up(tokens, LANES);
+        float *qkv = s->qkv + first * stride;
+        float *bias = s->attention + kv_bytes(c, tokens, 0) / 4, *weights = bias + c->heads * size;
+        float *cos_sin = weights + c->heads * size;
+        for (int64_t i = 0; c->positions == ROTARY && i < tokens; i++) {
+            rotations(c, i, cos_sin);
+            rotate(qkv + i * stride, c->heads + c->kv_heads, width, cos_sin);
+        }
+        lay_out_kv(c, qkv + c->dim, qkv + c->dim + c->kv_heads * width, stride, tokens, s->attention, 0);
+        for (int64_t i = 0; i < tokens; i++) {
+            for (int64_t h = 0; biased && h < c->heads; h++)
+                for (int64_t j = 0; j < tokens; j++)
+                    bias[h * size + j] = distance_bias(s->m, ENCODER, h, i - j);
+            attend_heads(s->m, qkv + i * stride, s->attention, tokens, biased ? bias : 0, weights,
+                         s->seen + (first + i) * c->dim, 0);
+        }
+    }
+}
+
+/* Encodes some sentences, and projects and lays out the keys and values that the decoder's layers read. */
+static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tokens, int64_t rows) {
+    const Model *m = s->m;
+    const Config *c = &m->c;
+    int64_t shared = c->kv_heads * (c->dim / c->heads);
+    int bf16 = c->type != FP32;
+    if (!reserve(s, rows, kv_bytes(c, rows, 0) + (2 * c->heads * round_up(rows, LANES) + c->dim) * 4))
+        return 0;
+    for (int64_t b = 0, r = 0; b < sentences; b++)
+        for (int64_t i = 0; i < s->lengths_B[first + b]; i++, r++) {
+            position_row(m, ENCODER, i, s->seen);
+            embed(m, ENCODER, tokens[r], s->seen, s->x + r * c->dim);
+        }
+    for (int64_t i = 0; i < c->encoder_layers; i++) {
+        const Layer *layer = &m->layers[ENCODER][i / c->layer_sharing];
+        const Norm *norm = &layer->norms[SELF_NORM];
+        multiply(&layer->matrices[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
+        encoder_self_attention(s, s->lengths_B + first, sentences);
+        add_output(s, &layer->matrices[OUT], norm, s->seen, rows);
+        feed_forward(s, layer, rows);
+    }
+    const float *memory = norm_input(s, &m->final_norms[ENCODER], rows);
+    for (int64_t i = 0; i < own_layers(c, DECODER); i++) {
+        multiply(&m->layers[DECODER][i].matrices[CROSS_KV], rows, memory, s->qkv, 0, s->units);
+        for (int64_t b = 0, r = 0; b < sentences; r += s->lengths_B[first + b++]) {
+            int64_t count = s->lengths_B[first + b];
+            const float *kv = s->qkv + r * 2 * shared;
+            lay_out_kv(c, kv, kv + shared, 2 * shared, count,
+                       (char *)s->cross_kv_B[first + b] + i * kv_bytes(c, count, bf16), bf16);
+        }
+    }
+    return 1;
+}
+
+/* Begins a batch: encodes sentences of `lengths_B` tokens, which follow one another in `tokens`. A state is used for one
+   batch after another and keeps its memory. `track` notes the cross-attention of the layer that aligns words best, the
+   last but one (Garg et al. 2019, section 4.1). Returns 0 where there is no memory. */
+int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
+    const Config *c = &s->m->c;
+    reset(&s->kept);
+    s->steps = s->max_tokens = 0;
+    s->track = track ? (c->decoder_layers > 1 ? c->decoder_layers - 2 : 0) : -1;
+    s->lengths_B = take(&s->kept, sentences * sizeof *s->lengths_B);
+    s->cross_kv_B = take(&s->kept, sentences * sizeof *s->cross_kv_B);
+    if (s->kept.failed)
+        return 0;
+    memcpy(s->lengths_B, lengths_B, sentences * sizeof *lengths_B);
+    for (int64_t b = 0; b < sentences; b++) {
+        int64_t bytes = own_layers(c, DECODER) * kv_bytes(c, lengths_B[b], c->type != FP32);
+        s->cross_kv_B[b] = take(&s->kept, bytes);
+        s->max_tokens = lengths_B[b] > s->max_tokens ? lengths_B[b] : s->max_tokens;
+    }
+    for (int64_t first = 0, end; first < sentences && !s->kept.failed; first = end) {
+        int64_t rows = lengths_B[first];
+        for (end = first + 1; end < sentences && rows + lengths_B[end] <= BLOCK_ROWS; end++)
+            rows += lengths_B[end];
+        if (!encode(s, first, end - first, tokens, rows))
+            return 0;
+        tokens += rows;
+    }
+    return !s->kept.failed;
+}
+
+/* Attention of some rows' new position to the target so far, itself included. Keys and values stay where they were
+   written; `ancestors_T` says which row of each step a row continues. */
+static void decoder_self_attention(State *s, int64_t layer, int64_t first, int64_t rows, int32_t *ancestors_RT, int bf16) {
+    const Model *m = s->m;
+    const Config *c = &m->c;
+    int64_t width = c->dim / c->heads, shared = c->kv_heads * width, stride = c->dim + 2 * shared, steps = s->steps;
+    int64_t size = round_up(steps, LANES), group = c->heads / c->kv_heads;
+    const Step *now = &s->steps_T[steps - 1];
+    float scale = 1.0f / sqrtf((float)width), *weights_HT = s->attention, *cos_sin = weights_HT + c->heads * size;
+    int biased = c->positions == ALIBI || c->positions == T5;
+    if (c->positions == ROTARY)
+        rotations(c, steps - 1, cos_sin);
+    for (int64_t r = 0; r < rows; r++) {
+        float *qkv = s->qkv + r * stride, *out = s->seen + r * c->dim;
+        if (c->positions == ROTARY)
+            rotate(qkv, c->heads + c->kv_heads, width, cos_sin);
+        for (int64_t i = 0; i < shared; i++) {
+            store_scalar(now->kv, (2 * layer * now->rows + first + r) * shared + i, qkv[c->dim + i], bf16);
+            store_scalar(now->kv, ((2 * layer + 1) * now->rows + first + r) * shared + i, qkv[c->dim + shared + i], bf16);
+        }
+        for (int64_t i = 0; i < c->dim; i++)
+            qkv[i] *= scale, out[i] = 0;
+        const int32_t *ancestors_T = ancestors_RT + r * steps;
+        for (int64_t t = 0; t < steps; t++) {
+            const Step *then = &s->steps_T[t];
+            int64_t at = (2 * layer * then->rows + ancestors_T[t]) * shared;
+            for (int64_t h = 0; h < c->heads; h++) {
+                float score = dot(qkv + h * width, then->kv, at + h / group * width, width, bf16);
+                weights_HT[h * size + t] = biased ? score + distance_bias(m, DECODER, h, steps - 1 - t) : score;
+            }
+        }
+        for (int64_t h = 0; h < c->heads; h++)
+            softmax(weights_HT + h * size, steps);
+        for (int64_t t = 0; t < steps; t++) {
+            const Step *then = &s->steps_T[t];
+            int64_t at = ((2 * layer + 1) * then->rows + ancestors_T[t]) * shared;
+            for (int64_t h = 0; h < c->heads; h++) {
+                float weight = weights_HT[h * size + t], *restrict to = out + h * width;
+                for (int64_t i = 0; i < width; i++)
+                    to[i] += weight * load_scalar(then->kv, at + h / group * width + i, bf16);
+            }
+        }
+    }
+}
+
+static void cross_attention(State *s, int64_t layer, int64_t rows, const int32_t *sources_R, float *tracked_RS, int bf16) {
+    const Config *c = &s->m->c;
+    float *weights_HS = s->attention;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t tokens = s->lengths_B[sources_R[r]], size = round_up(tokens, LANES);
+        const char *kv = (const char *)s->cross_kv_B[sources_R[r]] + layer * kv_bytes(c, tokens, bf16);
+        attend_heads(s->m, s->qkv + r * c->dim, kv, tokens, 0, weights_HS,
+                     s->seen + r * c->dim, bf16);
+        for (int64_t i = 0; tracked_RS && i < s->max_tokens; i++) {
+            float sum = 0;
+            for (int64_t h = 0; i < tokens && h < c->heads; h++)
+                sum += weights_HS[h * size + i];
+            tracked_RS[r * s->max_tokens + i] = sum / c->heads;
+        }
+    }
+}
+
+/* Whether x ranks before y; NaN ranks first, or a search would not see it. */
+INLINE int ranks_before(float x, float y) { return x > y || (x != x && y == y); }
+
+/* Inserts the scores of tokens first .. first + count - 1 into the `k` best, of which there are `found`; of equal ones
+   the lower token comes first. Returns how many there are now. */
+static int64_t insert_best(const float *scores, int64_t first, int64_t count, int64_t k, int64_t found, float *best, int32_t *tokens) {
+    for (int64_t from = 0; from < count; from += SCAN) {
+        int64_t end = from + SCAN < count ? from + SCAN : count;
+        if (found == k && !ranks_before(max_of(scores + from, end - from), best[k - 1]))
+            continue;
+        for (int64_t v = from; v < end; v++) {
+            if (found == k && !ranks_before(scores[v], best[k - 1]))
+                continue;
+            int64_t i = found < k ? found++ : k - 1;
+            for (; i > 0 && ranks_before(scores[v], best[i - 1]); i--)
+                best[i] = best[i - 1], tokens[i] = tokens[i - 1];
+            best[i] = scores[v], tokens[i] = (int32_t)(first + v);
+        }
+    }
+    return found;
+}
+
+/* What a step is asked for. Rows of `banned` tokens end with -1. */
+typedef struct {
+    int64_t k, num_banned, num_gathered;
+    const int32_t *banned_RX, *gathered_RP;
+    float *best_RK;         /* log-probabilities of the k best tokens that are not banned, best first */
+    int32_t *tokens_RK;
+    float *gathered_log_p_RP; /* those of the tokens that `gathered` names, banned or not */
+    float *log_p_RV;        /* all of them, or none */
+    float *attention_RS;    /* the tracked layer's cross-attention, mean over heads, [R, max S], or none */
+} Request;
+
+/* Projects hidden states to logits, a block of the vocabulary after another, and reads off what was asked for. */
+static void project(State *s, const Request *q, int64_t first, int64_t rows, float *chunk) {
+    const Model *m = s->m;
+    int64_t vocabulary = m->c.vocab_size, found_R[BLOCK_ROWS];
+    float most_R[BLOCK_ROWS], sum_R[BLOCK_ROWS];
+    for (int64_t r = 0; r < rows; r++)
+        most_R[r] = -INFINITY, sum_R[r] = 0, found_R[r] = 0;
+    const uint32_t *x = as_units(&m->output, rows, norm_input(s, &m->final_norms[DECODER], rows), s->units);
+    for (int64_t v = 0; v < vocabulary; v += BLOCK_LOGITS) {
+        int64_t count = v + BLOCK_LOGITS < vocabulary ? BLOCK_LOGITS : vocabulary - v;
+        multiply_units(&m->output, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
+        for (int64_t r = 0; r < rows; r++) {
+            float *logits = chunk + r * BLOCK_LOGITS, shifted[BLOCK_LOGITS];
+            float most = max_of(logits, count), before = most_R[r];
+            if (ranks_before(most, before)) {
+                sum_R[r] *= before == -INFINITY ? 0 : exponential(before - most);
+                most_R[r] = most;
+            }
+            for (int64_t i = 0; i < count; i++)
+                shifted[i] = exponential(logits[i] - most_R[r]);
+            sum_R[r] += sum_of(shifted, count);
+            if (q->log_p_RV)
+                memcpy(q->log_p_RV + (first + r) * vocabulary + v, logits, count * 4);
+            for (int64_t i = 0; i < q->num_gathered; i++) {
+                int64_t at = (first + r) * q->num_gathered + i, token = q->gathered_RP[at] - v;
+                if (token >= 0 && token < count)
+                    q->gathered_log_p_RP[at] = logits[token];
+            }
+            for (int64_t i = 0; i < q->num_banned; i++) {
+                int64_t token = q->banned_RX[(first + r) * q->num_banned + i] - v;
+                if (token >= 0 && token < count)
+                    logits[token] = -INFINITY;
+            }
+            if (q->k)
+                found_R[r] = insert_best(logits, v, count, q->k, found_R[r], q->best_RK + (first + r) * q->k,
+                                         q->tokens_RK + (first + r) * q->k);
+        }
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float log_sum = most_R[r] + logf(sum_R[r]);
+        for (int64_t i = 0; i < q->k; i++)
+            q->best_RK[(first + r) * q->k + i] -= log_sum;
+        for (int64_t i = 0; i < q->num_gathered; i++)
+            q->gathered_log_p_RP[(first + r) * q->num_gathered + i] -= log_sum;
+        for (int64_t i = 0; q->log_p_RV && i < vocabulary; i++)
+            q->log_p_RV[(first + r) * vocabulary + i] -= log_sum;
+    }
+}
+
+/* Reads one more token of each row. `parents_R` says which row of the step before each continues; of the first step,
+   which sentence it translates. Rows may be dropped, repeated and reordered so. Returns 0 where there is no memory. */
+int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *parents_R, const Request *q) {
+    const Model *m = s->m;
+    const Config *c = &m->c;
+    int64_t shared = c->kv_heads * (c->dim / c->heads), block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
+    int bf16 = c->type != FP32;
+    if (s->steps == s->capacity) {
+        Step *steps = realloc(s->steps_T, (s->capacity + 64) * sizeof *steps);
+        if (!steps)
+            return 0;
+        s->steps_T = steps, s->capacity += 64;
+    }
+    int64_t steps = s->steps + 1, longest = round_up(steps > s->max_tokens ? steps : s->max_tokens, LANES);
+    Step *step = &s->steps_T[s->steps];
+    step->rows = rows;
+    step->kv = take(&s->kept, c->decoder_layers * 2 * rows * shared * (bf16 ? 2 : 4));
+    step->parents_R = take(&s->kept, rows * sizeof *step->parents_R);
+    int reserved = reserve(s, block, (c->heads * longest + c->dim) * 4);
+    int32_t *ancestors_RT = take(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
+    float *chunk = take(&s->scratch, block * BLOCK_LOGITS * 4);
+    if (!reserved || s->scratch.failed || s->kept.failed)
+        return 0;
+    memcpy(step->parents_R, parents_R, rows * sizeof *parents_R);
+    s->steps = steps;
+    float *position_D = s->attention + c->heads * longest;
+    for (int64_t first = 0; first < rows; first += block) {
+        int64_t count = first + block < rows ? block : rows - first;
+        int32_t *sources_R = ancestors_RT + block * steps;
+        position_row(m, DECODER, steps - 1, position_D);
+        for (int64_t r = 0; r < count; r++) {
+            int32_t at = (int32_t)(first + r);
+            for (int64_t t = steps - 1; t >= 0; t--)
+                ancestors_RT[r * steps + t] = at, at = s->steps_T[t].parents_R[at];
+            sources_R[r] = at;
+            embed(m, DECODER, tokens_R[first + r], position_D, s->x + r * c->dim);
+        }
+        for (int64_t i = 0; i < c->decoder_layers; i++) {
+            const Layer *layer = &m->layers[DECODER][i / c->layer_sharing];
+            const Matrix *w = layer->matrices;
+            const Norm *norm = &layer->norms[SELF_NORM], *cross = &layer->norms[CROSS_NORM];
+            multiply(&w[QKV], count, norm_input(s, norm, count), s->qkv, 0, s->units);
+            if (bf16)
+                decoder_self_attention(s, i, first, count, ancestors_RT, 1);
+            else
+                decoder_self_attention(s, i, first, count, ancestors_RT, 0);
+            add_output(s, &w[OUT], norm, s->seen, count);
+            multiply(&w[CROSS_Q], count, norm_input(s, cross, count), s->qkv, 0, s->units);
+            float *tracked = i == s->track && q->attention_RS ? q->attention_RS + first * s->max_tokens : 0;
+            if (bf16)
+                cross_attention(s, i / c->layer_sharing, count, sources_R, tracked, 1);
+            else
+                cross_attention(s, i / c->layer_sharing, count, sources_R, tracked, 0);
+            add_output(s, &w[CROSS_OUT], cross, s->seen, count);
+            feed_forward(s, layer, count);
+        }
+        project(s, q, first, count, chunk);
+    }
+    return 1;
+}
+
+/* ---- for measurements and tests */
+
+int lanes(void) { return LANES; }
+
+/* What multiplies numbers of a type: 2 an instruction for it, 1 several instructions. */
+int native_type(int type) {
+#if defined __AVX512BF16__
+    if (type == BF16)
+        return 2;
+#endif
+#if defined __AVX512VNNI__ || defined __AVXVNNI__ || defined __ARM_FEATURE_DOTPROD
+    if (type == INT8)
+        return 2;
+#endif
+    return type == FP32 ? 2 : 1;
+}
+
+/* A model that is nothing but an output matrix. */
+Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
+    Model *m = calloc(1, sizeof *m);
+    if (m)
+        pack(&m->arena, &m->output, outputs, inputs, type, w_OI, bias_O);
+    return m && m->arena.failed ? model_free(m), (Model *)0 : m;
+}
+
+/* y = x W' + b. Returns 0 where there is no memory. */
+int matrix_multiply(const Model *m, int64_t rows, const float *x_RI, float *y_RO) {
+    uint32_t *units = malloc(rows * (m->output.units + 1) * 4);
+    if (units)
+        multiply(&m->output, rows, x_RI, y_RO, 0, units);
+    free(units);
+    return units != 0;
+}

@@ -1,0 +1,178 @@
+"""The partial hypotheses of a search: one place keeps running sentences, applies constraints and drops what is done.
+
+Shape letters: B running sentences, W rows of each, R = B*W rows, T target tokens so far, the start token included,
+K best tokens of a row, P gathered tokens of a row, X banned tokens of a row, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nmt.errors import ConfigError
+from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepResult
+
+UNCONSTRAINED = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """Options of every search."""
+
+    min_ratio: float = 0.0
+    """Minimum number of target tokens per source token, end tokens not counted."""
+    max_ratio: float = 0.0
+    """Maximum number of target tokens per source token; 0: the request's limit, twice as many and ten."""
+    no_repeat_ngram: int = 0
+    """No n-gram of this size may occur twice; 0 is off."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError for options out of range."""
+        for name in ("min_ratio", "max_ratio"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.max_ratio and self.min_ratio > self.max_ratio:
+            raise ConfigError(f"min_ratio ({self.min_ratio}) must not be above max_ratio ({self.max_ratio})")
+        if self.no_repeat_ngram < 0:
+            raise ConfigError(f"no_repeat_ngram must be 0 or more, got {self.no_repeat_ngram}")
+
+
+class PartialHypotheses:
+    """The rows of a search; its length is the number of sentences still running."""
+
+    def __init__(
+        self,
+        model: StepModel,
+        request: SearchRequest,
+        options: SearchOptions,
+        *,
+        width: int = 1,
+        reserved_B: Ints | int = 0,
+        track_attention: bool = False,
+    ) -> None:
+        """Encode the sources; every sentence begins with `width` equal rows.
+
+        Args:
+            model: what predicts the next tokens.
+            request: the sentences.
+            options: limits of the search.
+            width: W in the first step.
+            reserved_B: tokens besides the prefix that the length limit must leave room for.
+            track_attention: whether to note cross-attention; see `State`.
+        """
+        source_B = request.source_length_B - 1
+        self.request, self.no_repeat_ngram = request, options.no_repeat_ngram
+        self.sentence_B = np.arange(len(request.sources))
+        self.max_length_B = request.max_length_B.astype(np.int64)
+        if options.max_ratio:
+            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_ratio * source_B)).astype(np.int64)
+        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_ratio * source_B)).astype(np.int64)
+        longest = max(map(len, request.prefixes), default=0)
+        self.prefix_BT = np.full((len(source_B), longest), UNCONSTRAINED)
+        for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):
+            prefix_T[: len(prefix)] = prefix
+        # A prefix counts towards the limits, and they do not cut it.
+        self.max_length_B = np.maximum(
+            self.max_length_B, (self.prefix_BT != UNCONSTRAINED).sum(1, dtype=np.int64) + reserved_B
+        )
+        self._forces_until = max(longest, int(self.min_length_B.max(initial=0)))
+        self._forces_from = int(self.max_length_B.min(initial=0))
+        self.parents_R: Ints = self.sentence_B.repeat(width)
+        self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)
+        self.state = model.prefill(request.sources, track_attention=track_attention)
+
+    def __len__(self) -> int:
+        return len(self.sentence_B)
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return len(self.tokens_RT) // max(1, len(self))
+
+    @property
+    def length(self) -> int:
+        """Tokens of each partial hypothesis, the start token not counted."""
+        return self.tokens_RT.shape[1] - 1
+
+    def step(self, k: int, *, gather_RP: Ints | None = None, all_log_probs: bool = False) -> StepResult:
+        """Return the model's best next tokens, with -inf for what the constraints do not allow.
+
+        Probabilities stay what the model says of all tokens, so those of the allowed ones need not sum to one.
+        """
+        forced_R, banned_RX, asked_RP = self._forced(), self._banned(), gather_RP
+        if forced_R is not None:
+            forced_R1 = np.maximum(forced_R, 0)[:, None]
+            asked_RP = forced_R1 if gather_RP is None else np.concatenate((gather_RP, forced_R1), 1)
+        result = self.state.step(
+            self.tokens_RT[:, -1], self.parents_R, k, banned_RX=banned_RX, gather_RP=asked_RP,
+            all_log_probs=all_log_probs,
+        )  # fmt: skip
+        gathered_RP, log_p_RV = result.gathered_RP, result.log_p_RV
+        forced_log_p_R = None if forced_R is None or gathered_RP is None else gathered_RP[:, -1].copy()
+        if banned_RX is not None:
+            if log_p_RV is not None:
+                row, at = (banned_RX >= 0).nonzero()
+                log_p_RV[row, banned_RX[row, at]] = -np.inf
+            if gathered_RP is not None and asked_RP is not None:
+                gathered_RP[(asked_RP[:, :, None] == banned_RX[:, None]).any(-1)] = -np.inf
+        if forced_R is not None and forced_log_p_R is not None and gathered_RP is not None:  # no ban is above it
+            rows = (forced_R != UNCONSTRAINED).nonzero()[0]
+            result.log_p_RK[rows] = -np.inf
+            result.log_p_RK[rows, :1], result.tokens_RK[rows, :1] = forced_log_p_R[rows, None], forced_R[rows, None]
+            if log_p_RV is not None:
+                log_p_RV[rows] = -np.inf
+                log_p_RV[rows, forced_R[rows]] = forced_log_p_R[rows]
+            if gather_RP is not None:
+                same_RP = gather_RP[rows] == forced_R[rows, None]
+                gathered_RP[rows, :-1] = np.where(same_RP, forced_log_p_R[rows, None], np.float32(-np.inf))
+                result = replace(result, gathered_RP=gathered_RP[:, :-1])
+        return result
+
+    def advance(self, rows_R: Ints, tokens_R: Ints, stay_B: Bools | None = None) -> None:
+        """Continue rows with tokens, in that order; sentences of which `stay_B` is false are finished.
+
+        Args:
+            rows_R: which present row each new row continues, of the staying sentences only.
+            tokens_R: by which token.
+            stay_B: which of the running sentences go on; None: all.
+        """
+        if stay_B is not None and not stay_B.all():
+            self.sentence_B, self.prefix_BT = self.sentence_B[stay_B], self.prefix_BT[stay_B]
+            self.max_length_B, self.min_length_B = self.max_length_B[stay_B], self.min_length_B[stay_B]
+        self.parents_R = rows_R
+        self.tokens_RT = np.concatenate((self.tokens_RT[rows_R], tokens_R[:, None]), 1)
+
+    def _forced(self) -> Ints | None:
+        """Return the token that each row must continue with, or UNCONSTRAINED; None: no row must."""
+        length = self.length
+        if self._forces_until <= length < self._forces_from:
+            return None
+        forced_B = np.where(self.max_length_B <= length, self.request.eos, UNCONSTRAINED)
+        if length < self.prefix_BT.shape[1]:
+            forced_B = np.where(self.prefix_BT[:, length] == UNCONSTRAINED, forced_B, self.prefix_BT[:, length])
+        return forced_B.repeat(self.width) if (forced_B != UNCONSTRAINED).any() else None
+
+    def _banned(self) -> Ints | None:
+        """Return the tokens that no row may continue with, filled up with -1."""
+        banned = []
+        if (self.min_length_B > self.length).any():
+            banned.append(np.where(self.min_length_B > self.length, self.request.eos, -1).repeat(self.width)[:, None])
+        if self.no_repeat_ngram:
+            banned.append(repeated_ngrams(self.tokens_RT, self.no_repeat_ngram))
+        return np.concatenate(banned, 1) if banned else None
+
+
+def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:
+    """Return the tokens that would complete an n-gram that a row holds already, [R, X], filled up with -1.
+
+    `tokens_RT` begins with the start token, which is part of no n-gram.
+    """
+    target_RT = tokens_RT[:, 1:]
+    if target_RT.shape[1] < size:
+        return np.full((len(tokens_RT), 0), -1)
+    grams_RXN = np.lib.stride_tricks.sliding_window_view(target_RT, size, axis=1)
+    last_R1N = target_RT[:, None, target_RT.shape[1] - size + 1 :]
+    repeated_RX = (grams_RXN[:, :, :-1] == last_R1N).all(-1)
+    return np.where(repeated_RX, grams_RXN[:, :, -1], -1)

@@ -1,0 +1,186 @@
+"""Which engine translates: the native one needs no PyTorch, and where it is not available, PyTorch does the same."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from commandline import CommandLine, sentences, write
+
+from nmt.inference import native
+from nmt.train import train
+
+compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+SOURCE, TARGET = sentences(30)
+
+
+@pytest.fixture(scope="module")
+def shaw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a model that the native engine does not compute."""
+    folder = tmp_path_factory.mktemp("shaw")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_DATA", str(folder / "data"))
+        config = tiny.config(folder, "model.positions=shaw", "train.steps=1", "train.valid_every=1")
+        train(config, folder / "run", resume=False, device="cpu", precision="fp32")
+    return folder / "run"
+
+
+def in_a_process(code: str, *arguments: str | Path, cwd: Path | None = None) -> str:
+    """Run code in a new interpreter; return what it prints."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# ---- what imports PyTorch
+
+COMMAND = """
+import atexit, sys
+atexit.register(lambda: print("torch" in sys.modules))
+from nmt.cli import main
+main()
+"""
+LIBRARY = """
+import sys
+from nmt import Translator
+translator = Translator.load(sys.argv[1], "cpu")
+assert len(translator.translate(["im thirsty", ""])) == 2
+assert len(list(translator.n_best(["im thirsty"], "beam(size=3, top=2)"))[0]) == 2
+assert len(list(translator.score([("im thirsty", "ich habe durst")]))) == 1
+print("torch" in sys.modules)
+"""
+COMMANDS = {
+    "translate": ["translate", "im thirsty"],
+    "records": ["translate", "im thirsty", "--format", "jsonl", "--top-beams", "2"],
+    "file": ["translate", "--input", "text.en"],
+    "document": ["translate", "--document", "--input", "text.en"],
+    "int8": ["translate", "im thirsty", "--precision", "int8"],
+    "constrained": ["translate", "im thirsty", "--phrase", "Durst", "--prefix", "Ich"],
+    "sample": ["translate", "im thirsty", "--search", "sample"],
+    "mbr": ["translate", "im thirsty", "--search", "mbr"],
+    "score": ["score", "--src", "text.en", "--tgt", "text.de"],
+}
+
+
+@compiled
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_commands_that_translate_do_not_import_pytorch(command: list[str], tmp_path: Path) -> None:
+    write(tmp_path / "text", ["im thirsty"], ["ich habe durst"])
+    out = in_a_process(COMMAND, *command, "--model", "en-de-small", "--device", "cpu", cwd=tmp_path).splitlines()
+    assert len(out) > 1
+    assert out[-1] == "False"
+
+
+@compiled
+def test_an_ensemble_does_not_import_pytorch(tmp_path: Path) -> None:
+    models = ["--model", "en-de-small"] * 2
+    assert in_a_process(COMMAND, "translate", "im thirsty", *models, cwd=tmp_path).splitlines()[-1] == "False"
+
+
+@compiled
+def test_the_library_does_not_import_pytorch() -> None:
+    assert in_a_process(LIBRARY, "en-de-small") == "False"
+
+
+def test_what_the_native_engine_does_not_compute_imports_pytorch(shaw: Path) -> None:
+    assert in_a_process(LIBRARY, shaw) == "True"
+    arguments = ("translate", "ba be", "--model", shaw, "--device", "cpu")
+    assert in_a_process(COMMAND, *arguments).splitlines()[-1] == "True"
+
+
+# ---- what a library must not change
+
+
+def test_importing_and_using_nmt_changes_nothing_of_the_process(shaw: Path) -> None:
+    code = """
+import os, sys, torch
+torch.set_num_threads(3)
+before = dict(os.environ)
+from nmt import Translator
+for model in ("en-de-small", sys.argv[1]):
+    translator = Translator.load(model, "cpu", "fp32")
+    translator.translate(["im thirsty"] * 40, "beam(size=2)")
+    list(translator.score([("a dog", "ein Hund")]))
+print(dict(os.environ) == before, torch.get_num_threads())
+"""
+    assert in_a_process(code, shaw) == "True 3"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the options are those of glibc")
+def test_only_commands_that_train_change_how_memory_is_allocated() -> None:
+    code = """
+import numpy as np
+from nmt import Translator, environment
+Translator.load("en-de-small", "cpu").translate(["im thirsty"])
+def in_heap():
+    block = np.ones(2**27, np.uint8)  # glibc maps blocks of more than 32 MB, unless it is asked not to
+    heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
+    return int(heap[0], 16) <= block.ctypes.data < int(heap[1], 16)
+print(in_heap())
+environment.tune_malloc_for_training()
+print(in_heap())
+"""
+    assert in_a_process(code).split() == ["False", "True"]
+
+
+# ---- without the native engine
+
+
+@compiled
+@pytest.mark.parametrize("options", [[], ["--beam-size", "1"], ["--top-beams", "3"], ["--prefix", "der alte"]])
+def test_pytorch_gives_the_same_translations(trained: CommandLine, options: list[str]) -> None:
+    command = ("translate", "--precision", "fp32", *options, *SOURCE)
+    wanted, found = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
+    assert (wanted.code, found.code) == (0, 0), found.err
+    assert found.out == wanted.out
+    assert len(set(wanted.out.splitlines())) > 1
+
+
+@compiled
+def test_pytorch_gives_the_same_scores(trained: CommandLine, tmp_path: Path) -> None:
+    write(tmp_path / "pairs", SOURCE, TARGET)
+    command = ("score", "--src", tmp_path / "pairs.en", "--tgt", tmp_path / "pairs.de")
+    wanted, found = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
+    assert (wanted.code, found.code) == (0, 0), found.err
+    assert [*map(float, found.out.split())] == pytest.approx([*map(float, wanted.out.split())], abs=2e-3)
+
+
+@pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
+def test_pytorch_computes_in_other_precisions(trained: CommandLine, precision: str) -> None:
+    done = CommandLine(trained.folder, {"NMT_ENGINE": "0"})("translate", "the dog", "--precision", precision)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 1
+
+
+def test_int8_needs_the_native_engine(trained: CommandLine, shaw: Path) -> None:
+    off = CommandLine(trained.folder, {"NMT_ENGINE": "0"})
+    done = off("translate", "the dog", "--precision", "int8")
+    done.refuses(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
+    if native.available():
+        done = trained("translate", "ba be", "--model", shaw, "--precision", "int8")
+        done.refuses(2, "int8 needs the native engine: it does not compute this kind of model")
+
+
+def test_a_missing_compiler_is_named_once(trained: CommandLine, tmp_path: Path) -> None:
+    home = {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
+    without = CommandLine(trained.folder, home)
+    steps = sorted((trained.folder / "runs/tiny").glob("step-*"))
+    done = without("translate", "the dog", "the cat", *(word for step in steps for word in ("--model", step)))
+    assert done.code == 0, done.err
+    line = "nmt: the native engine is not available (there is no C compiler 'no-such-compiler'): PyTorch translates"
+    assert len(re.findall(re.escape(line), done.err)) == 1
+    without("translate", "the dog", "--precision", "int8").refuses(2, "there is no C compiler 'no-such-compiler'")
+    wanted = trained("translate", "the dog", "--precision", "fp32")
+    assert without("translate", "the dog", "--precision", "fp32").out == wanted.out
+
+
+def test_what_the_native_engine_does_not_compute_needs_no_compiler(shaw: Path, tmp_path: Path) -> None:
+    done = CommandLine(tmp_path, {"CC": "no-such-compiler"})("translate", "ba be", "--model", shaw)
+    assert done.code == 0, done.err
+    assert done.err == ""

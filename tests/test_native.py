@@ -1,0 +1,599 @@
+"""The native engine compared with PyTorch networks and with NumPy; and what happens where it cannot be compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import platform
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nmt import checkpoint
+from nmt.checkpoint import ModelFiles
+from nmt.config import Config, ModelConfig
+from nmt.data.batching import collate
+from nmt.errors import CheckpointError
+from nmt.inference import Source, native
+from nmt.inference.batch import BatchEngine
+from nmt.inference.ensemble import NativeEnsemble
+from nmt.inference.load import engine_of, load_engine
+from nmt.inference.native import Matrix, NativeModel
+from nmt.inference.pytorch import TorchModel
+from nmt.model import build
+from nmt.model.transformer import Transformer
+from nmt.search import SEARCHES, Hypothesis, SearchRequest, search
+from nmt.search.request import Floats
+from nmt.tokenizer import BOS, EOS
+
+compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+precisions = pytest.mark.parametrize("precision", native.TYPES)
+VOCABULARY = 37
+TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "post": {"norm": "post"},
+    "untied": {"tied": False},
+    "rms": {"normalization": "rms"},
+    "rms, post": {"normalization": "rms", "norm": "post", "tied": False},
+    "gelu": {"activation": "gelu"},
+    "swiglu": {"activation": "swiglu"},
+    "grouped": {"kv_heads": 2},
+    "one head of keys": {"kv_heads": 1},
+    "shared": {"layer_sharing": 2, "encoder_layers": 3, "decoder_layers": 5},
+    "one layer": {"encoder_layers": 1, "decoder_layers": 1},
+    "heads of 5": {"dim": 20},
+    "heads of 17": {"dim": 34, "heads": 2},
+    "heads of 48": {"dim": 96, "heads": 2, "ff": 50},
+    "odd width": {"dim": 27, "heads": 3, "ff": 41, "positions": "alibi"},
+    "none": {"positions": "none"},
+    "concatenated": {"positions": "sinusoidal_concatenated"},
+    "learned": {"positions": "learned"},
+    "learned, few": {"positions": "learned(n=72)", "tied": False},
+    "rotary": {"positions": "rotary"},
+    "rotary, grouped": {"positions": "rotary(base=100.0)", "kv_heads": 2, "dim": 24},
+    "alibi": {"positions": "alibi"},
+    "alibi, 3 heads": {"positions": "alibi", "dim": 36, "heads": 3},
+    "t5": {"positions": "t5"},
+    "t5, few buckets": {"positions": "t5(buckets=8, most_distant=16)", "norm": "post"},
+    "together": {
+        "positions": "rotary", "kv_heads": 1, "norm": "post", "normalization": "rms", "activation": "swiglu",
+        "layer_sharing": 3, "encoder_layers": 4, "tied": False, "dim": 40, "ff": 70,
+    },
+}  # fmt: skip
+variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+
+
+def make(seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.2, **changes: Any) -> Transformer:
+    """A network in which nothing is zero, no norm is the identity and predictions are far from uniform."""
+    torch.manual_seed(seed)
+    network = build(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
+    assert isinstance(network, Transformer)
+    for parameter in network.parameters():
+        parameter += noise * torch.randn_like(parameter)
+    return network
+
+
+def weights_of(network: Transformer) -> dict[str, Floats]:
+    return {name: weight.numpy() for name, weight in network.state_dict().items()}
+
+
+def packed(network: Transformer, precision: str = "fp32") -> NativeModel:
+    return NativeModel(network.config, weights_of(network), precision)
+
+
+def sequences(seed: int, lengths: list[int], vocabulary: int = VOCABULARY) -> list[list[int]]:
+    draw = np.random.default_rng(seed)
+    return [draw.integers(4, vocabulary, length).tolist() for length in lengths]
+
+
+@torch.inference_mode()
+def uncached(
+    network: Transformer, sources: list[list[int]], targets: list[list[int]]
+) -> tuple[list[Floats], list[Floats]]:
+    """Log-probabilities of every position of each target, and its cross-attention, from one pass over the batch."""
+    batch = collate(list(zip(sources, targets, strict=True)))
+    state = network.start(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
+    state.watch()
+    log_p_BTV = network.project(network.step(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
+    assert state.seen_RTS is not None
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, targets, strict=True)]
+    return (
+        [log_p_BTV[i, :t] for i, (_, t) in enumerate(lengths)],
+        [state.seen_RTS[i, :t, :s].numpy() for i, (s, t) in enumerate(lengths)],
+    )
+
+
+def close(found: Floats, wanted: Floats, tolerance: float = 1e-4) -> None:
+    np.testing.assert_allclose(found, wanted, atol=tolerance * max(1.0, float(np.abs(wanted).max())), rtol=0)
+
+
+@compiled
+@variants
+def test_scores_are_those_of_the_network(changes: dict[str, Any]) -> None:
+    network = make(**changes)
+    sources, targets = sequences(1, [70, 1, 7, 16, 33]), sequences(2, [5, 70, 0, 17, 1])
+    log_probs, attention = uncached(network, sources, targets)
+    found = packed(network).score(sources, targets)
+    for score, target, log_p_TV, attention_TS in zip(found, targets, log_probs, attention, strict=True):
+        close(np.array(score.log_probs), log_p_TV[np.arange(len(target) + 1), [*target, EOS]])
+        assert score.attention_TS is not None
+        close(score.attention_TS, attention_TS, 1e-5)
+
+
+@compiled
+@variants
+def test_rows_that_are_reordered_dropped_and_repeated_keep_their_histories(changes: dict[str, Any]) -> None:
+    network = make(**changes)
+    check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1, 0, 2], [4, 2], [1, 1, 0]] * 2)
+
+
+def check_rows(network: Transformer, model: NativeModel, lengths: list[int], parents: list[list[int]]) -> None:
+    """Compare all log-probabilities and the attention of every step with those of an uncached pass."""
+    sources = sequences(3, lengths, model.vocab_size)
+    state = model.prefill([[*source, EOS] for source in sources], track_attention=True)
+    draw = np.random.default_rng(4)
+    histories: list[tuple[int, list[int]]] = [(i, []) for i in range(len(sources))]
+    for step, parents_R in enumerate(parents):
+        if step and max(parents_R) >= len(histories):
+            parents_R = [parent % len(histories) for parent in parents_R]
+        tokens_R = np.full(len(parents_R), BOS) if not step else draw.integers(4, model.vocab_size, len(parents_R))
+        histories = [(histories[parent][0], [*histories[parent][1], token])
+                     for parent, token in zip(parents_R, tokens_R.tolist(), strict=True)]  # fmt: skip
+        result = state.step(tokens_R, np.array(parents_R), 0, all_log_probs=True)
+        assert result.log_p_RV is not None
+        assert state.attention_RS is not None
+        log_probs, attention = uncached(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
+        for row, (source, _) in enumerate(histories):
+            close(result.log_p_RV[row], log_probs[row][-1])
+            length = len(sources[source]) + 1
+            close(state.attention_RS[row, :length], attention[row][-1], 1e-5)
+            assert not state.attention_RS[row, length:].any()
+
+
+@compiled
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_attention_scores_that_are_all_far_from_zero_weigh_alike(sign: float) -> None:
+    network = make(kv_heads=2)
+    for name, parameter in network.named_parameters():  # each score is 900 * 4 / 2
+        if name.endswith((".attention.qkv.weight", ".cross.q.weight", ".cross.kv.weight")):
+            values = parameter[-8:].clone()
+            parameter.zero_()
+            if "cross.q" not in name:
+                parameter[-8:] = values
+        if name.endswith((".attention.qkv.bias", ".cross.q.bias")):
+            parameter[:16] = 30.0
+        if name.endswith((".attention.qkv.bias", ".cross.kv.bias")):
+            parameter[-16:-8] = sign * 30.0
+    check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1]])
+
+
+@compiled
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 95, 96, 97, 100, 193])
+def test_any_number_of_rows_is_computed(rows: int) -> None:
+    network = make()
+    draw = np.random.default_rng(rows)
+    parents = [draw.integers(0, high, rows).tolist() for high in (3, rows, rows)]
+    check_rows(network, packed(network), [120, 3, 95], parents)
+
+
+@compiled
+@pytest.mark.parametrize("vocabulary", [5, 511, 512, 513, 700, 1030])
+def test_any_vocabulary_is_computed(vocabulary: int) -> None:
+    network = make(vocabulary=vocabulary)
+    check_rows(network, packed(network), [4, 9], [[0, 0, 1], [1, 0, 2]])
+
+
+@compiled
+@pytest.mark.parametrize("vocabulary", [5, 130, 513, 1030])
+@pytest.mark.parametrize("k", [1, 2, 8, 40, 300])
+def test_the_best_tokens_are_those_of_all_that_are_not_banned(vocabulary: int, k: int) -> None:
+    model, draw = packed(make(vocabulary=vocabulary)), np.random.default_rng(k)
+    rows, allowed = 7, min(k, vocabulary)
+    banned_RX = draw.integers(-1, vocabulary, (rows, 4))
+    banned_RX[0], banned_RX[1, 1:] = -1, -1
+    gather_RP = draw.integers(0, vocabulary, (rows, 5))
+    gather_RP[2, 0], gather_RP[3, 0] = vocabulary - 1, 0
+    gather_RP[4, 0] = banned_RX[4, 0] = 3
+    arguments = np.full(rows, BOS), np.zeros(rows, np.int64)
+    result = model.prefill([[4, 4, EOS]]).step(
+        *arguments, k, banned_RX=banned_RX, gather_RP=gather_RP, all_log_probs=True
+    )
+    assert result.log_p_RV is not None
+    assert result.gathered_RP is not None
+    np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
+    np.testing.assert_array_equal(result.gathered_RP, np.take_along_axis(result.log_p_RV, gather_RP, 1))
+    assert result.tokens_RK.shape == result.log_p_RK.shape == (rows, allowed)
+    for log_p_V, banned_X, log_p_K, tokens_K in zip(
+        result.log_p_RV, banned_RX, result.log_p_RK, result.tokens_RK, strict=True
+    ):
+        log_p_V[banned_X[banned_X >= 0]] = -np.inf
+        order = np.argsort(-log_p_V, kind="stable")[:allowed]
+        np.testing.assert_array_equal(log_p_K, log_p_V[order])
+        np.testing.assert_array_equal(tokens_K, order)
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["native", "ensemble"])
+def test_of_equal_tokens_the_lower_comes_first(kind: str) -> None:
+    network = make(vocabulary=1100)
+    network.output_weight_VD[:] = network.output_weight_VD[5]
+    network.output_weight_VD[[130, 600, 1099]] *= 0.5
+    model = packed(network)
+    stepped = (model if kind == "native" else NativeEnsemble([model, model])).prefill([[5, EOS]])
+    first = stepped.step(np.array([BOS]), np.array([0]), 5, all_log_probs=True)
+    assert first.log_p_RV is not None
+    order = np.argsort(-first.log_p_RV[0], kind="stable")[:5]
+    assert first.tokens_RK[0].tolist() == order.tolist()
+    assert len(set(first.log_p_RK[0])) < 5
+
+
+@compiled
+@precisions
+def test_states_that_run_at_once_are_independent_and_later_ones_use_their_memory(precision: str) -> None:
+    model = packed(make(), precision)
+    sources = [[[*source, EOS] for source in sequences(seed, [9, 4, 30])] for seed in (1, 2)]
+    tokens = [sequences(seed, [12, 12, 12]) for seed in (3, 4)]
+
+    def run(states: list[Any]) -> list[list[Floats]]:
+        found: list[list[Floats]] = [[] for _ in states]
+        for t in range(12):
+            for number, state in enumerate(states):
+                tokens_R = np.array(tokens[number])[:, t]
+                found[number].append(state.step(tokens_R, np.arange(3), 0, all_log_probs=True).log_p_RV)
+        return found
+
+    together = run([model.prefill(each) for each in sources])
+    assert len(model._states) == 2
+    again = [model.prefill(each) for each in reversed(sources)][::-1]
+    assert not model._states
+    np.testing.assert_array_equal(run(again), together)
+    del again
+    for number in range(2):
+        tokens[0] = tokens[number] if number else tokens[0]
+        np.testing.assert_array_equal(run([model.prefill(sources[number])])[0], together[number])
+
+
+def product(x_RI: Floats, weight_OI: Floats, precision: str) -> Floats:
+    """xWᵀ of the numbers that the precision has."""
+    if precision == "bf16":
+        x_RI, weight_OI = (torch.from_numpy(each).bfloat16().double().numpy() for each in (x_RI, weight_OI))
+    if precision != "int8":
+        return x_RI.astype(np.float64) @ weight_OI.astype(np.float64).T
+    max_R1, max_O1 = (np.abs(each).max(1, keepdims=True) for each in (x_RI, weight_OI))
+    scale_O1 = np.where(max_O1 > 0, max_O1 / np.float32(127), np.float32(1))
+    times_R1 = np.divide(np.float32(127), max_R1, out=np.zeros_like(max_R1), where=max_R1 > 0)
+    whole_RI, whole_OI = np.rint(x_RI * times_R1).astype(np.int64), np.rint(weight_OI / scale_O1).astype(np.int64)
+    return (whole_RI @ whole_OI.T) * scale_O1.T.astype(np.float64) * (max_R1 / np.float32(127))
+
+
+def factors(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Floats]:
+    """An x, a W with rows of all magnitudes, and a bias."""
+    draw = np.random.default_rng(rows + inputs + outputs)
+    weight_OI = draw.standard_normal((outputs, inputs), np.float32)
+    weight_OI *= 10 ** np.linspace(-3, 3, outputs, dtype=np.float32)[:, None]
+    return (
+        draw.standard_normal((rows, inputs), np.float32), weight_OI, draw.standard_normal(outputs, np.float32)
+    )  # fmt: skip
+
+
+@compiled
+@precisions
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(4, 1), (192, 64), (20, 65), (768, 191), (64, 1000), (1, 3), (7, 66), (33, 130)]
+)
+def test_products_are_those_of_the_precision(precision: str, inputs: int, outputs: int) -> None:
+    for rows in (1, 2, 3, 4, 5, 6, 7, 11, 12, 40):
+        x_RI, weight_OI, bias_O = factors(rows, inputs, outputs)
+        wanted_RO = product(x_RI, weight_OI, precision)
+        magnitude_O = np.abs(weight_OI).max(1) * math.sqrt(inputs) + 1
+        # Sums of int8 are exact; in bf16 the processor rounds as it likes while it adds.
+        tolerance = {"fp32": 1e-5, "bf16": 1e-5, "int8": 1e-6}[precision]
+        for bias in (None, bias_O):
+            found_RO = Matrix(weight_OI, bias, precision).multiply(x_RI)
+            expected_RO = wanted_RO if bias is None else wanted_RO + bias
+            np.testing.assert_allclose(found_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
+
+
+@compiled
+@precisions
+def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) -> None:
+    x_RI, weight_OI, bias_O = factors(29, 47, 100)
+    x_RI[3] *= 1000
+    matrix = Matrix(weight_OI, bias_O, precision)
+    together_RO = matrix.multiply(x_RI)
+    for first in range(29):
+        for rows in (1, 2, 3, 4, 5, 7):
+            np.testing.assert_array_equal(
+                matrix.multiply(x_RI[first : first + rows]), together_RO[first : first + rows]
+            )
+
+
+@compiled
+@precisions
+@pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf])
+def test_what_is_no_number_does_not_vanish_in_products(precision: str, value: float) -> None:
+    x_RI, weight_OI, bias_O = factors(7, 32, 70)
+    broken_RI, broken_OI = x_RI.copy(), weight_OI.copy()
+    broken_RI[2, 17] = broken_OI[5, 9] = value
+    finite_RO = np.isfinite(Matrix(weight_OI, bias_O, precision).multiply(broken_RI))
+    assert finite_RO.all(1).tolist() == [True, True, False, True, True, True, True]
+    assert not finite_RO[2].any()
+    finite_RO = np.isfinite(Matrix(broken_OI, bias_O, precision).multiply(x_RI))
+    assert not finite_RO[:, 5].any()
+    assert np.delete(finite_RO, 5, 1).all()
+
+
+@compiled
+@precisions
+def test_a_row_of_zeros_makes_the_bias(precision: str) -> None:
+    _, weight_OI, bias_O = factors(1, 32, 70)
+    zero_RI = np.zeros((3, 32), np.float32)
+    np.testing.assert_array_equal(Matrix(weight_OI, bias_O, precision).multiply(zero_RI), [bias_O] * 3)
+    assert not Matrix(np.zeros_like(weight_OI), None, precision).multiply(zero_RI + 1).any()
+
+
+@compiled
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.1), ("int8", 0.3)])
+@variants
+def test_low_precision_rounds_little(changes: dict[str, Any], precision: str, tolerance: float) -> None:
+    network = make(noise=0.05, **changes)
+    sources, targets = sequences(1, [70, 1, 7]), sequences(2, [5, 70, 0])
+    scores = [model.score(sources, targets) for model in (packed(network), packed(network, precision))]
+    for exact, rounded in zip(*scores, strict=True):
+        difference_T = np.array(exact.log_probs) - rounded.log_probs
+        assert difference_T.any()
+        assert np.sqrt((difference_T**2).mean()) < tolerance * max(1.0, float(np.std(exact.log_probs)))
+
+
+def found_by(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -> list[list[Hypothesis]]:
+    length_B = np.full(len(sources), limit)
+    requested = [[*source, EOS] for source in sources]
+    return search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, banned_ids=(0, 1, 2)))
+
+
+@compiled
+@precisions
+@pytest.mark.parametrize("name", [name for name in SEARCHES if name != "mbr"])
+def test_a_result_does_not_depend_on_its_batch(name: str, precision: str) -> None:
+    model = packed(make(vocabulary=600, positions="t5"), precision)
+    sources = sequences(5, [40, 1, 9, 33, 5, 64, 18, 2, 7, 100] * 3, 600)
+    spec = {"beam": "beam(size=5, top=5, coverage=0.2)", "sample": "sample(top=5)"}.get(name, name)
+    together = found_by(spec, model, sources)
+    for some in (slice(0, 1), slice(9, 10), slice(3, 12), slice(30, None, -1)):
+        assert found_by(spec, model, sources[some]) == together[some]
+
+
+@compiled
+@precisions
+def test_batches_of_several_threads_are_those_of_one(precision: str) -> None:
+    network = make(vocabulary=600)
+    sources = [Source(ids) for ids in sequences(5, [*range(1, 60)] * 3, 600)]
+    pairs = [source.ids for source in sources], sequences(6, [*range(59)] * 3, 600)
+
+    def engine(threads: int) -> BatchEngine:
+        return BatchEngine(lambda precision: packed(network, precision), precision, str, threads)
+
+    progress: list[int] = []
+    one, several = engine(1), engine(3)
+    wanted = one.search(sources, search("beam(size=4, top=2)"), lambda _: None)
+    assert several.search(sources, search("beam(size=4, top=2)"), progress.append) == wanted
+    assert sum(progress) == len(sources)
+    for score, other in zip(one.score(*pairs), several.score(*pairs), strict=True):
+        assert score.log_probs == other.log_probs
+        np.testing.assert_array_equal(score.attention_TS, other.attention_TS)
+
+
+@compiled
+@precisions
+@pytest.mark.parametrize("where", ["embeddings.shared", "decoder.0.feed_forward.up.weight", "encoder_norm.weight"])
+@pytest.mark.parametrize("spec", ["greedy", "beam", "diverse", "constrained", "sample"])
+def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: str, spec: str) -> None:
+    network = make()
+    weights = {name: weight.copy() for name, weight in weights_of(network).items()}
+    weights[where][..., 3] = np.nan
+    model = NativeModel(network.config, weights, precision)
+    result = model.prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3, all_log_probs=True)
+    assert result.log_p_RV is not None
+    assert np.isnan(result.log_p_RV).all()
+    assert np.isnan(result.log_p_RK).all()
+    assert result.tokens_RK.tolist() == [[0, 1, 2]]
+    done = threading.Event()
+
+    def run() -> None:
+        found_by(spec, model, [[5, 6], [7]])
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    assert done.wait(20)
+
+
+@compiled
+def test_one_token_that_is_no_number_ranks_first() -> None:
+    network = make(vocabulary=700, tied=False)
+    network.output_weight_VD[600, 3] = math.nan
+    result = packed(network).prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3)
+    assert result.tokens_RK[0, 0] == 600
+    assert np.isnan(result.log_p_RK).all()
+
+
+@compiled
+def test_weights_of_another_network_are_rejected() -> None:
+    network = make()
+    weights = weights_of(network)
+    name = "decoder.1.cross.kv.weight"
+    mistakes = (
+        weights | {name: weights[name][:-1]}, weights | {"more": weights[name]},
+        {other: weight for other, weight in weights.items() if other != name}, {},
+    )  # fmt: skip
+    for mistake in mistakes:
+        with pytest.raises(ValueError, match="not those of such a network"):
+            NativeModel(network.config, mistake, "fp32")
+    with pytest.raises(ValueError, match="not those of such a network"):
+        NativeModel(dataclasses.replace(network.config, activation="swiglu"), weights, "fp32")
+
+
+@compiled
+@pytest.mark.parametrize(("vocabulary", "dim"), [(VOCABULARY - 1, 16), (VOCABULARY + 1, 16), (VOCABULARY, 20)])
+def test_weights_that_do_not_fit_are_a_checkpoints_error(
+    vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ModelFiles(Path("run/step-1"), Path("run"), Config(model=TINY), range(VOCABULARY), 9, 1)  # type: ignore[arg-type]
+    fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
+    monkeypatch.setattr(checkpoint, "read_weights", lambda path: fitting)
+    assert isinstance(load_engine([files], "cpu", "fp32", str).model, NativeModel)
+    monkeypatch.setattr(checkpoint, "read_weights", lambda path: other)
+    with pytest.raises(CheckpointError, match=r"the weights in run/step-1 do not fit run/config\.yaml"):
+        load_engine([files], "cpu", "fp32", str)
+
+
+@pytest.mark.parametrize("change", [{"positions": "shaw"}, {"attention": "additive"}, {"window": 4}, {"arch": "rnn"}])
+def test_other_networks_are_searched_by_pytorch(change: dict[str, Any]) -> None:
+    config = dataclasses.replace(TINY, **change)
+    assert not native.supports(config)
+    torch.manual_seed(0)
+    network = build(config, VOCABULARY).eval()
+    engine = engine_of([network], "cpu", "auto", str)
+    assert isinstance(engine.model, TorchModel)
+    before = engine.search([Source([5, 6])], search("beam"), lambda _: None)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+    assert engine.search([Source([5, 6])], search("beam"), lambda _: None) == before
+
+
+@compiled
+@pytest.mark.parametrize("changes", [{}, *VARIANTS.values()])
+def test_these_networks_are_searched_natively(changes: dict[str, Any]) -> None:
+    assert native.supports(dataclasses.replace(TINY, **changes))
+
+
+TRANSLATION = """
+import logging, sys
+import torch
+from nmt.config import ModelConfig
+from nmt.inference import Source
+from nmt.inference import native
+from nmt.inference.load import engine_of
+from nmt.model import build
+from nmt.search import search
+torch.manual_seed(0)
+config = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=1, decoder_layers=1)
+engines = [engine_of([build(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
+found = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
+print(native.available(), type(engines[0].model).__name__, len(found[0][0]))
+"""
+NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
+
+
+def translated(cache: Path, code: str = TRANSLATION, **environment: str) -> tuple[str, str]:
+    """Output and log of a process of its own, which keeps the compiled engine in `cache`."""
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache), **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
+    return done.stdout.strip(), done.stderr.strip()
+
+
+@compiled
+def test_the_engine_is_compiled_once_and_several_processes_may_start_at_once(tmp_path: Path) -> None:
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    several = [
+        subprocess.Popen([sys.executable, "-c", TRANSLATION], env=variables, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate()[0].strip() for process in several] == [NATIVE] * 3
+    (library,) = tmp_path.glob("nmt/*.so")
+    written = library.stat().st_mtime_ns
+    assert translated(tmp_path) == (NATIVE, "")
+    assert library.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "sleep 1 #", "cc 'unended"])
+def test_without_a_compiler_that_works_pytorch_translates_and_says_so_once(compiler: str, tmp_path: Path) -> None:
+    output, logged = translated(tmp_path, CC=compiler)
+    assert output == PYTORCH
+    assert len(logged.splitlines()) == 1
+    assert "the native engine is not available" in logged
+    assert not list(tmp_path.glob("nmt/*.so"))
+
+
+def test_without_a_cache_pytorch_translates(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    output, logged = translated(tmp_path / "file")
+    assert output == PYTORCH
+    assert len(logged.splitlines()) == 1
+
+
+def test_the_engine_can_be_switched_off(tmp_path: Path) -> None:
+    assert translated(tmp_path, NMT_ENGINE="0") == (PYTORCH, "")
+
+
+def test_without_a_home_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("XDG_CACHE_HOME", "CC", "NMT_ENGINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert native._library.__wrapped__()[0] is None
+
+
+def test_another_compiler_source_or_processor_needs_another_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    copy = tmp_path / "engine.c"
+    copy.write_text(native.SOURCE.read_text())
+    compiler = ["sh", "-c", 'while [ "$1" != -o ]; do shift; done; echo made > "$2"', "sh"]
+
+    def build_library(*options: str) -> Path:
+        native._engine_id.cache_clear()
+        return native._compiled([*compiler, *options])
+
+    first = build_library()
+    assert first.read_text() == "made\n"
+    assert build_library() == first
+    monkeypatch.setattr(native, "SOURCE", copy)
+    assert build_library() == first
+    copy.write_text("another")
+    assert len({first, build_library(), build_library("-O2")}) == 3
+    with monkeypatch.context() as patch:
+        second = build_library()
+        patch.setattr(native, "cpu_flags", lambda: "another processor")
+        assert build_library() != second
+    native._engine_id.cache_clear()
+
+
+PROCESSORS = {  # options of the compiler, lanes of a vector, and the instruction sets that run them
+    "AVX-512 without VNNI": ("-march=skylake-avx512", 16, {"avx512bw"}),
+    "AVX2 with VNNI": ("-mno-avx512f -mavx2 -mavxvnni", 8, {"avx_vnni"}),
+    "AVX2": ("-mno-avx512f -mno-avxvnni", 8, {"avx2"}),
+    "AVX": ("-mno-avx2", 8, {"avx"}),
+    "SSE2": ("-march=x86-64", 4, {"sse2"}),
+}
+
+
+@compiled
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86")
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_other_processors_compute_the_same(name: str, tmp_path: Path) -> None:
+    options, lanes, needed = PROCESSORS[name]
+    if not needed <= set(native.cpu_flags().split()):
+        pytest.skip("this processor lacks the instructions")
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": f"cc {options}"}
+    code = "from nmt.inference import native; print(native.library().lanes())"
+    found = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert found.stdout == f"{lanes}\n"
+    tests = "products or zeros_makes or number_of_rows or (scores_are and together) or (histories and together)"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", tests, __file__],
+        env=variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout

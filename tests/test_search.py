@@ -26,7 +26,7 @@ from nmt.model.transformer import Transformer
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, search
 from nmt.search import beam as beam_module
 from nmt.search.beam import best_candidates
-from nmt.search.constrained import Constraints
+from nmt.search.constrained import Constraints, _allocate_banks
 from nmt.search.request import Floats, Ints, StepResult, best_tokens
 from nmt.search.sample import draw
 from nmt.tokenizer import BOS, EOS
@@ -450,6 +450,14 @@ def test_a_phrase_that_is_broken_off_may_begin_again() -> None:
         assert met_RCP.tolist() == [[[met]]]
         assert constraints.left(met_RCP).item() == constraints.needed(met_RCP).item() == left
         met_RP = met_RCP[:, 0]
+
+
+def test_banks_take_turns_and_a_bank_of_impossible_candidates_takes_none() -> None:
+    total_BX = np.array([[-1.0, -2.0, -3.0, -4.0, -np.inf, -np.inf]], np.float32)
+    bank_BX = np.array([[0, 0, 0, 2, 1, 0]])
+    at_BW, chosen_BW = _allocate_banks(total_BX, bank_BX, 5)
+    assert at_BW[0, :4].tolist() == [0, 3, 1, 2]
+    assert chosen_BW[0].tolist() == [-1.0, -4.0, -2.0, -3.0, -math.inf]
 
 
 def test_a_beam_may_improve_as_long_as_the_longest_translation_could() -> None:

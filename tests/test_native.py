@@ -20,7 +20,7 @@ from nmt import checkpoint
 from nmt.checkpoint import ModelFiles
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import collate
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, NMTError
 from nmt.inference import Source, native
 from nmt.inference.batch import BatchEngine
 from nmt.inference.ensemble import NativeEnsemble
@@ -599,3 +599,11 @@ def test_other_processors_compute_the_same(name: str, tmp_path: Path) -> None:
         env=variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
+
+
+def test_a_model_without_numbers_is_reported() -> None:
+    network = make()
+    network.output_weight_VD.fill_(math.nan)
+    engine = engine_of([network], "cpu", "fp32", str)
+    with pytest.raises(NMTError, match="scores are not numbers"):
+        engine.search([Source([4, 5])], search("beam"), print)

@@ -119,7 +119,7 @@ class BatchEngine:
         def run() -> list[list[Hypothesis]]:
             # Limits of each sentence alone: the batch must not change a translation. One position is for the start.
             max_length_B = np.array([2 * (len(source.ids) + 1) + 10 for source in sources])
-            return search(
+            hypotheses = search(
                 self.model,
                 SearchRequest(
                     [[*source.ids, EOS] for source in sources],
@@ -128,6 +128,9 @@ class BatchEngine:
                     [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
                 ),
             )  # fmt: skip
+            if not all(hypotheses):
+                raise NMTError("the model's scores are not numbers", "its weights are damaged; use another checkpoint")
+            return hypotheses
 
         return _retry_split(sources, run, lambda part: self._search(part, search), "search with fewer beams")
 

@@ -254,15 +254,16 @@ class Translator:
             raise UsageError("phrases need the search 'constrained'", "constrained(size=8)")
         text, end = line.text, 0
         pieces: list[_Piece] = []
+        whole = self._encode(text)
         spans = [(0, len(text))]
-        if not self._fits(text):
+        if len(whole) > self.max_source or not self._has_few_sentences(text):
             spans = segments(text, self.config.data.src, self._fits)
         for start, stop in spans:
-            if ids := self._encode(text[start:stop]):
+            if ids := whole if stop - start == len(text) else self._encode(text[start:stop]):
                 inside_word = start > 0 and not text[start - 1].isspace()
                 words = len(normalize(text[:start]).split()) - inside_word if start else 0
                 source = Source(ids)
-                if not pieces:
+                if not pieces and (line.prefix or line.phrases):
                     source = self._wishes(ids, line)
                 pieces.append(_Piece(source, gap(text, end, start) if pieces else "", words))
                 end = stop
@@ -277,8 +278,10 @@ class Translator:
         return source
 
     def _fits(self, text: str) -> bool:
-        few = count_sentences(text, self.config.data.src) <= self.max_sentences
-        return few and len(self._encode(text)) <= self.max_source
+        return self._has_few_sentences(text) and len(self._encode(text)) <= self.max_source
+
+    def _has_few_sentences(self, text: str) -> bool:
+        return count_sentences(text, self.config.data.src) <= self.max_sentences
 
     def _encode(self, text: str) -> list[int]:
         """Return the ids of source text."""

@@ -21,6 +21,8 @@ BATCH_TOKENS = 4096
 BATCH_ROWS = 192
 """Maximum number of rows that are searched together: sentences times beams. Larger batches are no faster on a CPU, and
 divide worse among threads."""
+SHARES = 4
+"""Batches for each thread, if there are sentences enough: the last ones then end at nearly the same time."""
 MIN_ROWS = 32
 """Rows below which a batch is not divided among threads."""
 SCORE_TOKENS = 1024
@@ -78,7 +80,7 @@ class BatchEngine:
         """Return each sentence's hypotheses, best first; `on_progress` is called with how many more are done."""
         lengths = [len(source.ids) + 1 for source in sources]
         rows = max(1, search.rows)
-        sentences = min(BATCH_ROWS // rows, max(MIN_ROWS // rows, -(-len(sources) // self.threads)))
+        sentences = min(BATCH_ROWS // rows, max(MIN_ROWS // rows, len(sources) // (SHARES * self.threads)))
         parts = batches(lengths, max(1, sentences), BATCH_TOKENS // rows)
         return self._in_batches(sources, parts, lambda part: self._search(part, search), on_progress)
 

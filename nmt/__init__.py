@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nmt.translate import Line, Translation, Translator
+    from nmt.inference.translator import Line, Translation, Translator
 
 __version__ = "0.1.0"
 __all__ = ["Line", "Translation", "Translator", "__version__"]
@@ -18,7 +18,7 @@ __all__ = ["Line", "Translation", "Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     """Load what is asked for when it is asked for: the command line must answer before PyTorch is there."""
     if name in ("Line", "Translation", "Translator"):
-        from nmt import translate
+        from nmt.inference import translator as translate
 
         return getattr(translate, name)
     raise AttributeError(f"module 'nmt' has no attribute '{name}'")

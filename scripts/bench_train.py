@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import environment
+from nmt.cli import environment
 
 environment.set_defaults()  # before torch is loaded, as the command does
 
@@ -33,14 +33,16 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from nmt import runtime, settings
+from nmt import runtime
 from nmt.config import Config
+from nmt.config import config_io
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader
-from nmt.model import build, count_parameters
-from nmt.optim import adam
-from nmt.train import train_step
+from nmt.model import build
+from nmt.model.build import count_parameters
+from nmt.train.optim import adam
 from nmt.train.precision import training_dtype
+from nmt.train.session import train_step
 
 WORKLOADS = {
     "cpu": (
@@ -67,7 +69,7 @@ def main() -> None:
     device = runtime.device("cuda" if arguments.workload == "gpu" else "cpu")
     environment.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
-    config = settings.load(settings.find(name), [*changes, *arguments.set])
+    config = config_io.load(config_io.find(name), [*changes, *arguments.set])
     chosen = training_dtype(arguments.precision, device, config)
     # Where `auto` measures, so does this: both types in turn.
     both = arguments.precision == "auto" and device.type == "cpu"

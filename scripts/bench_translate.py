@@ -60,10 +60,10 @@ def main() -> None:
 
 
 def _export(arguments: Any, folder: Path) -> None:
-    from nmt import checkpoint
     from nmt.export import ctranslate2
+    from nmt.runs import discovery
 
-    loaded = checkpoint.load(arguments.model)
+    loaded = discovery.load(arguments.model)
     shutil.copy(loaded.run / "spm.model", folder)
     if arguments.peer:
         (folder / "ctranslate2").mkdir()
@@ -136,7 +136,7 @@ Translate = Callable[[list[str], int], int]
 
 
 def _nmt(arguments: Any) -> tuple[Translate, Translate]:
-    from nmt.translate import Translator
+    from nmt.inference.translator import Translator
 
     translator = Translator.load(arguments.model, precision=arguments.engine.split()[1])
 

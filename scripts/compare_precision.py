@@ -16,7 +16,7 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from nmt import environment
+from nmt.cli import environment
 
 environment.set_defaults()  # before torch is loaded, as the command does
 
@@ -24,13 +24,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from nmt import runtime, settings
+from nmt import runtime
 from nmt.config import Config
+from nmt.config import config_io
 from nmt.data.prepare import Prepared, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq
-from nmt.train import Trainer
 from nmt.train.precision import training_dtype
+from nmt.train.session import Trainer
 
 WORKLOAD = [
     "model.dim=256", "model.ff=1024", "model.norm=post", "model.dropout=0.1", "train.batch_tokens=4096",
@@ -46,11 +47,11 @@ def main() -> None:
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
     device = runtime.device("cpu")
-    dtype = training_dtype(arguments.precision, device, settings.load(settings.find("multi30k"), WORKLOAD))
+    dtype = training_dtype(arguments.precision, device, config_io.load(config_io.find("multi30k"), WORKLOAD))
     environment.tune_malloc_for_training()
     differences = []
     for seed in arguments.seeds:
-        config = settings.load(settings.find("multi30k"), [*WORKLOAD, f"seed={seed}"])
+        config = config_io.load(config_io.find("multi30k"), [*WORKLOAD, f"seed={seed}"])
         prepared = prepare(config)
         ours = _train(_trainer(config, prepared, dtype), arguments.updates)
         plain = _train_plainly(_trainer(config, prepared, torch.float32), arguments.updates)

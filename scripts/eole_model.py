@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the Pythons that have other engines need not have these
     from torch import Tensor
 
-    from nmt.checkpoint import Loaded
+    from nmt.runs.discovery import Loaded
 
 SPECIALS = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 

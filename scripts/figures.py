@@ -23,16 +23,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt import model as models
-from nmt import settings
 from nmt.config import ModelConfig
-from nmt.loss import cross_entropy
+from nmt.config import config_io
+from nmt.model import build as models
 from nmt.model.attention import SCORINGS, SelfAttention, masked_softmax, recording
 from nmt.model.transformer import Transformer
-from nmt.optim import schedule
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.request import Ints, SearchRequest, StepResult, best_tokens
+from nmt.train.loss import cross_entropy
+from nmt.train.optim import schedule
 
 
 def pooling() -> Figure:
@@ -148,7 +148,7 @@ def layers() -> Figure:
     for norm in ("post", "pre"):
         torch.manual_seed(1)
         config = ModelConfig(dim=128, heads=4, ff=512, encoder_layers=2, decoder_layers=12, norm=norm, dropout=0.0)
-        model = models.build(config, 500)
+        model = build_model(config, 500)
         assert isinstance(model, Transformer)
         sizes: list[float] = []
         for layer in model.decoder_layers:
@@ -187,10 +187,10 @@ def parameters() -> Figure:
     figure = Figure(figsize=(9, 2.8), layout="constrained")
     axes = figure.subplots()
     for row, name in enumerate(names):
-        config = settings.load(settings.find(name), [])
+        config = config_io.load(config_io.find(name), [])
         with torch.device("meta"):
-            model = models.build(config.model, config.tokenizer.size)
-        total, left = models.count_parameters(model), 0.0
+            model = build_model(config.model, config.tokenizer.size)
+        total, left = count_parameters(model), 0.0
         for number, (kind, pattern) in enumerate(kinds.items()):
             found = (p.numel() for key, p in model.named_parameters() if fnmatch(_plain(key), f"{pattern}*"))
             share = sum(found) / total

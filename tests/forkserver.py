@@ -148,7 +148,8 @@ def _end(code: object) -> None:
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the commands
-    from nmt import __path__, environment
+    from nmt import __path__
+    from nmt.cli import environment
 
     environment.set_defaults()
     modules = [module.name for module in pkgutil.walk_packages(__path__, "nmt.") if module.name != "nmt.__main__"]

@@ -134,8 +134,8 @@ def test_a_line_of_3000_words_is_translated_whole(trained: CommandLine) -> None:
 
 
 def test_the_pieces_of_a_long_line_are_the_line(trained: CommandLine) -> None:
+    from nmt.inference.translator import Line, Translator
     from nmt.search import search
-    from nmt.translate import Line, Translator
 
     translator = Translator.load(trained.folder / "runs/tiny", "cpu")
     for line in (" ".join(SOURCE), "word, " * 3000, "x" * 5000):

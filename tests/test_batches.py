@@ -25,11 +25,11 @@ from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetched
 from nmt.data.noise import NOISES, compose
+from nmt.data.normalization import normalize
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.store import Store
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, train
 from nmt.errors import CheckpointError, ConfigError, DataError
-from nmt.text import normalize
-from nmt.tokenizer import BOS, EOS, PAD, Tokenizer, train
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 from commandline import CommandLine, sentences, write
 
 from nmt.data.check import BITS, KINDS, Finding, Report, Severity, Text, check, mend
+from nmt.data.check.duplicates import repeats
 from nmt.data.check.features import RECORD, knows
-from nmt.data.check.repeats import repeats
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import open_split
 from nmt.errors import NMTError

@@ -15,15 +15,17 @@ import pytest
 import torch
 from tiny import config
 
-from nmt import checkpoint, paths, shipped
-from nmt.checkpoint import META, TRAINING, WEIGHTS, Progress
+from nmt import paths
 from nmt.errors import CheckpointError, NewerCheckpointError
-from nmt.train import train
+from nmt.runs import checkpoint, discovery
+from nmt.runs import pretrained as shipped
+from nmt.runs.checkpoint import META, TRAINING, WEIGHTS, Progress
+from nmt.train.session import train
 
 SAVE = """
 import sys, torch, resource
 from pathlib import Path
-from nmt import checkpoint
+from nmt.runs import checkpoint
 run, limit = Path(sys.argv[1]), int(sys.argv[2])
 for step in range(1, 10_000):
     if limit and step == 3:
@@ -81,16 +83,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refused(path: Path) -> CheckpointError:
     with pytest.raises(CheckpointError) as caught:
-        checkpoint.load(path)
+        discovery.load(path)
     return caught.value
 
 
 def test_a_run_is_complete_and_can_be_moved(run: Path) -> None:
     os.rename(run, run.with_name("elsewhere"))
-    loaded = checkpoint.load(run.with_name("elsewhere"))
+    loaded = discovery.load(run.with_name("elsewhere"))
     assert not loaded.model.training
     assert loaded.tokenizer.checksum == checkpoint.read_meta(loaded.checkpoint)["tokenizer"]
-    assert checkpoint.load(loaded.checkpoint).checkpoint == loaded.checkpoint
+    assert discovery.load(loaded.checkpoint).checkpoint == loaded.checkpoint
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "spm.model", "data.json", f"step-000012/{WEIGHTS}"])
@@ -121,7 +123,7 @@ def test_a_config_of_nothing_or_of_the_future_is_refused(run: Path, config: str,
 
 def test_another_tokenizer_is_refused(run: Path) -> None:
     from nmt.config import TokenizerConfig
-    from nmt.tokenizer import train as train_tokenizer
+    from nmt.data.tokenizer import train as train_tokenizer
 
     other = train_tokenizer(["ba be bi bo bu da de di do du ga ge gi go gu"] * 9, TokenizerConfig(kind="bpe", size=290))
     (run / "spm.model").write_bytes(other.model)
@@ -136,7 +138,7 @@ def test_a_model_from_a_newer_nmt_is_refused(run: Path) -> None:
     error = refused(run / "step-000012")
     assert "was written by a newer nmt (9.0)" in error.message
     assert "upgrade" in error.hint
-    for command in (checkpoint.latest_intact, checkpoint.load):  # neither passes it over as if it were damaged
+    for command in (checkpoint.latest_intact, discovery.load):  # neither passes it over as if it were damaged
         with pytest.raises(NewerCheckpointError):
             command(run)
 
@@ -189,14 +191,14 @@ def test_the_newest_run_is_the_one_saved_last(
 ) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path))
     with pytest.raises(CheckpointError, match="there is no trained model under"):
-        checkpoint.newest_run()
+        discovery.newest_run()
     for age, name in enumerate(("new", "old")):
         saved = checkpoint.save(tmp_path / name, Progress(step=1), {"w": torch.zeros(1)}, {}, "t")
         os.utime(saved / META, (1e9 - age, 1e9 - age))
-    assert checkpoint.newest_run().name == "new"
+    assert discovery.newest_run().name == "new"
     (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # of a newer nmt: it may translate into anything
-    assert checkpoint.newest_model() == tmp_path / "new"
-    assert checkpoint.newest_model("de") == shipped.FOLDER / "en-de-small"
+    assert discovery.newest_model() == tmp_path / "new"
+    assert discovery.newest_model("de") == shipped.FOLDER / "en-de-small"
     assert f"{tmp_path / 'new'} is passed over: unknown key later" in capsys.readouterr().err
 
 
@@ -219,7 +221,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_training_state_is_not_needed_to_translate(run: Path) -> None:
     for path in checkpoint.checkpoints(run):
         (path / TRAINING).unlink()
-    assert checkpoint.load(run).model is not None
+    assert discovery.load(run).model is not None
 
 
 def test_a_best_checkpoint_that_is_damaged_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,7 +229,7 @@ def test_a_best_checkpoint_that_is_damaged_is_named(run: Path, capsys: pytest.Ca
     for damaged, wanted in ((last, first), (first, last)):
         text = (damaged / META).read_text()
         (damaged / META).write_text(text[:-9])
-        assert checkpoint.load(run).checkpoint == wanted
+        assert discovery.load(run).checkpoint == wanted
         assert f"{damaged} is damaged" in capsys.readouterr().err
         (damaged / META).write_text(text)
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.clean import CLEANERS, Dropped, clean, is_blank
+from nmt.data.normalization import normalize
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
-from nmt.text import normalize
 
 
 def cleaned(pairs: list[Pair], *specs: str) -> list[Pair]:

@@ -15,10 +15,10 @@ import sacrebleu
 import typer
 from commandline import CommandLine, write
 
-from nmt import environment, settings
-from nmt.cli import app
+from nmt.cli import app, environment
 from nmt.cli.train import seconds
 from nmt.config import Config
+from nmt.config import config_io
 from nmt.errors import UsageError
 
 HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece", "httpx", "numpy")
@@ -364,8 +364,8 @@ def test_a_printed_config_reads_back_equal(bare: CommandLine) -> None:
     assert done.code == 0, done.err
     path = bare.folder / "mine.yaml"
     path.write_text(done.out)
-    config = settings.load(path)
-    assert config == settings.load(settings.find("tatoeba"), changes)
+    config = config_io.load(path)
+    assert config == config_io.load(config_io.find("tatoeba"), changes)
     assert config.data.src == "no"
     assert config.train.eps == 1e-4
     assert bare("config", "mine.yaml").out == done.out
@@ -374,10 +374,10 @@ def test_a_printed_config_reads_back_equal(bare: CommandLine) -> None:
 def test_every_option_is_explained(bare: CommandLine) -> None:
     lines = bare("config", "--options").out.split("\n")[:-1]
     heads, texts = lines[::2], lines[1::2]
-    assert [head.split()[0] for head in heads] == settings.keys()
+    assert [head.split()[0] for head in heads] == config_io.keys()
     assert all(text.startswith("    ") and len(text) > 8 and text.endswith(".") for text in texts)
     assert "seed  [1]" in heads
-    assert all(settings.override(Config(), f"{h.split()[0]}={h.partition('[')[2][:-1]}") for h in heads)
+    assert all(config_io.override(Config(), f"{h.split()[0]}={h.partition('[')[2][:-1]}") for h in heads)
 
 
 # ---- folders

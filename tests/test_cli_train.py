@@ -19,9 +19,9 @@ import torch
 from commandline import CommandLine, training, write
 from safetensors.torch import load_file
 
-from nmt import checkpoint
 from nmt.cli.train import _told, duration
-from nmt.train import Estimate
+from nmt.runs import checkpoint
+from nmt.train.session import Estimate
 
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from commandline import CommandLine, heed_interrupts, sentences
 
-from nmt import Line, Translator, checkpoint
+from nmt import Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
-from nmt.document import paragraphs
 from nmt.errors import UsageError
-from nmt.translate import gap
+from nmt.inference.paragraphs import paragraphs
+from nmt.inference.whitespace import gap
+from nmt.runs import discovery
 
 SOURCE = sentences(120)[0]
 
@@ -78,7 +79,7 @@ def test_given_translations_score_as_translating_says(trained: CommandLine) -> N
     (trained.folder / "six.de").write_text("".join(f"{each['text']}\n" for each in best))
     done = trained("score", "--src", "six.en", "--tgt", "six.de", "--format", "jsonl")
     records = [json.loads(line) for line in done.out.split("\n")[:-1]]
-    loaded = checkpoint.load(trained.folder / "runs/tiny")
+    loaded = discovery.load(trained.folder / "runs/tiny")
     for record in records:
         batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])  # type: ignore[list-item]
         hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)

@@ -12,10 +12,20 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from nmt.cli.compare import _row, _table
-from nmt.compare import COUNTS, LENGTHS, Bucket, Comparison, MetricResult, System, _buckets, compare, word_counts
 from nmt.errors import DataError, UsageError
-from nmt.metrics import METRICS
-from nmt.testset import TestSet
+from nmt.evaluate.comparison import (
+    COUNTS,
+    LENGTHS,
+    Bucket,
+    Comparison,
+    MetricResult,
+    System,
+    _buckets,
+    compare,
+    word_counts,
+)
+from nmt.evaluate.metrics import METRICS
+from nmt.evaluate.test_sets import TestSet
 
 WORDS = "red blue green small big old new round flat long tree house river stone".split()
 
@@ -210,7 +220,7 @@ def test_equal_systems_differ_by_nothing_but_chance() -> None:
 
 
 def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.compare.MOST_DRAWN", 2 * 200 * 500)
+    monkeypatch.setattr("nmt.evaluate.comparison.MOST_DRAWN", 2 * 200 * 500)
     with pytest.raises(UsageError, match="1,000 draws of 200 lines") as caught:
         compared(ONE.references[0], ONE.references[0])
     assert caught.value.hint == "--resamples 500"

@@ -15,7 +15,7 @@ import torch
 from commandline import CommandLine, training
 from safetensors.torch import load_file
 
-from nmt import checkpoint
+from nmt.runs import checkpoint
 
 EXACT = {
     "model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20",

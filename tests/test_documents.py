@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from nmt import settings
 from nmt.cli import app
+from nmt.config import config_io
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -49,7 +49,7 @@ def test_commands_in_the_documents_exist() -> None:
 
 
 def test_options_in_the_documents_exist() -> None:
-    known = set(settings.keys())
+    known = set(config_io.keys())
     for page in PAGES:
         for key in re.findall(r'--set "?([\w.]+)=', page.read_text(encoding="utf-8")):
             assert key in known or key == "a.b", f"{page.name}: {key}"

@@ -13,7 +13,7 @@ import tiny
 from commandline import CommandLine, sentences, write
 
 from nmt.inference import native
-from nmt.train import train
+from nmt.train.session import train
 
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 SOURCE, TARGET = sentences(30)
@@ -116,7 +116,8 @@ print(dict(os.environ) == before, torch.get_num_threads())
 def test_only_commands_that_train_change_how_memory_is_allocated() -> None:
     code = """
 import numpy as np
-from nmt import Translator, environment
+from nmt import Translator
+from nmt.cli import environment
 Translator.load("en-de-small", "cpu").translate(["im thirsty"])
 def in_heap():
     block = np.ones(2**27, np.uint8)  # glibc maps blocks of more than 32 MB, unless it is asked not to

@@ -12,12 +12,15 @@ from types import SimpleNamespace
 import pytest
 from commandline import write
 
-from nmt import evaluate, metrics, settings, testset
+from nmt.config import config_io
 from nmt.data.sources import open_split
 from nmt.errors import ConfigError, DataError, UsageError
-from nmt.metrics import METRICS
-from nmt.train import train
-from nmt.translate import Translator
+from nmt.evaluate import evaluation as evaluate
+from nmt.evaluate import metrics
+from nmt.evaluate import test_sets as testset
+from nmt.evaluate.metrics import METRICS
+from nmt.inference.translator import Translator
+from nmt.train.session import train
 
 WORDS = "red blue green small big old new round flat long".split()
 TINY = [
@@ -36,7 +39,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     corpus = ", ".join(f"{split}={str(folder / split)!r}" for split in ("train", "valid", "test"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NMT_DATA", str(folder / "data"))
-        config = settings.load(None, [*TINY, f"data.train=files({corpus})"])
+        config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
         train(config, folder / "run", resume=False, device="cpu", precision="fp32")
         return Translator.load(folder / "run", "cpu")
 
@@ -145,7 +148,7 @@ def test_intervals_stand_where_some_draws_score_nothing() -> None:
 def test_an_interval_that_would_not_fit_into_memory_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nmt.metrics.MOST_DRAWN", 100)
+    monkeypatch.setattr("nmt.evaluate.metrics.MOST_DRAWN", 100)
     score = METRICS["bleu"](["a b c d"] * 2, [["a b c d"] * 2], resamples=51)
     assert score.confidence is None
     assert "bs:" not in score.signature
@@ -197,7 +200,7 @@ def test_comet_is_asked_for_all_three_and_told_in_percent(
 def test_a_configs_own_test_set_is_the_one_it_names(tmp_path: Path) -> None:
     for name in ("text", "held"):
         write(tmp_path / name, [f"{name} en"], [f"{name} de"])
-    data = settings.load(None, [f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
+    data = config_io.load(None, [f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
                                 f"data.test=files(test={str(tmp_path / 'held')!r})"]).data  # fmt: skip
     assert testset.own_test_set(data).sources == ["held en"]
 

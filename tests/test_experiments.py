@@ -14,8 +14,8 @@ import torch
 import yaml
 from commandline import TINY, sentences, write
 
-from nmt import checkpoint
 from nmt.data.sources import open_split
+from nmt.runs import checkpoint, discovery
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -202,8 +202,8 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert scored == {f"{name}.de" for name in (*kinds, "test", "europarl")}
     assert (scores / "uppercase.de").read_text() == test.read_text().upper()
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
-        loaded = checkpoint.load(tmp_path / "shipped" / f"{direction}-small")
-        run = checkpoint.load(tmp_path / "runs" / "everyday" / direction)
+        loaded = discovery.load(tmp_path / "shipped" / f"{direction}-small")
+        run = discovery.load(tmp_path / "runs" / "everyday" / direction)
         assert run.config.train.init == str(tmp_path / "runs" / "everyday" / "both")
         assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(run.checkpoint)
         assert (loaded.config.data.src, loaded.config.data.tgt) == languages

@@ -19,25 +19,26 @@ from commandline import CommandLine, write
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt import checkpoint, prove
-from nmt.checkpoint import Loaded
 from nmt.cli import app
 from nmt.data.batching import collate
+from nmt.data.normalization import normalize
+from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS, safetensors
-from nmt.export.engine import most_tokens, searching
+from nmt.export import verify as prove
+from nmt.export.common import most_tokens, searching
 from nmt.export.onnx import OnnxModel, graphs
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.inference.pytorch import TorchModel
+from nmt.inference.translator import Line, Translator
 from nmt.model import build
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
-from nmt.record import gather
+from nmt.runs import checkpoint, discovery
+from nmt.runs.discovery import Loaded
+from nmt.runs.run_info import gather
 from nmt.search import SearchRequest, search
-from nmt.text import normalize
-from nmt.tokenizer import BOS, EOS
-from nmt.translate import Line, Translator
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
 PACKAGES = {
@@ -65,7 +66,7 @@ def loaded(request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factor
     sizes = {"model__dim": "16", "model__encoder_layers": "2", "train__steps": "1"}
     done = nmt.train("runs/x", model__norm=norm, model__tied=str(tied == "tied").lower(), **sizes)
     assert done.code == 0, done.err
-    found = checkpoint.load(nmt.folder / "runs/x")
+    found = discovery.load(nmt.folder / "runs/x")
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in found.model.parameters():
@@ -111,7 +112,7 @@ def by_ctranslate2(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[T
 
 
 def by_safetensors(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
-    return log_probs(checkpoint.load(folder).model, ids)
+    return log_probs(discovery.load(folder).model, ids)
 
 
 def by_onnx(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
@@ -212,7 +213,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 def variant(trained: CommandLine, **changes: Any) -> Loaded:
     """The tiny run with another model in it, whose weights leave nothing without effect."""
-    tiny = checkpoint.load(trained.folder / "runs/tiny")
+    tiny = discovery.load(trained.folder / "runs/tiny")
     config = dataclasses.replace(tiny.config, model=dataclasses.replace(tiny.config.model, **changes))
     torch.manual_seed(1)
     model = build(config.model, len(tiny.tokenizer)).eval()
@@ -310,7 +311,7 @@ def test_weights_of_half_and_a_quarter_of_the_size(loaded: Loaded, tmp_path: Pat
         folder.mkdir()
         safetensors.export(loaded, folder, weights=weights)
         sizes[weights] = next(folder.glob("step-*/model.safetensors")).stat().st_size
-        found = checkpoint.load(folder).model.state_dict()
+        found = discovery.load(folder).model.state_dict()
         for name, wanted in loaded.model.state_dict().items():
             largest = wanted.abs().amax(-1, keepdim=True)
             atol = {"int8": 1 if wanted.ndim == 2 else 0}.get(weights, 0) * largest / 127 / 2
@@ -324,7 +325,7 @@ def test_int8_is_read_wherever_weights_are(loaded: Loaded, tmp_path: Path) -> No
     for name, weights in (("small", "int8"), ("large", "fp32")):
         (tmp_path / name).mkdir()
         safetensors.export(
-            loaded if name == "small" else checkpoint.load(tmp_path / "small"), tmp_path / name, weights=weights
+            loaded if name == "small" else discovery.load(tmp_path / "small"), tmp_path / name, weights=weights
         )
     small, large = (gather(tmp_path / name) for name in ("small", "large"))
     assert small["parameters"] == large["parameters"]
@@ -379,7 +380,7 @@ def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
     assert nmt("average", "runs/tiny", "--last", "2").code == 0
     done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
     assert done.code == 0, done.err
-    found, wanted = (checkpoint.load(nmt.folder / name).model for name in ("lean", "runs/tiny/average-2"))
+    found, wanted = (discovery.load(nmt.folder / name).model for name in ("lean", "runs/tiny/average-2"))
     assert all(map(torch.equal, found.parameters(), wanted.parameters()))
 
 
@@ -488,7 +489,7 @@ def test_a_missing_package_is_named(to: str, package: str, nmt: CommandLine) -> 
 def test_without_ctranslate2_it_says_what_to_install(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match="CTranslate2 is not installed"):
-        EXPORTS["ctranslate2"](checkpoint.load(nmt.folder / "runs/tiny"), Path("none"))
+        EXPORTS["ctranslate2"](discovery.load(nmt.folder / "runs/tiny"), Path("none"))
 
 
 class Numbers:

@@ -15,19 +15,19 @@ import tiny
 import torch
 from commandline import CommandLine
 
-from nmt import checkpoint
 from nmt.cli.attention import attention
 from nmt.data.batching import collate
 from nmt.errors import UsageError
-from nmt.look import View, draw, look
+from nmt.inference.translator import Translator
 from nmt.model.attention import recording
+from nmt.runs import discovery
 from nmt.search import Hypothesis
-from nmt.train import train
-from nmt.translate import Translator
+from nmt.train.session import train
+from nmt.viz.attention_maps import View, draw, look
 
 
 @pytest.fixture(scope="module", params=["transformer", "rnn"])
-def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> checkpoint.Loaded:
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> discovery.Loaded:
     folder = tmp_path_factory.mktemp("look")
     changes = [
         f"model.arch={request.param}",
@@ -37,15 +37,15 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     ]
     run = folder / "run"
     train(tiny.config(folder, *changes), run)
-    return checkpoint.load(run)
+    return discovery.load(run)
 
 
-def test_shouting_is_looked_at_as_it_is_read(loaded: checkpoint.Loaded) -> None:
+def test_shouting_is_looked_at_as_it_is_read(loaded: discovery.Loaded) -> None:
     shouted = look(replace(loaded, config=replace(loaded.config, lower_shouting=True)), "BA BE BI DO")
     assert shouted.source == look(loaded, "ba be bi do").source != look(loaded, "BA BE BI DO").source
 
 
-def test_weights_probabilities_and_beams_are_the_models(loaded: checkpoint.Loaded) -> None:
+def test_weights_probabilities_and_beams_are_the_models(loaded: discovery.Loaded) -> None:
     view = look(loaded, "ba be bi do")
     (best, *_) = next(iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(size=4)")))
     assert view.translation == best.text
@@ -71,7 +71,7 @@ def test_weights_probabilities_and_beams_are_the_models(loaded: checkpoint.Loade
         assert (view.weights["decoder"].triu(1) == 0).all()
 
 
-def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: checkpoint.Loaded) -> None:
+def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: discovery.Loaded) -> None:
     translator = Translator.load(loaded.run, precision="fp32")  # as the page: of a model so young, rounding decides
     (*found,) = next(iter(translator.n_best(["ba be"], "beam(size=3, top=3)")))
     view = look(loaded, "ba be", spec="beam(size=3)")
@@ -81,14 +81,14 @@ def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: check
 
 
 def test_a_beam_that_nothing_speaks_for_is_no_alternative(
-    loaded: checkpoint.Loaded, monkeypatch: pytest.MonkeyPatch
+    loaded: discovery.Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
     monkeypatch.setattr("nmt.inference.batch.BatchEngine.search", lambda *_: [found])
     assert [each.log_prob for each in look(loaded, "ba be").beam] == [-1.0]
 
 
-def test_weights_stand_in_the_order_of_the_layers_and_both_sides_are_named(loaded: checkpoint.Loaded) -> None:
+def test_weights_stand_in_the_order_of_the_layers_and_both_sides_are_named(loaded: discovery.Loaded) -> None:
     view = look(loaded, "ba be", target="du gi")
     assert (view.languages, view.source[-1], view.target[-1]) == (("en", "de"), "</s>", "</s>")
     batch = collate([(loaded.tokenizer.encode("ba be"), loaded.tokenizer.encode("du gi"))])
@@ -134,16 +134,16 @@ def test_a_picture_has_a_map_for_each_head_with_the_pieces_beside_it(
 
 
 def test_the_last_layer_is_drawn_unless_another_is_named(
-    loaded: checkpoint.Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: discovery.Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    monkeypatch.setattr("nmt.look.draw", lambda view, output, part, layer: drawn.append(layer))
+    monkeypatch.setattr("nmt.viz.attention_maps.draw", lambda view, output, part, layer: drawn.append(layer))
     attention("ba be", model=loaded.run, output=tmp_path / "a.png")
     attention("ba be", model=loaded.run, output=tmp_path / "a.png", layer=1)
     assert drawn == [3 if loaded.config.model.arch == "transformer" else 1, 1]
 
 
-def test_a_given_translation_is_looked_at_as_it_is(loaded: checkpoint.Loaded) -> None:
+def test_a_given_translation_is_looked_at_as_it_is(loaded: discovery.Loaded) -> None:
     view = look(loaded, "ba be", target="du gi")
     assert (view.translation, view.beam) == ("du gi", [])
     (scored,) = Translator.load(loaded.run).score([("ba be", "du gi")])
@@ -151,7 +151,7 @@ def test_a_given_translation_is_looked_at_as_it_is(loaded: checkpoint.Loaded) ->
     torch.testing.assert_close(found, torch.tensor(scored.token_log_probs), atol=1e-4, rtol=1e-4)
 
 
-def test_what_cannot_be_looked_at_is_refused(loaded: checkpoint.Loaded) -> None:
+def test_what_cannot_be_looked_at_is_refused(loaded: discovery.Loaded) -> None:
     with pytest.raises(UsageError, match="no sentence"):
         look(loaded, "  ")
     with pytest.raises(UsageError, match="pieces"):

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from nmt import loss as loss_module
-from nmt.loss import cross_entropy
+from nmt.train import loss as loss_module
+from nmt.train.loss import cross_entropy
 
 N, D, V = 37, 8, 11
 

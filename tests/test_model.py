@@ -11,17 +11,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import settings
 from nmt.config import ModelConfig
+from nmt.config import config_io
 from nmt.data.batching import collate
+from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import ConfigError
 from nmt.inference.pytorch import TorchModel
-from nmt.model import build, check, count_parameters
+from nmt.model import build
 from nmt.model.attention import masked_softmax
+from nmt.model.build import check, count_parameters
 from nmt.model.layers import Dropout
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
-from nmt.tokenizer import BOS, EOS, PAD
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
@@ -73,7 +74,7 @@ def test_parameters_per_layer_are_the_papers() -> None:
 
 @pytest.mark.parametrize(("name", "millions"), [("wmt14-base", 63.1), ("wmt14-big", 214.2)])
 def test_the_papers_models_have_the_papers_size(name: str, millions: float) -> None:
-    config = settings.load(settings.find(name)).model
+    config = config_io.load(config_io.find(name)).model
     with torch.device("meta"):
         model = build(config, 37_000)
     assert count_parameters(model) / 1e6 == pytest.approx(millions, abs=0.05)  # table 3 says 65 and 213
@@ -291,4 +292,4 @@ def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None
 
 def test_configs_load_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert settings.load(settings.find("wmt14-big")).model.heads == 16
+    assert config_io.load(config_io.find("wmt14-big")).model.heads == 16

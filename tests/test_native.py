@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmt import checkpoint
-from nmt.checkpoint import ModelFiles
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import collate
+from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference import Source, native
 from nmt.inference.batch import BatchEngine
@@ -29,9 +28,10 @@ from nmt.inference.native import Matrix, NativeModel
 from nmt.inference.pytorch import TorchModel
 from nmt.model import build
 from nmt.model.transformer import Transformer
+from nmt.runs import checkpoint
+from nmt.runs.discovery import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, search
 from nmt.search.request import Floats
-from nmt.tokenizer import BOS, EOS
 
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 precisions = pytest.mark.parametrize("precision", native.TYPES)

@@ -10,7 +10,7 @@ import torch
 from nmt.config import ModelConfig, TrainConfig
 from nmt.errors import ConfigError
 from nmt.model import build
-from nmt.optim import adam, schedule
+from nmt.train.optim import adam, schedule
 
 TOTAL, DIM = 1000, 512
 CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [

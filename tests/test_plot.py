@@ -13,8 +13,8 @@ from commandline import CommandLine
 from nmt.cli.plot import _made, _of_model, _table
 from nmt.errors import UsageError
 from nmt.model.positions import POSITIONS, Positions, Stack, Table
-from nmt.plot import positions
-from nmt.plot.curves import AXES, draw, points, read_log
+from nmt.viz import position_plots as positions
+from nmt.viz.learning_curves import AXES, draw, points, read_log
 
 pytest.importorskip("matplotlib")
 

@@ -12,12 +12,13 @@ from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
 from nmt.errors import ConfigError, UsageError
-from nmt.model import build, check
+from nmt.model import build
+from nmt.model.build import check
+from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITIONS, Place, Positions, Stack
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
-from nmt.positions import alibi_slopes
 
 WIDE = Stack(dim=16, heads=4, layers=2)
 RELATIVE = [name for name in POSITIONS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]

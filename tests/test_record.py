@@ -12,8 +12,9 @@ import tiny
 import yaml
 from commandline import CommandLine, write
 
-from nmt.record import CARD, MARK, _thinned, environment, gather, told, write_card
-from nmt.train import train
+from nmt.runs.model_card import CARD, MARK, told, write_card
+from nmt.runs.run_info import _thinned, environment, gather
+from nmt.train.session import train
 
 
 def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:

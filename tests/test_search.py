@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import ModelConfig
+from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import ConfigError
 from nmt.inference import native
 from nmt.inference.ensemble import NativeEnsemble
@@ -29,7 +30,6 @@ from nmt.search.beam import best_candidates
 from nmt.search.constrained import Constraints, _allocate_banks
 from nmt.search.request import Floats, Ints, StepResult, best_tokens
 from nmt.search.sample import draw
-from nmt.tokenizer import BOS, EOS
 
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 VOCABULARY = 7

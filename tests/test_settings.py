@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt import settings
 from nmt.config import Config
+from nmt.config import config_io
 from nmt.errors import ConfigError
 from nmt.registry import compose, parse, resolve
-from nmt.train import check_specs
+from nmt.train.session import check_specs
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 
@@ -25,24 +25,24 @@ def refused(text: str, tmp_path: Path) -> ConfigError:
     path = tmp_path / "c.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        settings.load(path)
+        config_io.load(path)
     return caught.value
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_shipped_config_loads_and_its_specs_resolve(path: Path) -> None:
-    check_specs(settings.load(path))
+    check_specs(config_io.load(path))
 
 
 def test_the_quickstart_names_every_option() -> None:
     tree = yaml.safe_load((CONFIGS[0].parent / "quickstart.yaml").read_text(encoding="utf-8"))
     named = [f"{k}.{inner}" for k, v in tree.items() if isinstance(v, dict) for inner in v]
-    assert sorted([*named, *(k for k, v in tree.items() if not isinstance(v, dict))]) == sorted(settings.keys())
+    assert sorted([*named, *(k for k, v in tree.items() if not isinstance(v, dict))]) == sorted(config_io.keys())
 
 
 def test_every_option_is_explained() -> None:
-    explained = {name for name, _, text in settings.options() if text}
-    assert explained == set(settings.keys())
+    explained = {name for name, _, text in config_io.options() if text}
+    assert explained == set(config_io.keys())
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_mistakes_answer_clearly(text: str, message: str, hint: str, tmp_path: P
 )
 def test_spec_strings_are_checked_before_any_work(spec: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_specs(settings.load(None, [spec]))
+        check_specs(config_io.load(None, [spec]))
     assert message in caught.value.message
     assert hint in caught.value.hint
 
@@ -117,7 +117,7 @@ def test_spec_strings_are_checked_before_any_work(spec: str, message: str, hint:
     ],
 )
 def test_overrides_reach_their_option(override: str, read: Any, value: Any) -> None:
-    assert read(settings.load(None, [override])) == value
+    assert read(config_io.load(None, [override])) == value
 
 
 @pytest.mark.parametrize(
@@ -134,22 +134,22 @@ def test_overrides_reach_their_option(override: str, read: Any, value: Any) -> N
 )
 def test_wrong_overrides_are_refused(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("[", "\\[")):
-        settings.load(None, [override])
+        config_io.load(None, [override])
 
 
 def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:
-    config = settings.load(None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(size=7)"])
-    (tmp_path / "c.yaml").write_text(settings.dump(config), encoding="utf-8")
-    assert settings.load(tmp_path / "c.yaml") == config
-    assert settings.load(None) == Config()
+    config = config_io.load(None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(size=7)"])
+    (tmp_path / "c.yaml").write_text(config_io.dump(config), encoding="utf-8")
+    assert config_io.load(tmp_path / "c.yaml") == config
+    assert config_io.load(None) == Config()
 
 
 def test_an_unknown_name_suggests_a_shipped_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        settings.find("quikstart")
+        config_io.find("quikstart")
     assert "did you mean 'quickstart'?" in caught.value.hint
     with pytest.raises(ConfigError, match="is a folder"):
-        settings.find(str(tmp_path))
+        config_io.find(str(tmp_path))
 
 
 def test_options_are_bound_and_defaults_kept() -> None:

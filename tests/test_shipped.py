@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine
 
-from nmt import Translator, checkpoint, shipped
+from nmt import Translator
+from nmt.runs import discovery
+from nmt.runs import pretrained as shipped
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTES = 12
@@ -56,7 +58,7 @@ def bare(tmp_path: Path) -> CommandLine:
 @pytest.mark.parametrize("name", shipped.DIRECTIONS)
 def test_a_model_is_whole_small_and_described(name: str) -> None:
     folder = shipped.FOLDER / name
-    loaded = checkpoint.load(Path(name))
+    loaded = discovery.load(Path(name))
     assert (loaded.config.data.src, loaded.config.data.tgt) == shipped.DIRECTIONS[name]
     assert sum(path.stat().st_size for path in folder.rglob("*")) < MEGABYTES * 2**20
     card = (folder / "README.md").read_text()
@@ -255,7 +257,7 @@ def test_a_model_that_comes_with_nmt_is_where_a_training_may_start(trained: Comm
     for name, languages in shipped.DIRECTIONS.items():
         done = trained("train", "--init", name, "--run", f"runs/{name}", *changes)
         assert done.code == 0, done.err
-        config = checkpoint.load(trained.folder / "runs" / name).config
+        config = discovery.load(trained.folder / "runs" / name).config
         assert (config.data.src, config.data.tgt) == languages
         assert config.lower_shouting
         shutil.rmtree(trained.folder / "runs" / name)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from loopback import Loopback, loopback
 
-from nmt import settings
+from nmt.config import config_io
 from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, find, holdout, open_split, validate
@@ -284,7 +284,7 @@ def test_who_has_not_got_the_text_is_told_what_makes_it() -> None:
         with pytest.raises(DataError, match="no such") as raised:
             open_split(f"files(train={where}, hold_out=False, made_by='make text')", "train", "en", "de")
         assert raised.value.hint == "make text makes it"
-    (everyday,) = settings.load(settings.find("everyday")).data.train
+    (everyday,) = config_io.load(config_io.find("everyday")).data.train
     with pytest.raises(DataError) as raised:
         open_split(everyday.replace("data/", "none/"), "train", "en", "de")
     assert raised.value.hint == "scripts/everyday_text.sh makes it"

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
+from nmt.data.normalization import normalize
+from nmt.data.subword_regularization import Pieces, Sampler, bpe_dropout, sampling, unigram
+from nmt.data.tokenizer import SPACE, Tokenizer, train
 from nmt.errors import ConfigError
-from nmt.subword import Pieces, Sampler, bpe_dropout, sampling, unigram
-from nmt.text import normalize
-from nmt.tokenizer import SPACE, Tokenizer, train
 
 TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20
 SPECS = {"bpe": "bpe_dropout(p=0.3)", "unigram": "unigram(alpha=0.2)"}

@@ -10,9 +10,10 @@ from test_model import TINY, VARIANTS, VOCABULARY
 
 from nmt.cli.summary import _table
 from nmt.config import ModelConfig
-from nmt.model import build, count_parameters
+from nmt.model import build
+from nmt.model.build import count_parameters
+from nmt.model.summary import parts
 from nmt.model.transformer import Transformer
-from nmt.summary import parts
 
 
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)

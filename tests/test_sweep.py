@@ -10,7 +10,7 @@ from commandline import TINY, CommandLine
 
 from nmt.errors import UsageError
 from nmt.paths import locked
-from nmt.sweep import LOCK, RESULTS, Result, Sweep, _time_left, parse_grid, table
+from nmt.train.sweep import LOCK, RESULTS, Result, Sweep, _time_left, parse_grid, table
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]

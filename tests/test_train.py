@@ -21,21 +21,24 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny import config, copy_text
 
-from nmt import checkpoint, settings
-from nmt import train as training
 from nmt.config import Config, ModelConfig
+from nmt.config import config_io
 from nmt.data.batching import Batch, collate
 from nmt.data.loader import Loader
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.loss import cross_entropy
-from nmt.metrics import bleu, chrf
+from nmt.evaluate.metrics import bleu, chrf
+from nmt.inference.translator import Translator
 from nmt.model import build
-from nmt.optim import adam, schedule
-from nmt.train import Trainer, loop, measure, train, train_step
+from nmt.runs import checkpoint, discovery
+from nmt.train import loop
+from nmt.train import profiling as measure
+from nmt.train import session as training
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
-from nmt.translate import Translator
+from nmt.train.loss import cross_entropy
+from nmt.train.optim import adam, schedule
+from nmt.train.session import Trainer, train, train_step
 
 
 @pytest.fixture
@@ -169,7 +172,7 @@ def test_a_validation_is_logged_once_wherever_it_is_killed(folder: Path, method:
 
 def test_what_was_logged_before_the_first_save_is_not_logged_twice(folder: Path) -> None:
     (folder / "run").mkdir()
-    (folder / "run" / "config.yaml").write_text(settings.dump(config(folder)))
+    (folder / "run" / "config.yaml").write_text(config_io.dump(config(folder)))
     (folder / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 9.0}\n')
     run(config(folder), folder, resume=True)
     assert [line["step"] for line in metrics(folder / "run") if "loss" in line] == list(range(1, 13))
@@ -342,7 +345,7 @@ def test_a_time_limit_is_kept_and_brings_the_rate_down(folder: Path) -> None:
 def test_the_validation_loss_is_that_of_the_saved_weights_without_smoothing(folder: Path) -> None:
     fast = "train.schedule=constant(peak=1e-2, warmup=1)"
     best = run(config(folder, fast, "train.steps=6", "train.ema=0.9", "train.label_smoothing=0.3"), folder)
-    model, store = checkpoint.load(best).model, prepare(config(folder)).store("valid")
+    model, store = discovery.load(best).model, prepare(config(folder)).store("valid")
     batch = collate([store[i] for i in range(len(store))])
     with torch.inference_mode():
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
@@ -449,9 +452,9 @@ from pathlib import Path
 import torch
 
 from nmt.data.prepare import prepare
-from nmt.distributed import Group
-from nmt.settings import load
-from nmt.train import measure
+from nmt.train.distributed import Group
+from nmt.config.config_io import load
+from nmt.train import profiling as measure
 
 config = load(Path("config.yaml"))
 prepared = prepare(config)
@@ -470,7 +473,7 @@ def test_the_largest_batch_grows_with_the_memory(folder: Path) -> None:
     copy_text(folder, 30_000, longest=20)
     copy_text(folder, 20, split="valid")
     experiment = config(folder, "model.dim=64", "model.ff=2048")
-    (folder / "config.yaml").write_text(settings.dump(experiment))
+    (folder / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     sizes = []
     for megabytes in (120, 240):
@@ -543,7 +546,7 @@ def test_an_average_that_is_better_is_what_translates(folder: Path) -> None:
     assert checkpoint.best(folder / "run") != path
     for quality, chosen in ((1e9, True), (-1e9, False)):
         checkpoint.note_scores(path, {"quality": quality})
-        assert (checkpoint.load(folder / "run").checkpoint == path) == chosen
+        assert (discovery.load(folder / "run").checkpoint == path) == chosen
     with pytest.raises(CheckpointError, match="holds 3 checkpoints, not 9"):
         checkpoint.average(folder / "run", 9)
 
@@ -667,7 +670,7 @@ def test_resume_with_another_tokenizer_is_refused(folder: Path) -> None:
     with pytest.raises(TrainingError, match="another tokenizer"):
         run(config(folder, "train.steps=20"), folder, resume=True)
     (folder / "data.json").rename(folder / "run" / "data.json")
-    assert checkpoint.load(folder / "run").config.train.steps == 12  # the run is as it was
+    assert discovery.load(folder / "run").config.train.steps == 12  # the run is as it was
 
 
 def test_an_endless_validation_line_is_measured_in_a_batch_of_its_own(folder: Path) -> None:

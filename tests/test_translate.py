@@ -17,15 +17,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
-from nmt import translate as translating
+from nmt.data.normalization import normalize, unshouted
 from nmt.data.segment import count_sentences, segments
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.inference import Source, batch, native
+from nmt.inference import translator as translating
 from nmt.inference.batch import BatchEngine
+from nmt.inference.chunking import as_they_come
+from nmt.inference.translator import Translator
 from nmt.search import Hypothesis, Search
-from nmt.text import normalize, unshouted
-from nmt.train import train
-from nmt.translate import Translator, as_they_come
+from nmt.train.session import train
 
 
 @pytest.fixture(scope="module")

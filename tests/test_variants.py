@@ -15,20 +15,21 @@ import torch.nn.functional as F  # noqa: N812
 from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
-from nmt import checkpoint
 from nmt.errors import ConfigError, DataError
 from nmt.export import ENGINES, EXPORTS
 from nmt.inference import Source
-from nmt.model import build, check, count_parameters
+from nmt.inference.translator import Translator
+from nmt.model import build
 from nmt.model.attention import SelfAttention, recording
+from nmt.model.build import check, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.positions.relative import Rotary, Shaw
 from nmt.model.recurrent import Recurrent, gated
 from nmt.model.transformer import Transformer
+from nmt.runs import discovery
 from nmt.search import search
-from nmt.train import train
-from nmt.translate import Translator
+from nmt.train.session import train
 
 
 def attention(**changes: object) -> SelfAttention:
@@ -404,7 +405,7 @@ def test_a_validation_pair_that_is_longer_than_the_positions_costs_no_training(t
         with open(tmp_path / f"valid.{code}", "a", encoding="utf-8") as file:
             file.write("ba be bi bo bu " * 9 + "\n")
     best = train(config, tmp_path / "run")
-    loaded = checkpoint.load(best)
+    loaded = discovery.load(best)
     texts = ["ba be", "ba"]  # short enough not to be cut
     for to in ["safetensors", *(["onnx"] if find_spec("onnxruntime") and find_spec("onnxscript") else [])]:
         folder = tmp_path / to

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from nmt import settings
 from nmt.config import Config
+from nmt.config import config_io
 
 WORDS = "ba be bi bo bu da de di do du ga ge gi go gu".split()
 
@@ -30,4 +30,4 @@ def config(folder: Path, *changes: str) -> Config:
         "model.encoder_layers=1", "model.decoder_layers=1", "train.steps=12", "train.valid_every=6",
         "train.batch_tokens=256", "train.max_length=64", "train.log_every=1", "train.noise=[]",
     ]  # fmt: skip
-    return settings.load(None, [*tiny, *changes])
+    return config_io.load(None, [*tiny, *changes])

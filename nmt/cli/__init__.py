@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from nmt import __version__, environment
+from nmt import __version__
 from nmt.cli import (
     attention,
     average,
@@ -22,6 +22,7 @@ from nmt.cli import (
     config,
     data,
     doctor,
+    environment,
     evaluate,
     export,
     info,

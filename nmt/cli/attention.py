@@ -40,10 +40,10 @@ def attention(
     """
     import json
 
-    from nmt import checkpoint
     from nmt.console import log
-    from nmt.look import PARTS, draw, look
-    from nmt.picture import check_format
+    from nmt.runs import discovery
+    from nmt.viz.attention_maps import PARTS, draw, look
+    from nmt.viz.figures import check_format
 
     check_format(output, ".html", ".json")
     suffix = output.suffix.lower()
@@ -51,10 +51,10 @@ def attention(
         raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))
     if suffix in (".html", ".json") and (part or layer):
         raise UsageError("--part and --layer are for pictures", f"leave them out: a {suffix} file has all of them")
-    path = model or checkpoint.newest_run()
+    path = model or discovery.newest_run()
     if model is None:
         log(f"using {path}")
-    view = look(checkpoint.load(path), text, target=target, spec=search or None)
+    view = look(discovery.load(path), text, target=target, spec=search or None)
     if suffix == ".html":
         write_file(output, view.page())
     elif suffix == ".json":

@@ -26,7 +26,8 @@ def average(
     if last < 2:
         raise UsageError(f"--last must be at least 2, got {last}")
 
-    from nmt import checkpoint, shipped
+    from nmt.runs import checkpoint
+    from nmt.runs import pretrained as shipped
 
     shipped.refuse(run)
     typer.echo(checkpoint.average(run, last))

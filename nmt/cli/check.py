@@ -140,11 +140,11 @@ def _files(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> t
 def _of_config(
     name: str, overrides: list[str], *, with_tests: bool
 ) -> tuple[tuple[str, str], list[Text], list[tuple[str, list[Pair]]]]:
-    from nmt import settings
+    from nmt.config import config_io
     from nmt.data.check import Text
     from nmt.data.sources import open_split
 
-    data = settings.load(settings.find(name), overrides).data
+    data = config_io.load(config_io.find(name), overrides).data
     splits = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
     tests: list[tuple[str, list[Pair]]] = []
     missing: dict[str, list[str]] = {}
@@ -173,7 +173,7 @@ def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, 
 
     if files := _parts(name):
         return str(files[0]), list(read_pairs(*files, errors=errors))
-    from nmt.testset import named_test_set
+    from nmt.evaluate.test_sets import named_test_set
 
     found = named_test_set(name, *languages)
     return found.name, [pair for stream in found.references for pair in zip(found.sources, stream, strict=True)]

@@ -25,9 +25,9 @@ from nmt.config import DataConfig
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmt.compare import Bucket, Comparison
-    from nmt.testset import TestSet
-    from nmt.translate import Translator
+    from nmt.evaluate.comparison import Bucket, Comparison
+    from nmt.evaluate.test_sets import TestSet
+    from nmt.inference.translator import Translator
 
 
 def compare(
@@ -67,13 +67,13 @@ def compare(
     check_errors(errors)
     import json
 
-    from nmt.compare import System
-    from nmt.compare import compare as run
     from nmt.data.pairs import read_lines
-    from nmt.evaluate import hypotheses
+    from nmt.evaluate.comparison import System
+    from nmt.evaluate.comparison import compare as run
+    from nmt.evaluate.evaluation import hypotheses
+    from nmt.evaluate.test_sets import file_stem
+    from nmt.inference.translator import Translator
     from nmt.paths import refuse_overwriting
-    from nmt.testset import file_stem
-    from nmt.translate import Translator
 
     translators = [None if path.is_file() else Translator.load(path, device, precision) for path in (first, second)]
     directions = {(each.config.data.src, each.config.data.tgt) for each in translators if each}
@@ -108,10 +108,10 @@ def compare(
 
 def _counts(train: Path | None, known: Translator | None, test_sets: list[TestSet], errors: str) -> Counter[str] | None:
     """Count the test sets' words in the training text: the one named, or that of a run, where it is still on disk."""
-    from nmt.compare import word_counts
     from nmt.console import counted, log, progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import prepared_text
+    from nmt.evaluate.comparison import word_counts
 
     path = train or (prepared_text(known.run, known.config.data.src) if known else None)
     if path is None:

@@ -27,17 +27,17 @@ def config(
       nmt config --set model.dim=512 --set model.heads=8 > mine.yaml
       nmt config --options
     """
-    from nmt import settings
+    from nmt.config import config_io
 
     if options and (name or set_):
         raise UsageError("--options explains every option and takes nothing else", "nmt config --options")
     if options:
-        for key, default, text in settings.options():
+        for key, default, text in config_io.options():
             typer.echo(f"{key}  [{default}]\n    {text}")
     else:
-        resolved = settings.load(settings.find(name or "quickstart"), set_ or [])
+        resolved = config_io.load(config_io.find(name or "quickstart"), set_ or [])
         _check_specs(resolved)
-        typer.echo(settings.dump(resolved), nl=False)
+        typer.echo(config_io.dump(resolved), nl=False)
 
 
 def _check_specs(config: Config) -> None:

@@ -101,10 +101,10 @@ def prepare(
       nmt data prepare --config multi30k
       nmt data prepare --config multi30k --set tokenizer.size=4000
     """
-    from nmt import settings
+    from nmt.config import config_io
     from nmt.data.prepare import prepare as run
 
-    typer.echo(run(settings.load(settings.find(config), set_ or [])).folder)
+    typer.echo(run(config_io.load(config_io.find(config), set_ or [])).folder)
 
 
 app.command("check")(check)

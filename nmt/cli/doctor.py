@@ -42,7 +42,7 @@ def _facts() -> dict[str, Any]:
     from nmt import __version__, paths, runtime
     from nmt.config import ModelConfig
     from nmt.inference import native
-    from nmt.record import memory_gb
+    from nmt.runs.run_info import memory_gb
 
     flags = native.cpu_flags().split()
     engine = f"not available: {native.problem()}"

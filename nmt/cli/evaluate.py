@@ -24,7 +24,7 @@ from nmt.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from nmt.translate import Translator
+    from nmt.inference.translator import Translator
 
 
 def evaluate(
@@ -70,14 +70,14 @@ def evaluate(
 
     import json
 
-    from nmt import checkpoint
     from nmt.console import log
-    from nmt.evaluate import Wish
-    from nmt.evaluate import evaluate as run
-    from nmt.record import write_card
-    from nmt.translate import Translator
+    from nmt.evaluate.evaluation import Wish
+    from nmt.evaluate.evaluation import evaluate as run
+    from nmt.inference.translator import Translator
+    from nmt.runs import discovery
+    from nmt.runs.model_card import write_card
 
-    translator = Translator.load(model or checkpoint.newest_run(), device, precision)
+    translator = Translator.load(model or discovery.newest_run(), device, precision)
     if model is None:
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
@@ -99,7 +99,7 @@ def evaluate(
 
 def _folder(translator: Translator, asked: Path | None) -> Path:
     """Return the folder of hypotheses: the run's, and one of its own for a checkpoint asked for by name."""
-    from nmt import shipped
+    from nmt.runs import pretrained as shipped
 
     folder = shipped.place(translator.run) / "eval"
     named = asked is not None and asked.resolve() == translator.origin.resolve()

@@ -30,7 +30,7 @@ def export(
       nmt export runs/multi30k --to hf-marian --output en-de --probe news.en
       nmt export runs/multi30k --to "safetensors(weights='bf16')" --least 0.9
     """
-    from nmt import prove
+    from nmt.export import verify as prove
 
     proof = prove.export(run, to, output, probe, least)
     ours, theirs = proof.ours, proof.theirs

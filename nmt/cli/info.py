@@ -23,10 +23,12 @@ def info(
       nmt info
       nmt info runs/multi30k --json
     """
-    from nmt import checkpoint, shipped
-    from nmt.record import gather, told
+    from nmt.runs import discovery
+    from nmt.runs import pretrained as shipped
+    from nmt.runs.model_card import told
+    from nmt.runs.run_info import gather
 
-    run = run or checkpoint.newest_run()
+    run = run or discovery.newest_run()
     comes_along = shipped.find(run)
     run = comes_along or run
     found = gather(run)

@@ -14,7 +14,7 @@ from nmt.registry import compose, parse
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
-    from nmt.testset import TestSet
+    from nmt.evaluate.test_sets import TestSet
 
 ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help="A YAML file, or the name of a shipped one: quickstart, multi30k, ...")
@@ -78,7 +78,7 @@ def open_test_sets(
     data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, errors: str
 ) -> list[TestSet]:
     """Return the test sets that the options name: files, names, or the corpus's own."""
-    from nmt import testset
+    from nmt.evaluate import test_sets as testset
 
     if src is not None:
         return [testset.file_test_set(src, refs or [], errors)]

@@ -17,7 +17,7 @@ import typer
 from nmt.errors import NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
-    from nmt.translate import Translation
+    from nmt.inference.translator import Translation
 
 Write = Callable[[str], object]
 FORMATS = ("text", "jsonl")

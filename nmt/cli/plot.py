@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt import shipped
 from nmt.console import log
 from nmt.errors import ConfigError, UsageError, suggest
-from nmt.plot.curves import AXES, draw
+from nmt.runs import pretrained as shipped
+from nmt.viz.learning_curves import AXES, draw
 
 if TYPE_CHECKING:
     from nmt.model.positions import Positions, Table
@@ -72,7 +72,7 @@ def positions(
       nmt plot positions sinusoidal rotary alibi "t5(buckets=16)" --length 100
       nmt plot positions --model runs/multi30k --layer 2 -o learned.svg
     """
-    from nmt.plot.positions import draw
+    from nmt.viz.position_plots import draw
 
     if model is not None and (encodings or dim is not None or heads is not None):
         raise UsageError("give encodings, or --model, which has its own", "nmt plot positions --model runs/multi30k")
@@ -99,10 +99,10 @@ def _made(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> 
 
 
 def _of_model(path: Path, decoder: bool) -> dict[str, Positions]:
-    from nmt import checkpoint
     from nmt.model.transformer import Transformer
+    from nmt.runs import discovery
 
-    loaded = checkpoint.load(path)
+    loaded = discovery.load(path)
     if not isinstance(loaded.model, Transformer):
         raise UsageError(f"{path} is a recurrent model", "it needs no positions: its states go from word to word")
     made = loaded.model.target_positions if decoder else loaded.model.source_positions

@@ -27,8 +27,8 @@ def reproduce(
 
     Example: nmt reproduce runs/quickstart
     """
-    from nmt import shipped
-    from nmt.reproduce import reproduce as again
+    from nmt.runs import pretrained as shipped
+    from nmt.train.reproduce import reproduce as again
 
     shipped.refuse(run)
     found = again(run, into or run.with_name(f"{run.name}-again"), device=device, changed=changed)

@@ -37,16 +37,16 @@ def score(
     check_errors(errors)
     check_format(format)
 
-    from nmt import checkpoint
     from nmt.console import log, progress
     from nmt.data.pairs import count_lines, open_text, read_pairs
-    from nmt.translate import Translator
+    from nmt.inference.translator import Translator
+    from nmt.runs import discovery
 
     for file in (src, tgt):
         open_text(file).close()
         if output and output.exists() and output.samefile(file):
             raise UsageError(f"--output {output} is a file that is read", "name another one")
-    translator = Translator.load(model or [checkpoint.newest_run()], device, "fp32")
+    translator = Translator.load(model or [discovery.newest_run()], device, "fp32")
     if model is None:
         log(f"using {translator.origin}")
     pairs, given = tee(read_pairs(src, tgt, errors=errors))

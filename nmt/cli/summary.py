@@ -13,7 +13,7 @@ from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.model.seq2seq import Seq2Seq
-    from nmt.summary import Part
+    from nmt.model.summary import Part
 
 
 def summary(
@@ -38,7 +38,7 @@ def summary(
 
     if model is not None and (config or set_):
         raise UsageError("give a model, or --config and --set", "nmt summary runs/quickstart")
-    from nmt.summary import parts
+    from nmt.model.summary import parts
 
     made = _load(model) if model is not None else _make(config or "quickstart", set_ or [])
     found = parts(made)
@@ -46,21 +46,21 @@ def summary(
 
 
 def _load(path: Path) -> Seq2Seq:
-    from nmt import checkpoint
+    from nmt.runs import discovery
 
-    return checkpoint.load(path).model
+    return discovery.load(path).model
 
 
 def _make(name: str, changes: list[str]) -> Seq2Seq:
-    from nmt import model as models
-    from nmt import settings
+    from nmt.config import config_io
+    from nmt.model import build as models
 
-    config = settings.load(settings.find(name), changes)
-    return models.build(config.model, config.tokenizer.size)
+    config = config_io.load(config_io.find(name), changes)
+    return build_model(config.model, config.tokenizer.size)
 
 
 def _table(model: Seq2Seq, found: list[Part]) -> str:
-    from nmt.model import count_parameters
+    from nmt.model.build import count_parameters
 
     total = count_parameters(model)
     rows = [["part", "weight", "output", "parameters", "share", ""]]

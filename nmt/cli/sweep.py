@@ -12,7 +12,7 @@ from nmt.cli.output import aligned
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmt.sweep import Result, Row
+    from nmt.train.sweep import Result, Row
 
 SHOWN = {"valid_loss": "valid loss", "valid_bleu": "valid BLEU", "BLEU": "test BLEU", "chrF2": "test chrF2"}
 
@@ -41,9 +41,9 @@ def sweep(
     import json
     from dataclasses import asdict
 
-    from nmt import sweep as sweeping
     from nmt.cli.train import seconds
     from nmt.paths import runs_dir
+    from nmt.train import sweep as sweeping
 
     limit = seconds(time_limit) if time_limit is not None else None
     plan = sweeping.Sweep(

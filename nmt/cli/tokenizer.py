@@ -27,8 +27,8 @@ def train(
     """
     from itertools import chain
 
-    from nmt import tokenizer
     from nmt.config import MOST_PIECES, TokenizerConfig
+    from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
 
@@ -58,7 +58,7 @@ def encode(
       nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
     """
     check_errors(errors)
-    from nmt.tokenizer import Tokenizer
+    from nmt.data.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(model)
     for line in argument_lines(text, errors):

@@ -16,7 +16,7 @@ from nmt.console import SILENT
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:  # it loads torch
-    from nmt.train import Estimate
+    from nmt.train.session import Estimate
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -64,7 +64,7 @@ def train(
       nmt train --init runs/small --run runs/tuned --set "data.train=files(train='my/corpus')" --set train.steps=500
       nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
     """
-    from nmt import settings
+    from nmt.config import config_io
     from nmt.paths import runs_dir
 
     if init is not None and resume:
@@ -72,14 +72,14 @@ def train(
     limit = None if time_limit is None else seconds(time_limit)
     folder = run or runs_dir() / Path(config or "quickstart").stem
     own = folder / "config.yaml"
-    source = own if resume and not config and own.is_file() else settings.find(config or "quickstart")
+    source = own if resume and not config and own.is_file() else config_io.find(config or "quickstart")
     fit = batch_tokens == "auto"
     if source == own and not own.read_bytes().strip():
         raise UsageError(f"{own} is empty", "put the run's own file back")
     changes = [*(set_ or []), *([f"train.batch_tokens={batch_tokens}"] if batch_tokens is not None and not fit else [])]
-    resolved = settings.load(source, changes) if init is None else _fine_tuned(source, init, changes)
+    resolved = config_io.load(source, changes) if init is None else _fine_tuned(source, init, changes)
 
-    from nmt import train as training
+    from nmt.train import session as training
 
     if plan and (resume or tensorboard):
         raise UsageError(f"--plan trains nothing: leave out {'--resume' if resume else '--tensorboard'}")
@@ -134,10 +134,11 @@ def duration(seconds: float) -> str:
 
 def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
     """Return a config that starts from another run: languages, sizes, how it reads; the rest as `source`, --set say."""
-    from nmt import checkpoint, settings
+    from nmt.config import config_io
+    from nmt.runs import discovery
 
-    run, _ = checkpoint.locate(init)
-    config, own = settings.load(source), settings.load(run / "config.yaml")
+    run, _ = discovery.locate(init)
+    config, own = config_io.load(source), config_io.load(run / "config.yaml")
     config = replace(
         config,
         lower_shouting=own.lower_shouting,
@@ -147,8 +148,8 @@ def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
         train=replace(config.train, init=str(init)),
     )
     for text in overrides:
-        config = settings.override(config, text)
-    settings.check(config)
+        config = config_io.override(config, text)
+    config_io.check(config)
     return config
 
 

@@ -24,10 +24,10 @@ from nmt.cli.options import (
 )
 from nmt.cli.output import Form, Record, Text, check_format, count_records, open_output
 from nmt.errors import UsageError
-from nmt.part import Part
+from nmt.inference.sharding import Part
 
 if TYPE_CHECKING:
-    from nmt.translate import Line, Translator
+    from nmt.inference.translator import Line, Translator
 
 
 def translate(
@@ -111,12 +111,13 @@ def translate(
     if input:
         _check_files(input, output)
 
-    from nmt import checkpoint, shipped
     from nmt.console import log
+    from nmt.inference.translator import Translator
+    from nmt.runs import discovery
+    from nmt.runs import pretrained as shipped
     from nmt.search import search as resolve
-    from nmt.translate import Translator
 
-    paths = model or [checkpoint.newest_model(to)]
+    paths = model or [discovery.newest_model(to)]
     translator = Translator.load(paths, device, precision, engine)
     languages = translator.config.data
     if to and languages.tgt != to:
@@ -183,7 +184,7 @@ class Job:
                     write(line)
 
     def _wish(self, text: str) -> Line:
-        from nmt.translate import Line
+        from nmt.inference.translator import Line
 
         return Line(text, self.prefix, self.phrases)
 
@@ -199,7 +200,7 @@ def _check_files(input: Path, output: Path | None) -> None:
 
 def _stream(job: Job, text: list[str] | None, output: Path | None, errors: str) -> None:
     from nmt.data.pairs import decode_lines
-    from nmt.translate import as_they_come, in_windows
+    from nmt.inference.chunking import as_they_come, in_windows
 
     windows = (
         in_windows(argument_lines(text, errors))
@@ -215,7 +216,7 @@ def _file(
     """Translate a file or a part of it; where `whole`, the last of several processes joins the parts."""
     from nmt.console import log
     from nmt.data.pairs import count_lines, read_lines
-    from nmt.translate import in_windows
+    from nmt.inference.chunking import in_windows
 
     count = count_lines(input)
     first, stop = part.lines(count) if part else (0, count)
@@ -245,7 +246,7 @@ def _file(
 
 def _document(translator: Translator, spec: str, input: Path | None, output: Path | None, errors: str) -> None:
     from nmt.data.pairs import decode_lines, read_lines
-    from nmt.document import translate
+    from nmt.inference.paragraphs import translate
 
     lines = read_lines(input, errors) if input else decode_lines(sys.stdin.buffer, "standard input", errors)
     with open_output(output) as write:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.tokenizer import BOS, EOS, PAD
+from nmt.data.tokenizer import BOS, EOS, PAD
 
 POOL_PAIRS = 200_000
 """Pairs that are sorted by length together: enough for batches almost without padding, at any corpus size."""

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nmt import text
+from nmt.data import normalization as text
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError, suggest
 from nmt.registry import resolve

@@ -21,9 +21,9 @@ from nmt.console import progress
 from nmt.data.batching import Batch, Ids, collate, plan
 from nmt.data.noise import compose
 from nmt.data.store import Store
+from nmt.data.subword_regularization import Sampler
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
-from nmt.subword import Sampler
-from nmt.tokenizer import Tokenizer
 
 CHUNK = 10_000
 """Sentences that are given to the tokenizer at a time."""

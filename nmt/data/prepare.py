@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from nmt import tokenizer as tokenizers
 from nmt.config import Config, DataConfig
 from nmt.console import log, progress
+from nmt.data import tokenizer as tokenizers
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
 from nmt.data.segment import count_sentences
 from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_side, is_encoded
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 from nmt.paths import data_dir, growing_directory, locked, write_bytes, write_text
-from nmt.tokenizer import Tokenizer
 
 SAMPLED = 10_000
 """Lines whose sentences are counted."""

@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
-from nmt.tokenizer import Tokenizer
 
 VERSION = 3
 """Part of every fingerprint: raise it when the files change their meaning."""

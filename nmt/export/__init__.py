@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.export import ctranslate2, huggingface, onnx, safetensors
-from nmt.export.engine import Engine
+from nmt.export.common import Engine
 
 EXPORTS: dict[str, Callable[..., None]] = {
     "ctranslate2": ctranslate2.export,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.checkpoint import Loaded
-from nmt.export.engine import Engine, copy_run_files, missing, positions, transformer
+from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer
+from nmt.export.common import Engine, copy_run_files, missing, positions, transformer
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.attention import SelfAttention
@@ -19,8 +19,8 @@ from nmt.model.layers import Linear
 from nmt.model.positions.absolute import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
+from nmt.runs.discovery import Loaded
 from nmt.search import search
-from nmt.tokenizer import BOS, EOS, UNK, Tokenizer
 
 
 def export(loaded: Loaded, folder: Path) -> None:

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.checkpoint import Loaded
-from nmt.export.engine import Engine, in_batches, missing, most_tokens, positions, transformer
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK
+from nmt.export.common import Engine, in_batches, missing, most_tokens, positions, transformer
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
-from nmt.tokenizer import BOS, EOS, PAD, UNK
+from nmt.runs.discovery import Loaded
 
 Weights = dict[str, Tensor]
 

@@ -27,15 +27,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nmt import checkpoint
-from nmt.checkpoint import Loaded
 from nmt.errors import UsageError
-from nmt.export.engine import Engine, copy_run_files, missing, positions, searching, transformer
-from nmt.model import most_positions
+from nmt.export.common import Engine, copy_run_files, missing, positions, searching, transformer
+from nmt.model.build import most_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import Positions, Rows
 from nmt.model.transformer import DecoderState, Transformer
+from nmt.runs import discovery
+from nmt.runs.discovery import Loaded
 from nmt.runtime import num_threads
 from nmt.search.request import Floats, Ints, StepResult, best_tokens
 
@@ -82,7 +82,7 @@ def engine(folder: Path) -> Engine:
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
-    config, tokenizer, *_ = checkpoint.load_settings(folder)
+    config, tokenizer, *_ = discovery.load_settings(folder)
     return searching(OnnxModel.load(folder), tokenizer, most_positions(config.model))
 
 

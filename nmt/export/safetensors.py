@@ -10,13 +10,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt import checkpoint
-from nmt.checkpoint import FORMAT, META, WEIGHTS, WITH_INT8, Loaded
 from nmt.errors import ConfigError, suggest
-from nmt.export.engine import Engine, copy_run_files, searching
+from nmt.export.common import Engine, copy_run_files, searching
 from nmt.inference.pytorch import TorchModel
 from nmt.paths import sha256
-from nmt.quantization import SCALE, quantize
+from nmt.runs import checkpoint, discovery
+from nmt.runs.checkpoint import FORMAT, META, WEIGHTS, WITH_INT8
+from nmt.runs.discovery import Loaded
+from nmt.runs.quantization import SCALE, quantize
 
 Weights = Mapping[str, Tensor]
 KINDS: dict[str, Callable[[Weights], Weights]] = {
@@ -56,5 +57,5 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
 
 def engine(folder: Path) -> Engine:
     """Return a translator of what `export` wrote."""
-    loaded = checkpoint.load(folder)
+    loaded = discovery.load(folder)
     return searching(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.most_positions)

@@ -9,10 +9,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.errors import NMTError
 from nmt.inference import Source, TokenScores
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
-from nmt.tokenizer import BOS, EOS, PAD, UNK
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt import runtime
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, UsageError
 from nmt.inference import Source, TokenScores
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
-from nmt.tokenizer import Tokenizer
 
 MODEL = "model.bin"
 TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int8": "int8"}

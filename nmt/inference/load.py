@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import checkpoint, runtime
-from nmt.checkpoint import ModelFiles
+from nmt import runtime
 from nmt.config import ModelConfig
 from nmt.errors import NMTError, UsageError
 from nmt.inference import native
 from nmt.inference.batch import BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
 from nmt.inference.native import NativeModel
+from nmt.runs import checkpoint, discovery
+from nmt.runs.discovery import ModelFiles
 
 if TYPE_CHECKING:  # what the native engine runs needs no PyTorch
     from nmt.model.seq2seq import Seq2Seq
@@ -44,7 +45,7 @@ def load_engine(models: Sequence[ModelFiles], device: str, precision: str, detok
 
         precision = _native_precision(precision, models[0].config.model)
         return BatchEngine(make_native, precision, detokenize, runtime.num_threads())
-    networks = [checkpoint.load(each.checkpoint).model for each in models]
+    networks = [discovery.load(each.checkpoint).model for each in models]
     return _pytorch_engine(networks, device, precision, detokenize)
 
 

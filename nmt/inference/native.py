@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from nmt import paths, runtime
 from nmt.config import ModelConfig
 from nmt.console import log
+from nmt.data.tokenizer import BOS, EOS
 from nmt.inference import TokenScores
-from nmt.positions import alibi_slopes, t5_buckets
+from nmt.model.position_formulas import alibi_slopes, t5_buckets
 from nmt.registry import parse
 from nmt.search.request import Floats, Ints, StepResult
-from nmt.tokenizer import BOS, EOS
 
 SOURCE = Path(__file__).with_name("engine.c")
 # No flag lets the compiler change the order of sums, or assume that there is no infinity and no NaN.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.console import log, progress
-from nmt.train.control import Clock, Stop
-from nmt.train.folder import Journal
+from nmt.train.run_dir import Journal
 from nmt.train.step import StepStats
+from nmt.train.stopping import Clock, Stop
 from nmt.train.trainer import Trainer
 
 

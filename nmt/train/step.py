@@ -13,10 +13,10 @@ from torch.amp.grad_scaler import GradScaler
 from nmt import runtime
 from nmt.config import TrainConfig
 from nmt.data.batching import Batch
-from nmt.distributed import Group
 from nmt.errors import TrainingError
-from nmt.loss import cross_entropy
 from nmt.model.seq2seq import Seq2Seq
+from nmt.train.distributed import Group
+from nmt.train.loss import cross_entropy
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,25 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from nmt import checkpoint, metrics, runtime
-from nmt import model as models
-from nmt.checkpoint import Progress
+from nmt import runtime
 from nmt.config import Config
 from nmt.console import log
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetched
 from nmt.data.prepare import Prepared
-from nmt.distributed import Group
 from nmt.errors import CheckpointError, ConfigError, TrainingError
+from nmt.evaluate import metrics
 from nmt.inference.load import engine_of
-from nmt.loss import cross_entropy
+from nmt.inference.translator import Translator
+from nmt.model import build as models
 from nmt.model.seq2seq import Seq2Seq
-from nmt.optim import Schedule, adam, schedule
-from nmt.train.folder import rewind
+from nmt.runs import checkpoint, discovery
+from nmt.runs.checkpoint import Progress
+from nmt.train.distributed import Group
+from nmt.train.loss import cross_entropy
+from nmt.train.optim import Schedule, adam, schedule
+from nmt.train.run_dir import rewind
 from nmt.train.step import StepStats, train_step
-from nmt.translate import Translator
 
 
 class Trainer:
@@ -46,7 +48,7 @@ class Trainer:
         self.group = group or Group()
         self.tokenizer = prepared.tokenizer()
         runtime.seed_everything(config.seed)
-        self.model = models.build(config.model, len(self.tokenizer)).to(device)
+        self.model = build_model(config.model, len(self.tokenizer)).to(device)
         most = self.model.most_positions
         if most and config.train.max_length > most:
             raise ConfigError(
@@ -100,7 +102,7 @@ class Trainer:
         Raises:
             CheckpointError: it is damaged, or has another tokenizer or other sizes.
         """
-        start = checkpoint.load(path)
+        start = discovery.load(path)
         if start.tokenizer.checksum != self.tokenizer.checksum:
             raise CheckpointError(
                 f"{path} has another tokenizer than the data is prepared with",

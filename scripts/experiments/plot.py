@@ -19,7 +19,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from nmt.sweep import read_results
+from nmt.train.sweep import read_results
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt import environment
+from nmt.cli import environment
 
 environment.set_defaults()  # before torch is loaded, as the command does
 
@@ -25,14 +25,15 @@ import torch
 from cost import bytes_kept
 from torch import Tensor
 
-from nmt import checkpoint, runtime
+from nmt import runtime
 from nmt.data.batching import Batch, collate
-from nmt.model import count_parameters
-from nmt.optim import adam
-from nmt.tokenizer import Tokenizer
-from nmt.train import train_step
+from nmt.data.tokenizer import Tokenizer
+from nmt.inference.translator import Translator
+from nmt.model.build import count_parameters
+from nmt.runs import discovery
+from nmt.train.optim import adam
 from nmt.train.precision import training_dtype
-from nmt.translate import Translator
+from nmt.train.session import train_step
 
 
 @dataclass
@@ -77,7 +78,7 @@ def main() -> None:
 
 def subject(run: Path, lines: list[str]) -> Subject:
     """Load a run, for translating and for training on."""
-    loaded = checkpoint.load(run)
+    loaded = discovery.load(run)
     translator = Translator.load(run)
     device = runtime.device("auto")
     model, config = loaded.model.to(device).train(), loaded.config

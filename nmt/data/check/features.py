@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.kinds import (
+from nmt.data.check.checks import (
     BITS,
     BLANK,
     CONTROL,

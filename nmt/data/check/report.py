@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.kinds import BITS, KINDS, Kind, Severity, bits
+from nmt.data.check.checks import BITS, KINDS, Kind, Severity, bits
 from nmt.data.pairs import Pair
 
 
@@ -107,6 +107,6 @@ class Report:
 
     def page(self) -> str:
         """Return the report as an HTML page that needs nothing else."""
-        from nmt.page import render
+        from nmt.templates import render
 
         return render("check.html", report=self.as_dict())

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.console import progress
-from nmt.data.check import kinds
+from nmt.data.check import checks as kinds
 from nmt.data.check.alignment import length_deviations, stretches
+from nmt.data.check.checks import BITS, KINDS, bits
+from nmt.data.check.duplicates import repeats
 from nmt.data.check.features import RECORD, Records, Setup, TestIndex, examine, mended
-from nmt.data.check.kinds import BITS, KINDS, bits
-from nmt.data.check.repeats import repeats
 from nmt.data.check.report import Example, Finding, Report, Text
 from nmt.data.pairs import Pair, UnequalLengthsError
 from nmt.errors import DataError, NMTError

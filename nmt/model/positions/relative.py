@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 from nmt.model.layers import Linear
+from nmt.model.position_formulas import alibi_slopes, t5_buckets
 from nmt.model.positions.absolute import sinusoids_at, within
 from nmt.model.positions.base import Positions, Rows, Stack, Table, distances
-from nmt.positions import alibi_slopes, t5_buckets
 
 
 class Rotary(Positions):

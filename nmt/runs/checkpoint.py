@@ -30,18 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
-from nmt import __version__, settings, shipped
-from nmt.config import Config
+from nmt import __version__
 from nmt.console import log
-from nmt.errors import CheckpointError, ConfigError, NewerCheckpointError
-from nmt.paths import new_directory, runs_dir, sha256, write_text
-from nmt.quantization import Arrays, dequantize
-from nmt.tokenizer import Tokenizer
+from nmt.errors import CheckpointError, NewerCheckpointError
+from nmt.paths import new_directory, sha256, write_text
+from nmt.runs.quantization import Arrays, dequantize
 
 if TYPE_CHECKING:  # what only translates needs no PyTorch
     from torch import Tensor
 
-    from nmt.model.seq2seq import Seq2Seq
 
 T = TypeVar("T")
 FORMAT, WITH_INT8 = 1, 2
@@ -295,171 +292,3 @@ def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]
     if found:
         raise CheckpointError(f"every checkpoint of {run} is damaged", "train again under another --run")
     return None
-
-
-@dataclass(frozen=True)
-class ModelFiles:
-    """A model on disk, with all that belongs to it but the weights."""
-
-    checkpoint: Path
-    run: Path
-    config: Config
-    tokenizer: Tokenizer
-    max_source: int
-    """Source tokens, the end token not counted, up to which the model was trained."""
-    max_sentences: int
-    """Sentences of a line up to which the model was trained."""
-
-    def misfit(self) -> CheckpointError:
-        """Return the error for weights that are not those of the configuration."""
-        return CheckpointError(f"the weights in {self.checkpoint} do not fit {self.run / 'config.yaml'}", OWN)
-
-
-@dataclass(frozen=True)
-class Loaded(ModelFiles):
-    """A model as a PyTorch network."""
-
-    model: Seq2Seq
-
-
-def load(path: Path) -> Loaded:
-    """Load a run (its best checkpoint) or one checkpoint folder as a PyTorch network.
-
-    Raises:
-        CheckpointError: see `find`; or the weights are missing or damaged, or those of another network.
-    """
-    import torch
-
-    from nmt.model import build
-
-    files = find(path)
-    model = build(files.config.model, len(files.tokenizer))
-    weights = {name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()}
-    try:
-        model.load_state_dict(weights)
-    except (RuntimeError, KeyError):
-        raise files.misfit() from None
-    return Loaded(**vars(files), model=model.eval())
-
-
-def find(path: Path) -> ModelFiles:
-    """Find a run (its best checkpoint) or one checkpoint folder.
-
-    Raises:
-        CheckpointError: nothing there, something missing or damaged, or another tokenizer than it was trained with.
-    """
-    run, checkpoint = locate(path)
-    meta = read_meta(checkpoint)
-    config, tokenizer, *most = load_settings(run)
-    if tokenizer.checksum != meta["tokenizer"]:
-        raise CheckpointError(
-            f"{run / 'spm.model'} is not the tokenizer that {checkpoint.name} was trained with",
-            "put the run's own spm.model back",
-        )
-    return ModelFiles(checkpoint, run, config, tokenizer, *most)
-
-
-def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
-    """Load what a run says of itself: its config, its tokenizer, `Loaded.max_source` and `Loaded.max_sentences`.
-
-    Raises:
-        CheckpointError: something is missing or damaged.
-    """
-    file = run / "config.yaml"
-    if file.is_file() and not file.read_bytes().strip():
-        raise CheckpointError(f"{file} is empty", OWN)
-    try:
-        config = settings.load(file)
-    except ConfigError as error:
-        hint = "; ".join(filter(None, (error.hint, "it is damaged, or a newer nmt wrote it")))
-        raise CheckpointError(f"the run's own configuration does not load: {error.message}", hint) from None
-    return config, Tokenizer.load(run / "spm.model"), *_most(run, config)
-
-
-def _most(run: Path, config: Config) -> tuple[int, int]:
-    """Return the most source tokens and sentences of a line that the model was trained for."""
-    try:
-        data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        longest, sentences = int(data["longest_source"]), int(data.get("most_sentences", 1))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", OWN) from None
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{run / 'data.json'} is damaged", OWN) from None
-    return max(1, min(longest, config.train.max_length - 1)), max(1, sentences)
-
-
-def locate(path: Path) -> tuple[Path, Path]:
-    """Return the run and the checkpoint that a path means: a run's best, or the checkpoint itself.
-
-    The name of a model that comes with nmt is a path too.
-
-    Raises:
-        CheckpointError: there is neither.
-    """
-    path = shipped.find(path) or path
-    if not path.exists():
-        hint = f"nmt train makes one; see the folders under runs/; with nmt come {', '.join(shipped.DIRECTIONS)}"
-        raise CheckpointError(f"there is no model at {path}", hint)
-    if (path / META).is_file():
-        return path.resolve().parent, path
-    checkpoint = best(path) if path.is_dir() else None
-    for step in sorted(path.glob("step-*")):
-        if re.fullmatch(r"step-\d+", step.name) and not _is_readable(step):
-            log(f"{step} is damaged: the best of the others is taken")
-    if checkpoint is None and (path / "model.bin").exists():
-        raise CheckpointError(f"{path} is an export for CTranslate2", "nmt translate --engine ctranslate2")
-    if checkpoint is None:
-        raise CheckpointError(f"{path} holds no checkpoint", "name a run (runs/NAME) or one of its step-N folders")
-    return path, checkpoint
-
-
-def _is_readable(checkpoint: Path) -> bool:
-    try:
-        read_meta(checkpoint)
-    except CheckpointError:
-        return False
-    return True
-
-
-def newest_run() -> Path:
-    """Return the run under `runs/` whose latest checkpoint is the newest.
-
-    Raises:
-        CheckpointError: there is none.
-    """
-    if runs := _newest_first():
-        return runs[0]
-    raise CheckpointError(
-        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or name {shipped.towards('')}"
-    )
-
-
-def newest_model(language: str = "") -> Path:
-    """Return the newest run, or the newest that translates into a language; else a model that comes with nmt.
-
-    Raises:
-        CheckpointError: none does.
-    """
-    for run in _newest_first():
-        if not language or _target(run) == language:
-            return run
-    if name := shipped.towards(language):
-        return shipped.FOLDER / name
-    known = ", ".join(sorted({target for _, target in shipped.DIRECTIONS.values()}))
-    raise CheckpointError(
-        f"no model under {runs_dir()}/ translates into '{language}'", f"train one, or name --model; nmt brings {known}"
-    )
-
-
-def _newest_first() -> list[Path]:
-    ages = {run: (latest[-1] / META).stat().st_mtime for run in runs_dir().glob("*") if (latest := checkpoints(run))}
-    return sorted(ages, key=lambda run: ages[run], reverse=True)
-
-
-def _target(run: Path) -> str:
-    """Return the language that a run translates into; empty if its configuration does not load."""
-    try:
-        return settings.load(run / "config.yaml").data.tgt
-    except ConfigError as error:
-        log(f"{run} is passed over: {error.message}")
-        return ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from nmt.checkpoint import Progress
+from nmt.runs.checkpoint import Progress
 
 T = TypeVar("T")
 

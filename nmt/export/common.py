@@ -9,12 +9,12 @@ from typing import cast
 
 import numpy as np
 
-from nmt.checkpoint import Loaded
 from nmt.config import ModelConfig
+from nmt.data.tokenizer import BOS, EOS, Tokenizer
 from nmt.errors import UsageError
 from nmt.model.transformer import Transformer
+from nmt.runs.discovery import Loaded
 from nmt.search import SearchRequest, StepModel, search
-from nmt.tokenizer import BOS, EOS, Tokenizer
 
 Engine = Callable[[Sequence[str]], list[str]]
 """Translates normalised sentences that the model is long enough for: greedily, on the CPU, in float32, within the

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 
-from nmt import model as models
 from nmt import runtime
 from nmt.config import Config
 from nmt.console import log, progress
 from nmt.data.prepare import Prepared
-from nmt.distributed import Group
 from nmt.errors import TrainingError
+from nmt.model import build as models
+from nmt.train.distributed import Group
 from nmt.train.step import train_step
 from nmt.train.trainer import Trainer
 
@@ -143,7 +143,7 @@ def estimate(trainer: Trainer) -> Estimate:
             bar.update(round(min(SECONDS, elapsed) - bar.n, 1))
             if elapsed > SECONDS:
                 break
-    parameters = models.count_parameters(trainer.model)
+    parameters = count_parameters(trainer.model)
     kept = config.keep + config.keep_best + (1 if config.average else 0)
     copies = 4 if config.ema else 3  # weights, two moments, and raw weights besides an average
     return Estimate(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import picture
 from nmt.errors import UsageError
+from nmt.viz import figures as picture
 
 
 @dataclass(frozen=True)

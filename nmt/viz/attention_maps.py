@@ -14,17 +14,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from nmt.checkpoint import Loaded
 from nmt.data.batching import collate
+from nmt.data.normalization import as_read
+from nmt.data.tokenizer import EOS
 from nmt.errors import UsageError
 from nmt.inference import Source
 from nmt.inference.load import engine_of
 from nmt.model.attention import recording
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
+from nmt.runs.discovery import Loaded
 from nmt.search import SEARCHES, search
-from nmt.text import as_read
-from nmt.tokenizer import EOS
 
 END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "attention to the source"}
@@ -93,7 +93,7 @@ class View:
 
     def page(self) -> str:
         """Return it as an HTML page that needs nothing else."""
-        from nmt.page import render
+        from nmt.templates import render
 
         return render("attention.html", view=self.as_dict(), parts=PARTS)
 
@@ -188,7 +188,7 @@ def draw(view: View, output: Path, part: str, layer: int) -> None:
         UsageError: no such part or layer, or matplotlib is not installed or does not know the format.
         NMTError: the picture cannot be written.
     """
-    from nmt.picture import figure, save
+    from nmt.viz.figures import figure, save
 
     if part not in view.weights:
         raise UsageError(f"the model has no attention '{part}'", f"it has {', '.join(view.weights)}")

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from nmt import settings
+from nmt.config import config_io
 from nmt.console import log
 from nmt.errors import UsageError
 from nmt.paths import locked, write_text
@@ -129,7 +129,7 @@ def sweep(plan: Sweep, folder: Path) -> Iterator[Result]:
         KeyboardInterrupt: the sweep was interrupted; the run that it was at has been saved.
     """
     for options, seed in plan.runs():
-        settings.load(settings.find(plan.config), _changes(plan, options, seed))
+        config_io.load(config_io.find(plan.config), _changes(plan, options, seed))
     _make(folder)
     with locked(folder / LOCK, lambda: _refuse(folder)):
         _claim(plan, folder)
@@ -198,7 +198,7 @@ def _make(folder: Path) -> None:
 def _claim(plan: Sweep, folder: Path) -> None:
     """Note what is swept, or check that it is what was swept before; more values and more seeds may join."""
     path = folder / PLAN
-    base = settings.dump(settings.load(settings.find(plan.config), plan.common))
+    base = config_io.dump(config_io.load(config_io.find(plan.config), plan.common))
     now = json.loads(json.dumps(asdict(plan))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
     if path.exists():
         try:
@@ -216,7 +216,7 @@ def _claim(plan: Sweep, folder: Path) -> None:
 
 
 def _run(plan: Sweep, run: Path, options: Options, seed: int) -> Result:
-    from nmt import record
+    from nmt.runs import run_info as record
 
     name = _name(options, seed)
     log(f"training {name}")
@@ -242,7 +242,7 @@ def _run(plan: Sweep, run: Path, options: Options, seed: int) -> Result:
 
 def _time_left(plan: Sweep, run: Path) -> int | None:
     """Return the seconds that a run still has, less what an interrupted training has used of them; None: no limit."""
-    from nmt import checkpoint
+    from nmt.runs import checkpoint
 
     if plan.time_limit is None:
         return None

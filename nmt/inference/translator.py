@@ -6,34 +6,29 @@ What validation, evaluation and a user's translation have in common is this path
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from queue import Queue
-from threading import Thread
-from typing import TypeVar
 
-import numpy as np
-
-from nmt import checkpoint, runtime, shipped
+from nmt import runtime
 from nmt.config import Config
+from nmt.data.normalization import as_read, normalize
 from nmt.data.segment import count_sentences, segments
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, DataError, UsageError, suggest
 from nmt.inference import Engine, Source, TokenScores
+from nmt.inference.alignment import align
+from nmt.inference.chunking import in_windows
 from nmt.inference.ctranslate2 import MODEL, CTranslate2Engine
 from nmt.inference.load import load_engine
+from nmt.inference.whitespace import gap, outer_space
+from nmt.runs import discovery
+from nmt.runs import pretrained as shipped
 from nmt.search import Constrained, Hypothesis, Search, search
-from nmt.search.request import Floats
-from nmt.text import as_read, normalize
-from nmt.tokenizer import SPACE, Tokenizer
 
-WINDOW = 1024
-"""Lines that are sorted by length together: bounds memory, whatever the input's length."""
 END = "</s>"
 ENGINES = ("native", "ctranslate2")
-L = TypeVar("L")
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ class Translator:
             engine: native, or ctranslate2 for a folder that `nmt export` made.
 
         Raises:
-            CheckpointError: see `nmt.checkpoint.find`; or the models have different tokenizers or directions.
+            CheckpointError: see `nmt.discovery.find`; or the models have different tokenizers or directions.
             UsageError: no such device or engine, or a precision that it has not.
         """
         device = runtime.device_name(device)
@@ -109,7 +104,7 @@ class Translator:
         runtime.check_precision(precision, device, search=True)  # a mistake shows before anything is loaded
         if not paths:
             raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
-        models = [checkpoint.find(Path(each)) for each in paths]
+        models = [discovery.find(Path(each)) for each in paths]
         first = models[0]
         for name, other in zip(paths[1:], models[1:], strict=True):
             if other.tokenizer.checksum != first.tokenizer.checksum:
@@ -135,7 +130,7 @@ class Translator:
         folder = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
         if not (folder / MODEL).exists():
             raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
-        config, tokenizer, *most = checkpoint.load_settings(folder)
+        config, tokenizer, *most = discovery.load_settings(folder)
         engine = CTranslate2Engine(folder, tokenizer, device, precision)
         translator = cls(engine, tokenizer, config, *most)
         translator.origin = translator.run = folder
@@ -243,7 +238,7 @@ class Translator:
             known = iter(self.engine.score(source_ids, targets))
         translated = []
         for text, pieces, ranks in zip(texts, pieces_of, ranked, strict=True):
-            before, after = _outer_space(text)
+            before, after = outer_space(text)
             best = [self._join(pieces, each, [next(known) for _ in pieces] if known else None) for each in ranks]
             translated.append([replace(one, text=f"{before}{one.text}{after}") for one in best])
         return translated
@@ -308,7 +303,7 @@ class Translator:
                 tokens += [*self.tokenizer.pieces(hypothesis.ids), END]
                 log_probs += scored.log_probs
                 source = self.tokenizer.pieces(piece.source.ids)
-                aligned = _align(source, self.tokenizer.pieces(hypothesis.ids), scored.attention_TS)
+                aligned = align(source, self.tokenizer.pieces(hypothesis.ids), scored.attention_TS)
                 alignment += [(piece.words + s, words + t) for s, t in aligned]
             score += hypothesis.score
             log_prob += hypothesis.log_prob
@@ -341,82 +336,8 @@ def _rescored(hypothesis: Hypothesis, scored: TokenScores) -> Hypothesis:
     return replace(hypothesis, log_prob=log_prob, score=score)
 
 
-def _align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[tuple[int, int]]:
-    """Give each target word the source word that its pieces looked at most, the end of the source aside."""
-    if attention_TS is None or not source or not target:
-        return []
-    # Sums over the pieces of each word: a word's pieces are neighbors.
-    first_of_source, first_of_target = (np.unique(_words(pieces), return_index=True)[1] for pieces in (source, target))
-    attention_TW = np.add.reduceat(attention_TS[: len(target), : len(source)], first_of_source, axis=1)
-    attention_XW = np.add.reduceat(attention_TW, first_of_target, axis=0)
-    return [(word, number) for number, word in enumerate(attention_XW.argmax(1).tolist())]
-
-
-def _words(pieces: Sequence[str]) -> list[int]:
-    """Return the number of the word that each piece is in."""
-    words, number = [], -1
-    for piece in pieces:
-        number += piece.startswith(SPACE) or number < 0
-        words.append(number)
-    return words
-
-
-def _keepable(character: str) -> bool:
-    """Say whether white space can stand in a line of output: a tab or a kind of space, but nothing that ends a line."""
-    return character == "\t" or unicodedata.category(character) == "Zs"
-
-
-def _outer_space(line: str) -> tuple[str, str]:
-    """Return the white space at the two ends of a line; all of a blank one stands at its beginning."""
-    text = line.lstrip()
-    before, after = line[: len(line) - len(text)], text[len(text.rstrip()) :]
-    return "".join(filter(_keepable, before)), "".join(filter(_keepable, after))
-
-
-def gap(text: str, end: int, start: int) -> str:
-    """Return the white space that parts the piece of a line that ends at `end` and the one that begins at `start`."""
-    between = text[end:start]
-    needed = any(map(str.isspace, between)) or text[end - 1] in "。！？"  # scripts that part sentences without any
-    return "".join(filter(_keepable, between)) or " " * needed
-
-
 def _several(lines: Iterable[str | Line]) -> Iterable[str | Line]:
     """Refuse one text in the place of several: its letters would be taken for lines."""
     if isinstance(lines, str | Line):
         raise UsageError("lines is a list of texts, not a text", "translate([...])")
     return lines
-
-
-def in_windows(lines: Iterable[L], size: int | None = None) -> Iterator[list[L]]:
-    """Group lines of a file: as many as are sorted together, unless `size` says how many."""
-    stream = iter(lines)
-    while window := list(islice(stream, size or WINDOW)):
-        yield window
-
-
-def as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Group lines of a stream by arrival: a typed line is answered at once, and a fast pipe still fills batches."""
-    arrived: Queue[str | Exception | None] = Queue(WINDOW)
-
-    def read() -> None:
-        try:
-            for line in lines:
-                arrived.put(line)
-            arrived.put(None)
-        except Exception as error:  # raised where it can be reported, after the lines before it
-            arrived.put(error)
-
-    Thread(target=read, daemon=True).start()
-    last: str | Exception | None = ""
-    while isinstance(last, str):
-        window = []
-        last = arrived.get()
-        while isinstance(last, str):
-            window.append(last)
-            if len(window) == WINDOW or arrived.empty():
-                break
-            last = arrived.get()
-        if window:
-            yield window
-    if last is not None:
-        raise last

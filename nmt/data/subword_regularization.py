@@ -13,10 +13,10 @@ from random import Random
 
 import numpy as np
 
+from nmt.data.normalization import normalize
+from nmt.data.tokenizer import SPACE, Tokenizer
 from nmt.errors import ConfigError
 from nmt.registry import resolve
-from nmt.text import normalize
-from nmt.tokenizer import SPACE, Tokenizer
 
 VARIANTS = 64
 """Segmentations of a word to choose from: enough to see what is rare, and few enough to be remembered."""

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt import picture
 from nmt.model.positions import Table
+from nmt.viz import figures as picture
 
 LINES = 5
 """Channels that are drawn each as a line of its own."""

@@ -11,10 +11,11 @@ from typing import Any
 from nmt import __version__
 from nmt.console import log, progress
 from nmt.errors import NMTError, UsageError
-from nmt.metrics import METRICS, Score, comet
+from nmt.evaluate.metrics import METRICS, Score, comet
+from nmt.evaluate.test_sets import TestSet, file_stem
+from nmt.inference.chunking import in_windows
+from nmt.inference.translator import Translator
 from nmt.paths import write_text
-from nmt.testset import TestSet, file_stem
-from nmt.translate import Translator, in_windows
 
 RESAMPLES = 1000
 """How often the lines of a test set are drawn anew for a confidence interval; what sacrebleu does, too."""

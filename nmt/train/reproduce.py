@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import checkpoint, record, runtime, settings
+from nmt import runtime
 from nmt.config import Config
+from nmt.config import config_io
 from nmt.console import log
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.train import train
+from nmt.runs import checkpoint
+from nmt.runs import run_info as record
+from nmt.train.session import train
 
 WHERE = ("device", "processes", "precision")
 """Of a session's note: what changes how sums are rounded."""
@@ -51,7 +54,7 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
         TrainingError: text or tokenizer have changed, and `changed` does not allow it; or the training was stopped.
     """
     found = record.gather(run)
-    config = settings.load(run / "config.yaml")
+    config = config_io.load(run / "config.yaml")
     begun = _begun(into, config)
     _check_text(run, prepare(config).meta, changed)
     training = found["training"]
@@ -79,7 +82,7 @@ def _begun(into: Path, config: Config) -> bool:
     """Say whether `into` holds a reproduction of `config` to go on with."""
     if not (into / "config.yaml").exists():
         return False
-    if settings.load(into / "config.yaml") != config or not checkpoint.checkpoints(into):
+    if config_io.load(into / "config.yaml") != config or not checkpoint.checkpoints(into):
         raise UsageError(f"{into} already holds a run", "name another folder with --run")
     return True
 

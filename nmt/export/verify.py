@@ -14,21 +14,23 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from nmt import checkpoint, shipped
-from nmt.checkpoint import META, WEIGHTS, Loaded
 from nmt.config import DataConfig
+from nmt.data.normalization import as_read, normalize
 from nmt.data.pairs import read_lines
 from nmt.data.segment import count_sentences, segments
 from nmt.data.sources import find
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError
+from nmt.evaluate.metrics import bleu
 from nmt.export import ENGINES, EXPORTS
-from nmt.export.engine import RUN_FILES
-from nmt.metrics import bleu
+from nmt.export.common import RUN_FILES
+from nmt.inference.translator import Translator
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
-from nmt.text import as_read, normalize
-from nmt.tokenizer import Tokenizer
-from nmt.translate import Translator
+from nmt.runs import discovery
+from nmt.runs import pretrained as shipped
+from nmt.runs.checkpoint import META, WEIGHTS
+from nmt.runs.discovery import Loaded
 
 LINES = 100
 """Lines of a corpus that are translated where the user names no text."""
@@ -104,10 +106,10 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
     write = resolve("format", EXPORTS, to)
     if not 0 <= least <= 1:
         raise UsageError(f"--least must be between 0 and 1, got {least}", "0.99 is the default")
-    folder = folder or shipped.place(checkpoint.locate(path)[0]) / parse(to)[0]
+    folder = folder or shipped.place(discovery.locate(path)[0]) / parse(to)[0]
     if folder.exists():
         raise UsageError(f"{folder} stands already", "name another folder with --output, or remove it")
-    loaded = checkpoint.load(path)
+    loaded = discovery.load(path)
     name, sources = _file_probe(probe, loaded) if probe else _own_probe(loaded)
     with new_directory(folder) as work:
         _write(lambda: write(loaded, work), folder)

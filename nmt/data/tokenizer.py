@@ -13,8 +13,8 @@ import sentencepiece as spm
 
 from nmt.config import TokenizerConfig
 from nmt.console import log
+from nmt.data.normalization import normalize
 from nmt.errors import CheckpointError, DataError
-from nmt.text import normalize
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPACE = "\u2581"

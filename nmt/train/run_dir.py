@@ -8,10 +8,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nmt import checkpoint, runtime, settings
+from nmt import runtime
 from nmt.config import Config
+from nmt.config import config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.paths import locked, write_text
+from nmt.runs import checkpoint
 
 LOCK = ".lock"
 """File of a run's folder that the process training in it holds locked."""
@@ -75,7 +77,7 @@ def _refuse(run: Path) -> NoReturn:
 
 
 def _check_same(config: Config, run: Path) -> None:
-    before = settings.load(run / "config.yaml")
+    before = config_io.load(run / "config.yaml")
     same = ("data", "tokenizer", "model", "seed", "lower_shouting")
     changed = [name for name in same if getattr(before, name) != getattr(config, name)]
     if before.train.best != config.train.best:  # its values so far would be compared with others

@@ -14,8 +14,8 @@ from typing import Any
 
 from nmt.console import progress
 from nmt.errors import DataError, UsageError
-from nmt.metrics import MOST_DRAWN
-from nmt.testset import TestSet
+from nmt.evaluate.metrics import MOST_DRAWN
+from nmt.evaluate.test_sets import TestSet
 
 LENGTHS = (10, 20, 30, 50)
 """Source words up to which a sentence belongs to a bucket; the last is for all that are longer."""
@@ -103,7 +103,7 @@ class Comparison:
 
     def page(self) -> str:
         """Return it as an HTML page that needs nothing else."""
-        from nmt.page import render
+        from nmt.templates import render
 
         return render("compare.html", found=self.as_dict())
 
@@ -201,7 +201,7 @@ def _sentence_scores(hypotheses: Sequence[str], references: Sequence[Sequence[st
 
 
 def _corpus_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], numbers: Sequence[int]) -> float:
-    from nmt.metrics import chrf
+    from nmt.evaluate.metrics import chrf
 
     return chrf(hypotheses, [[stream[i] for i in numbers] for stream in references]).value
 

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nmt.data.segment import sentences
-from nmt.translate import WINDOW, Line, Translator, gap, in_windows
+from nmt.inference.chunking import WINDOW, in_windows
+from nmt.inference.translator import Line, Translator
+from nmt.inference.whitespace import gap
 
 _MARK = re.compile(r"\s*(?:(?:[-*+•–]|\d{1,3}[.)]|#{1,6}|>+)\s+)?")
 

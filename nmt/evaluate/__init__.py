@@ -1,0 +1,1 @@
+"""Test sets, metrics, evaluation reports and the comparison of systems."""

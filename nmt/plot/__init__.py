@@ -1,1 +1,0 @@
-"""Pictures of what a training did, and of how positions are encoded."""

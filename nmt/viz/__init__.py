@@ -1,0 +1,1 @@
+"""Figures and pages: attention maps, learning curves, position encodings."""

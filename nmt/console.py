@@ -19,7 +19,7 @@ CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if 
 
 
 def visible(message: str) -> str:
-    """Spell out what would move the cursor or change colours: sentences, a model's too, may hold any character."""
+    """Spell out what would move the cursor or change colors: sentences, a model's too, may hold any character."""
     return message.translate(CONTROL)
 
 

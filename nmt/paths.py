@@ -46,7 +46,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def growing_directory(path: Path) -> Iterator[Path]:
+def resumable_directory(path: Path) -> Iterator[Path]:
     """Yield a folder beside `path` that is renamed to it at the end; an interruption leaves it to go on with.
 
     It is to be used under the lock of `path`. An error in what is made removes it, a full disk or a kill does not.
@@ -118,7 +118,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         work.unlink(missing_ok=True)
 
 
-def refuse_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """Refuse to write to what is read; links to one file are the same file.
 
     Raises:

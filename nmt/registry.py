@@ -1,4 +1,4 @@
-"""Spec strings: `"beam(size=5)"` names a function of a family and binds its keyword-only options.
+"""Spec strings: `"beam(beam_size=5)"` names a function of a family and binds its keyword-only options.
 
 A family is a literal dict of name to function in the package that owns it. A new option is a new
 keyword-only argument of its function and nothing else, because the options are read off the signature.
@@ -25,7 +25,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: the text is not a name with literal keyword options.
     """
-    hint = "write a name, or a name with options: beam(size=5)"
+    hint = "write a name, or a name with options: beam(beam_size=5)"
     text = spec.strip()
     if text.count("(") != text.count(")"):
         hint = "a bracket is missing; where a comma cuts it in a YAML list, quote it: ['length(max=40, min=2)']"

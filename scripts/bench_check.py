@@ -5,7 +5,7 @@
     scripts/bench_check.py text.en text.de --faults 200 --pairs 20000 --seed 1
 
 Pairs that the check complains of before anything is planted are taken out first, with their number told: some of them
-are faults that the text really has, so they are neither found faults nor false alarms. What is complained of afterwards
+are faults that the text really has, so they are neither found faults nor false alarms. What is complained of afterward
 and was not planted is a false alarm; the complaints before, per 1,000 pairs, bound those from above.
 """
 
@@ -188,15 +188,15 @@ def _similarity(one: Pair, other: Pair) -> float:
 
 IN_TEXT: dict[str, tuple[str, Plant]] = {
     "blank": ("blank", blank),
-    "copied": ("copied", copied),
-    "copied but for one word": ("copied", copied_nearly),
+    "untranslated": ("untranslated", copied),
+    "copied but for one word": ("untranslated", copied_nearly),
     "wrong-language": ("wrong-language", wrong_language),
     "length-ratio": ("length-ratio", length_ratio),
     "length-ratio, target halved": ("length-ratio", halved),
     "mojibake, Windows-1252": ("mojibake", mojibake),
     "mojibake, code page 437": ("mojibake", mojibake_cp437),
     "mojibake, Mac Roman": ("mojibake", mojibake_mac),
-    "lost-characters": ("lost-characters", lost),
+    "replacement-characters": ("replacement-characters", lost),
     "control-characters": ("control-characters", control),
     "escaped-entities": ("escaped-entities", entities),
     "duplicate": ("duplicate", duplicate),
@@ -204,7 +204,7 @@ IN_TEXT: dict[str, tuple[str, Plant]] = {
     "near-duplicate, Jaccard 0.75 to 0.8": ("near-duplicate", near_duplicate_at(0.75, 0.8)),
     "near-duplicate, Jaccard 0.8 to 0.85": ("near-duplicate", near_duplicate_at(0.8, 0.85)),
     "near-duplicate, Jaccard 0.85 to 0.95": ("near-duplicate", near_duplicate_at(0.85, 0.95)),
-    "many-targets": ("many-targets", many_targets),
+    "multiple-targets": ("multiple-targets", many_targets),
 }
 FROM_TESTS: dict[str, tuple[str, Plant]] = {
     "test-overlap": ("test-overlap", overlap),
@@ -257,7 +257,7 @@ def _shows(name: str, pair: Pair) -> bool:
     """Say whether the fault can be seen in a pair at all: ASCII has no mojibake, "OK" no language."""
     if name == "mojibake":
         return not pair[1].isascii()
-    if name in ("wrong-language", "copied"):
+    if name in ("wrong-language", "untranslated"):
         return min(len(side.split()) for side in pair) >= 5
     return name != "length-ratio" or len(pair[1]) >= 30
 

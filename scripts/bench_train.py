@@ -34,12 +34,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import runtime
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader
-from nmt.model import build
-from nmt.model.build import count_parameters
+from nmt.model.build import build_model, count_parameters
 from nmt.train.optim import adam
 from nmt.train.precision import training_dtype
 from nmt.train.session import train_step
@@ -47,17 +45,23 @@ from nmt.train.session import train_step
 WORKLOADS = {
     "cpu": (
         "multi30k",
-        ["model.dim=256", "model.ff=1024", "model.norm=post", "model.dropout=0.1", "train.batch_tokens=4096"],
+        [
+            "model.dim=256",
+            "model.ffn_dim=1024",
+            "model.norm_position=post",
+            "model.dropout=0.1",
+            "train.batch_tokens=4096",
+        ],
     ),
-    "gpu": ("wmt14-base", ["train.batch_tokens=25000", "train.accumulate=1"]),
+    "gpu": ("wmt14-base", ["train.batch_tokens=25000", "train.grad_accumulation=1"]),
 }
 PARTS = {  # of the profile, by the names of torch's operators; the first that fits counts
     "matrix products": r"mm$|bmm|linear|matmul|mkldnn_linear|baddbmm|convolution",
     "attention (fused)": r"scaled_dot_product|flash|efficient",
     "softmax and loss": r"softmax|logsumexp|exp|log|gather|scatter",
     "dropout": r"random|bernoulli|dropout|ge$|ge_$",
-    "normalisation": r"layer_norm|rms_norm",
-    "optimiser": r"adam|foreach|norm",
+    "normalization": r"layer_norm|rms_norm",
+    "optimizer": r"adam|foreach|norm",
     "casts and copies": r"copy|_to_copy|clone|cat|contiguous|index|embedding",
     "memory": r"empty|fill|zero|resize|alloc",
 }
@@ -167,7 +171,7 @@ def _source_tokens(batches: Sequence[Batch]) -> int:
 
 
 def _trainer(config: Config, vocabulary: int, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], Any]:
-    model = build(config.model, vocabulary).to(device).train()
+    model = build_model(config.model, vocabulary).to(device).train()
     model.compute_dtype = None if dtype == torch.float32 else dtype
     optimizer = adam(model, config.train)
     for group in optimizer.param_groups:
@@ -297,7 +301,7 @@ def _eole_config(config: Config, dtype: torch.dtype, folder: Path, updates: int)
             "layers": model.encoder_layers,
             "heads": model.heads,
             "hidden_size": model.dim,
-            "transformer_ff": model.ff,
+            "transformer_ff": model.ffn_dim,
             "word_vec_size": model.dim,
             "share_embeddings": True,
             "share_decoder_embeddings": True,

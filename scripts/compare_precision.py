@@ -4,7 +4,7 @@
     scripts/compare_precision.py --updates 400 --seeds 1 2 3
 
 The plain loop shares the network, its first weights and the order of the text, and nothing of what makes nmt fast: its
-dropout, loss and optimiser are PyTorch's own, and everything is float32. Both are validated in float32. Multi30k must
+dropout, loss and optimizer are PyTorch's own, and everything is float32. Both are validated in float32. Multi30k must
 be there (nmt data download multi30k).
 """
 
@@ -25,8 +25,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from nmt import runtime
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.data.prepare import Prepared, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq
@@ -34,7 +33,7 @@ from nmt.train.precision import training_dtype
 from nmt.train.session import Trainer
 
 WORKLOAD = [
-    "model.dim=256", "model.ff=1024", "model.norm=post", "model.dropout=0.1", "train.batch_tokens=4096",
+    "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1", "train.batch_tokens=4096",
     "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)",
 ]  # fmt: skip
 
@@ -80,9 +79,9 @@ def _train_plainly(trainer: Trainer, updates: int) -> float:
     for step, update in enumerate(islice(trainer.updates(), updates), 1):
         (batch,) = update.batches
         optimizer.param_groups[0]["lr"] = trainer.schedule(step, updates, config.model.dim)
-        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         logits_NV: Tensor = hidden_ND @ model.output_weight_VD.t()
-        loss = F.cross_entropy(logits_NV, batch.target_N, label_smoothing=config.train.label_smoothing)
+        loss = F.cross_entropy(logits_NV, batch.labels_N, label_smoothing=config.train.label_smoothing)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.train.clip_norm)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the Pythons that have other engines need not have these
     from torch import Tensor
 
-    from nmt.runs.discovery import Loaded
+    from nmt.runs.discovery import LoadedModel
 
 SPECIALS = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 
 
-def export(loaded: Loaded, folder: Path) -> None:
+def export(loaded: LoadedModel, folder: Path) -> None:
     """Write a pre-norm model with tied embeddings into `folder`, which stands."""
     from safetensors.torch import save_file
 
@@ -29,7 +29,7 @@ def export(loaded: Loaded, folder: Path) -> None:
     vocabulary = {"src": pieces, "tgt": pieces, "decoder_start_token": SPECIALS["bos_token"], "specials": SPECIALS}
     (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.00.safetensors")
-    shape: dict[str, Any] = {"heads": config.heads, "transformer_ff": config.ff, "hidden_size": config.dim}
+    shape: dict[str, Any] = {"heads": config.heads, "transformer_ff": config.ffn_dim, "hidden_size": config.dim}
     shape |= {"position_encoding_type": "SinusoidalInterleaved", "add_qkvbias": True, "add_ffnbias": True}
     described = {
         **SPECIALS,
@@ -54,9 +54,9 @@ def export(loaded: Loaded, folder: Path) -> None:
 
 
 def _layer(model: dict[str, Tensor], own: str, its: str, decodes: bool) -> dict[str, Tensor]:
-    norms = {"around_attention": "input_layernorm", "around_ff": "post_attention_layernorm"}
+    norms = {"attention_residual": "input_layernorm", "ffn_residual": "post_attention_layernorm"}
     if decodes:
-        norms["around_cross"] = "precontext_layernorm"
+        norms["cross_attention_residual"] = "precontext_layernorm"
     found: dict[str, Tensor] = {}
     for name, theirs in norms.items():
         found |= _renamed(model, f"{own}.{name}.norm", f"{its}.{theirs}")

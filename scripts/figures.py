@@ -23,10 +23,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.config import ModelConfig
-from nmt.config import config_io
-from nmt.model import build as models
-from nmt.model.attention import SCORINGS, SelfAttention, masked_softmax, recording
+from nmt.config import ModelConfig, config_io
+from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, recording
+from nmt.model.build import build_model, count_parameters
 from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -94,7 +93,7 @@ def scores() -> Figure:
     found: dict[str, list[float]] = {"dot product": [], "scaled dot product": [], "additive, not yet trained": []}
     for width in widths:
         q, k = (torch.randn(8, 1, count, width, generator=generator) for count in (25, 20))
-        dot, additive = (SCORINGS[name](1, width) for name in ("dot", "additive"))
+        dot, additive = (ATTENTION_SCORES[name](1, width) for name in ("dot", "additive"))
         for name, found_BHQS in zip(found, (dot(q, k), dot(q / width**0.5, k), additive(q, k)), strict=True):
             found[name].append(float(masked_softmax(found_BHQS, None).amax(-1).mean().detach()))
     figure = Figure(figsize=(6, 3.6), layout="constrained")
@@ -133,7 +132,7 @@ def masks() -> Figure:
 
 def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
     """Return the weights that a self-attention of zero queries and keys gives, [B, Q, S]."""
-    attention = SelfAttention(ModelConfig(dim=4, heads=1, window=window)).eval()
+    attention = SelfAttention(ModelConfig(dim=4, heads=1, attention_window=window)).eval()
     zeros_BHTK = torch.zeros(2, 1, tokens, 4)
     with recording(attention) as found:
         attention.gather(zeros_BHTK, zeros_BHTK, zeros_BHTK, mask)
@@ -147,7 +146,9 @@ def layers() -> Figure:
     size, pull = figure.subplots(1, 2)
     for norm in ("post", "pre"):
         torch.manual_seed(1)
-        config = ModelConfig(dim=128, heads=4, ff=512, encoder_layers=2, decoder_layers=12, norm=norm, dropout=0.0)
+        config = ModelConfig(
+            dim=128, heads=4, ffn_dim=512, encoder_layers=2, decoder_layers=12, norm_position=norm, dropout=0.0
+        )
         model = build_model(config, 500)
         assert isinstance(model, Transformer)
         sizes: list[float] = []
@@ -189,7 +190,7 @@ def parameters() -> Figure:
     for row, name in enumerate(names):
         config = config_io.load(config_io.find(name), [])
         with torch.device("meta"):
-            model = build_model(config.model, config.tokenizer.size)
+            model = build_model(config.model, config.tokenizer.vocab_size)
         total, left = count_parameters(model), 0.0
         for number, (kind, pattern) in enumerate(kinds.items()):
             found = (p.numel() for key, p in model.named_parameters() if fnmatch(_plain(key), f"{pattern}*"))
@@ -288,7 +289,7 @@ def searched(search: Greedy | Beam) -> list[tuple[str, float]]:
 
 def search() -> Figure:
     """Draw the made-up model's translations as a tree, and which of them greedy search and a beam of two find."""
-    (greedy, _), (beam, _) = searched(Greedy())[0], searched(Beam(size=2, length_penalty=0.0))[0]
+    (greedy, _), (beam, _) = searched(Greedy())[0], searched(Beam(beam_size=2, length_penalty=0.0))[0]
     figure = Figure(figsize=(9, 5))
     axes = figure.add_axes((0, 0, 1, 1))
     leaves = iter(range(100))

@@ -30,7 +30,7 @@ DEV = """\
 
 
 def resolve(*arguments: str) -> dict[str, str]:
-    """Ask pip which versions it would install into an empty environment: normalised name to version."""
+    """Ask pip which versions it would install into an empty environment: normalized name to version."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"

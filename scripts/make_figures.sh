@@ -20,8 +20,8 @@ trained() {
   nmt train --run "$run" "$@" > /dev/null
 }
 trained quickstart
-trained guide-learned --set "model.positions=learned(n=64)" --set train.max_length=64
-trained guide-t5 --set model.positions=t5
+trained guide-learned --set "model.position_encoding=learned(max_positions=64)" --set train.max_length=64
+trained guide-t5 --set model.position_encoding=t5
 nmt plot positions --model "$runs/guide-learned" --length 20 -o "$figures/learned.png"
 nmt plot positions --model "$runs/guide-t5" --length 20 -o "$figures/t5.png"
 nmt plot curves "$runs/quickstart" -o "$figures/curves.png"

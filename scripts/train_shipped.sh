@@ -29,21 +29,21 @@ trained() {
   nmt train --run "$run" --config everyday "$@" ${options[@]+"${options[@]}"} ${resume[@]+"${resume[@]}"}
 }
 
-licence="CC BY 2.0 FR (tatoeba.org), Europarl"
+license="CC BY 2.0 FR (tatoeba.org), Europarl"
 
 # 2. One model that translates either language into the other: each direction learns from both.
 trained both --set "data.train=files(train='$text/both', hold_out=False)" --set "train.steps=${STEPS:-5500}"
 
 # 3. From there a model for each direction.
 for direction in en-de de-en; do
-  everyday="\"files(train='$text/everyday', hold_out=False, licence='$licence')\""
-  courtesies="\"files(train='$text/courtesies-$direction', hold_out=False, licence='its own')\""
-  trained "$direction" --set "train.init=$runs/everyday/both" --set "tokenizer.model=$runs/everyday/both/spm.model" \
+  everyday="\"files(train='$text/everyday', hold_out=False, license='$license')\""
+  courtesies="\"files(train='$text/courtesies-$direction', hold_out=False, license='its own')\""
+  trained "$direction" --set "train.init_from=$runs/everyday/both" --set "tokenizer.model=$runs/everyday/both/spm.model" \
     --set "data.train=[$everyday, $courtesies]" --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
     --set "train.steps=${TUNE:-14300}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
   folder="$shipped/$direction-small"
   rm -rf "$folder.new"
-  nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --least 0.8 --output "$folder.new"
+  nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --min-agreement 0.8 --output "$folder.new"
   sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init: .*|  init: ''|" -e "s|$text/|data/everyday/|g" \
     "$runs/everyday/$direction/config.yaml" > "$folder.new/config.yaml" # it names no one's folders
   if [ -f "$folder/README.md" ]; then cp "$folder/README.md" "$folder.new/"; fi

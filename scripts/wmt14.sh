@@ -14,7 +14,7 @@ set -euo pipefail
 
 case "$*" in
   "")
-    experiment=wmt14-base options=(--config wmt14-base --set train.keep=5) tokens=25000
+    experiment=wmt14-base options=(--config wmt14-base --set train.keep_last=5) tokens=25000
     if ! found="$(nvidia-smi --list-gpus 2> /dev/null | wc -l)"; then found=0; fi
     if [ "${GPUS:=$((found > 8 ? 8 : found))}" = 0 ]; then
       echo "no GPU: this would take months; scripts/wmt14.sh --stand-in tries the steps" >&2
@@ -23,8 +23,8 @@ case "$*" in
     ;;
   --stand-in)
     experiment=wmt14-stand-in tokens=512 GPUS="${GPUS:-2}"
-    options=(--config wmt14-base --set train.keep=5 --set "data.train=phrasebook" --set tokenizer.size=500
-      --set model.dim=32 --set model.heads=2 --set model.ff=64 --set model.encoder_layers=1 --set model.decoder_layers=1
+    options=(--config wmt14-base --set train.keep_last=5 --set "data.train=phrasebook" --set tokenizer.vocab_size=500
+      --set model.dim=32 --set model.heads=2 --set model.ffn_dim=64 --set model.encoder_layers=1 --set model.decoder_layers=1
       --set train.steps=20 --set train.valid_every=4 --set train.valid_pairs=20 --set train.log_every=4)
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     ;;

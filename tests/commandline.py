@@ -14,17 +14,17 @@ from pathlib import Path
 import forkserver
 
 TINY = {
-    "tokenizer.size": "350",
+    "tokenizer.vocab_size": "350",
     "model.dim": "32",
     "model.heads": "2",
-    "model.ff": "64",
+    "model.ffn_dim": "64",
     "model.encoder_layers": "1",
     "model.decoder_layers": "1",
     "train.steps": "20",
     "train.valid_every": "10",
     "train.valid_pairs": "5",
     "train.batch_tokens": "512",
-    "train.noise": "",
+    "train.source_noise": "",
     "train.log_every": "5",
 }
 NOUNS = {"dog": "Hund", "cat": "Kater", "tree": "Baum", "bird": "Vogel", "boat": "Kahn", "stone": "Stein"}

@@ -61,7 +61,7 @@ def test_odd_line_breaks_tabs_and_double_spaces_train_fine_and_stay_in_line(nmt:
     assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each one became a space
 
 
-def test_odd_line_breaks_survive_without_normalising(nmt: CommandLine) -> None:
+def test_odd_line_breaks_survive_without_normalizing(nmt: CommandLine) -> None:
     source = [line.replace(" ", "\u2028", 1) for line in SOURCE[:60]]
     write(nmt.folder / "odd", source, TARGET[:60])
     done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)", data__clean="[]")
@@ -163,8 +163,8 @@ def test_text_that_is_not_utf8_is_named_or_replaced(way: str, trained: CommandLi
     strict = trained(*command[way], stdin=given)
     assert strict.code == 1
     assert strict.errors == [f"{name}, line 2, byte 5 of the line: not UTF-8 (0xff)"]
-    assert "--errors replace" in strict.err
-    lenient = trained(*command[way], "--errors", "replace", stdin=given)
+    assert "--encoding-errors replace" in strict.err
+    lenient = trained(*command[way], "--encoding-errors", "replace", stdin=given)
     assert lenient.code == 0, lenient.err
     assert lenient.out.count("\n") == (3 if command[way][0] == "translate" else 1)
 
@@ -224,7 +224,7 @@ def test_damaged_models_say_so(nmt: CommandLine) -> None:
 def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: CommandLine) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
     trained.train("runs/tiny").refuses(2, "runs/tiny already holds a run", "--resume", "--run")
-    for part, change in {"model": {"model__dim": "64"}, "lower_shouting": {"lower_shouting": "true"}}.items():
+    for part, change in {"model": {"model__dim": "64"}, "lowercase_all_caps": {"lowercase_all_caps": "true"}}.items():
         trained.train("runs/tiny", "files(train='text')", "--resume", **change).refuses(2, f"another '{part}'")
     assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
 
@@ -320,13 +320,13 @@ def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
         ("tokenizer train text.en --size 99999999999", 2, "--size must be between 1 and 65536"),
         ("tokenizer train text.en --size 3", 1, "a tokenizer needs at least 261 pieces, got 3"),
         ("train --run runs/x --set model.encoder_layers=1000000000", 2, "model.encoder_layers must be at most 1000"),
-        ("train --run runs/x --set model.ff=20000000000", 2, "model.ff must be at most 65536"),
+        ("train --run runs/x --set model.ffn_dim=20000000000", 2, "model.ffn_dim must be at most 65536"),
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
         ("train --run runs/x --time-limit=", 2, "cannot read --time-limit ''"),
         ("evaluate --model runs/tiny --test=", 2, "unknown test set ''"),
         ("config --options extra", 2, "--options explains every option and takes nothing else"),
-        ("config --set search=beam(size=4", 2, "cannot read 'beam(size=4'"),
+        ("config --set search=beam(size=4", 2, "cannot read 'beam(beam_size=4'"),
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
     ],

@@ -23,7 +23,7 @@ from nmt.config import TokenizerConfig
 from nmt.data import loader as loading
 from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, collate, plan
-from nmt.data.loader import Loader, Update, prefetched
+from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, compose
 from nmt.data.normalization import normalize
 from nmt.data.prepare import Prepared, prepare
@@ -65,8 +65,8 @@ def test_collate_shifts_targets_and_ends_sources() -> None:
     assert batch.src_BS.tolist() == [[5, 6, EOS], [10, EOS, PAD]]
     assert batch.src_mask_BS.tolist() == [[True] * 3, [True, True, False]]
     assert batch.tgt_in_BT.tolist() == [[BOS, 7, 8, 9], [BOS, 11, PAD, PAD]]
-    assert batch.places_N.tolist() == [0, 1, 2, 3, 4, 5]
-    assert batch.target_N.tolist() == [7, 8, 9, EOS, 11, EOS]
+    assert batch.target_index_N.tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.labels_N.tolist() == [7, 8, 9, EOS, 11, EOS]
     assert (batch.tokens, batch.pairs) == (6, (3, 4))
     assert batch.to(torch.device("cpu")).pairs == (3, 4)
 
@@ -119,7 +119,7 @@ def test_preparing_happens_once_per_recipe(folder: Path, monkeypatch: pytest.Mon
     assert prepare(config(folder)).folder == first
     assert prepare(config(folder, "train.steps=99", "model.dim=8")).folder == first
     assert not made
-    others = {prepare(config(folder, change)).folder for change in ("tokenizer.size=310", "data.clean=[dedup]")}
+    others = {prepare(config(folder, change)).folder for change in ("tokenizer.vocab_size=310", "data.clean=[dedup]")}
     copy_text(folder, 300, seed=5)
     others.add(prepare(config(folder)).folder)
     assert len(others | {first}) == 4
@@ -156,7 +156,9 @@ def shares(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
 
 
 def test_skipping_is_continuing(folder: Path) -> None:
-    _, loader = loaded(folder, "train.accumulate=2", "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
+    _, loader = loaded(
+        folder, "train.grad_accumulation=2", "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]"
+    )
     every = shares(loader, 3)
     assert len(every) > 4
     for micro, other in zip(every[3:], shares(loader, 3, skip=6), strict=True):
@@ -166,7 +168,7 @@ def test_skipping_is_continuing(folder: Path) -> None:
 
 
 def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
-    prepared, alone = loaded(folder, "train.batch_tokens=128", "train.accumulate=3")
+    prepared, alone = loaded(folder, "train.batch_tokens=128", "train.grad_accumulation=3")
     options = config(folder, "train.batch_tokens=128").train
     ranks = [Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3) for rank in range(3)]
     whole = list(alone.updates(0))
@@ -182,15 +184,15 @@ def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
 def test_a_batch_cut_in_halves_is_the_same_pairs() -> None:
     pairs = [([4] * 3, [5] * 9), ([6] * 8, [7] * 2), ([8], [9])]
     batch = collate(pairs, [10, 11, 12])
-    first, second = batch.halves()
+    first, second = batch.split()
     for half, wanted in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
         assert (half.pairs, half.tokens) == (wanted.pairs, wanted.tokens)
-        for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "places_N", "target_N"):
+        for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N"):
             assert torch.equal(getattr(half, name), getattr(wanted, name)), name
 
 
 def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> None:
-    prepared, loader = loaded(folder, "train.noise=[uppercase(p=0.5)]")
+    prepared, loader = loaded(folder, "train.source_noise=[uppercase(p=0.5)]")
     tokenizer = prepared.tokenizer()
     store = prepared.store("train")
     seen: list[dict[int, str]] = []
@@ -205,7 +207,7 @@ def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> 
     assert all(seen[0][i].lower() == store.src.text(i) for i in seen[0])
 
 
-SUBWORD = "train.subword=bpe_dropout(p=0.5)"
+SUBWORD = "train.subword_regularization=bpe_dropout(p=0.5)"
 
 
 def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
@@ -235,18 +237,18 @@ def test_a_pair_that_is_alone_in_its_batch_is_drawn_anew_each_epoch_too(folder: 
 
 def test_drawn_subwords_depend_on_the_position_alone(folder: Path) -> None:
     """Skipping batches and another thread leave the draws as they are."""
-    _, loader = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
+    _, loader = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
     every = shares(loader, 3)
-    _, again = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.noise=[sloppy(p=0.5)]")
+    _, again = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
     with ThreadPoolExecutor(1) as thread:
         later = thread.submit(shares, again, 3, 4).result()
     for (one,), (other,) in zip(every[4:], later, strict=True):
         assert torch.equal(one.src_BS, other.src_BS)
-        assert torch.equal(one.target_N, other.target_N)
+        assert torch.equal(one.labels_N, other.labels_N)
 
 
 def test_drawn_subwords_past_the_limit_give_way_to_the_best(folder: Path) -> None:
-    _, loader = loaded(folder, "train.subword=bpe_dropout(p=1.0)", "train.max_length=14")
+    _, loader = loaded(folder, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14")
     assert all(batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14 for (batch,) in shares(loader, 0))
 
 
@@ -256,13 +258,13 @@ def test_updates_made_ahead_are_the_same_and_end_with_their_errors(
     monkeypatch.setattr(Batch, "pinned", lambda batch: batch)  # needs a GPU's driver
     _, loader = loaded(folder, "train.batch_tokens=128")
     pairs = [[batch.pairs for batch in update.batches] for update in loader.updates(0)]
-    assert [[batch.pairs for batch in update.batches] for update in prefetched(loader.updates(0))] == pairs
+    assert [[batch.pairs for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
 
     def failing() -> Iterator[Update]:
         yield from list(loader.updates(0))[:3]
         raise DataError("gone")
 
-    updates = prefetched(failing())
+    updates = prefetch(failing())
     assert [next(updates).position for _ in range(3)] == [1, 2, 3]
     with pytest.raises(DataError, match="gone"):
         next(updates)
@@ -300,8 +302,8 @@ def test_noise_leaves_hyphens_and_takes_the_typographic_marks() -> None:
 
 
 def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> None:
-    _, loader = loaded(folder, "train.batch_tokens=256", "train.noise=[uppercase(p=0.3)]")
-    _, clean = loaded(folder, "train.batch_tokens=256", "train.noise=[]")
+    _, loader = loaded(folder, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]")
+    _, clean = loaded(folder, "train.batch_tokens=256", "train.source_noise=[]")
     longest = [batch.src_BS.shape[1] for update in loader.updates(0) for batch in update.batches]
     assert max(longest) > max(batch.src_BS.shape[1] for update in clean.updates(0) for batch in update.batches)
     padded = real = 0
@@ -316,7 +318,7 @@ def test_noisy_batches_keep_to_the_limits_and_depend_on_the_epoch_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "CHUNK", 7)
-    options = ("train.batch_tokens=256", "train.noise=[uppercase(p=0.5)]", "train.max_length=6")
+    options = ("train.batch_tokens=256", "train.source_noise=[uppercase(p=0.5)]", "train.max_length=6")
     _, loader = loaded(folder, *options)
     assert loader.too_long > 0
     assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in shares(loader, 0))
@@ -326,9 +328,9 @@ def test_noisy_batches_keep_to_the_limits_and_depend_on_the_epoch_alone(
 
 
 def test_the_hardest_batches_are_found_among_the_noisy(folder: Path) -> None:
-    _, loader = loaded(folder, "train.batch_tokens=200", "train.noise=[uppercase(p=0.5)]")
+    _, loader = loaded(folder, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]")
     longest = max(batch.src_BS.shape[1] for (batch,) in shares(loader, 0))
-    assert max(batch.src_BS.shape[1] for batch in loader.hardest()) == longest
+    assert max(batch.src_BS.shape[1] for batch in loader.worst_case_batches()) == longest
 
 
 def test_noise_never_empties_a_sentence() -> None:
@@ -386,7 +388,7 @@ def test_any_text_survives_the_tokenizer(text: str) -> None:
     assert all(i > EOS for i in tokenizer.encode(text))  # bytes stand in for what is unknown
 
 
-OPTIONS = TokenizerConfig(kind="bpe", size=320)
+OPTIONS = TokenizerConfig(model_type="bpe", vocab_size=320)
 
 
 @functools.cache
@@ -398,10 +400,10 @@ def test_a_tokenizer_too_large_for_its_text_shrinks_and_too_small_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for kind in ("unigram", "bpe"):
-        assert 260 < len(train(TEXT, TokenizerConfig(kind=kind, size=9000))) < 500
+        assert 260 < len(train(TEXT, TokenizerConfig(model_type=kind, vocab_size=9000))) < 500
         assert "the corpus allows a tokenizer of" in capsys.readouterr().err
     with pytest.raises(DataError, match="cannot hold the corpus's"):
-        train(TEXT, TokenizerConfig(kind="bpe", size=270))
+        train(TEXT, TokenizerConfig(model_type="bpe", vocab_size=270))
     with pytest.raises(DataError, match="no text"):
         train([" ", ""], TokenizerConfig())
 

@@ -47,16 +47,16 @@ def test_a_clean_text_has_no_faults() -> None:
 
 PLANTS: dict[str, Callable[[Pair], Pair]] = {
     "blank": lambda pair: (pair[0], " \u200b\t"),
-    "copied": lambda pair: (pair[0], pair[0].lower()),
+    "untranslated": lambda pair: (pair[0], pair[0].lower()),
     "wrong-language": lambda pair: (pair[1], pair[1] + " Und so weiter und so fort, wie es heißt."),
     "length-ratio": lambda pair: (pair[0], 5 * pair[1]),
     "mojibake": lambda pair: (pair[0], f"{pair[1]} Grüße, schöne!".encode().decode("windows-1252")),
-    "lost-characters": lambda pair: (pair[0], f"{pair[1]} Gr\ufffd\ufffde"),
+    "replacement-characters": lambda pair: (pair[0], f"{pair[1]} Gr\ufffd\ufffde"),
     "control-characters": lambda pair: (pair[0] + "\x07", pair[1]),
     "escaped-entities": lambda pair: (pair[0], f"&quot;{pair[1]}&quot;"),
     "duplicate": lambda _: CLEAN[7],
     "near-duplicate": lambda _: (CLEAN[7][0].upper(), CLEAN[7][1] + "!"),
-    "many-targets": lambda pair: (CLEAN[7][0], pair[1]),
+    "multiple-targets": lambda pair: (CLEAN[7][0], pair[1]),
     "test-overlap": lambda _: TESTS[3],
     "near-test-overlap": lambda _: (f"{TESTS[3][0]} 7", "Ganz anders gesagt wird das hier 12."),
 }
@@ -75,7 +75,7 @@ def test_a_planted_fault_is_found_where_it_is_and_nowhere_else(name: str) -> Non
     found = finding(report, name)
     assert [(found.count, example.line) for example in found.examples] == [(1, place + 1)]
     assert np.flatnonzero(report.faults_N).tolist() == [place]
-    if name in ("duplicate", "near-duplicate", "many-targets"):
+    if name in ("duplicate", "near-duplicate", "multiple-targets"):
         assert found.examples[0].note == "as line 8"
     if "overlap" in name:
         assert found.examples[0].note == "line 4 of held out"
@@ -85,7 +85,11 @@ def test_a_planted_fault_is_found_where_it_is_and_nowhere_else(name: str) -> Non
 @pytest.mark.parametrize("name", PLANTS)
 def test_what_is_ignored_does_not_count(name: str) -> None:
     planted = [*CLEAN[:200], PLANTS[name](CLEAN[300])]
-    assert BITS[name] & checked(planted, TESTS).faults_N[-1] or name in ("duplicate", "near-duplicate", "many-targets")
+    assert BITS[name] & checked(planted, TESTS).faults_N[-1] or name in (
+        "duplicate",
+        "near-duplicate",
+        "multiple-targets",
+    )
     report = checked(planted, TESTS, ignore=[name])
     assert name not in [found.kind.name for found in report.findings]
     assert not BITS[name] & report.faults_N[-1]
@@ -268,7 +272,7 @@ def test_mending_drops_what_is_hopeless_and_puts_right_what_is_not() -> None:
     drops = sum(kind.mend == "drop" for kind in KINDS if not kind.whole)
     assert len(kept) == len(planted) - drops
     again = {found.kind.name for found in checked(kept, TESTS).findings}
-    assert again == {"near-duplicate", "many-targets"}
+    assert again == {"near-duplicate", "multiple-targets"}
     assert all(pair in kept for pair in CLEAN[:40])
     spoilt = planted.index(PLANTS["mojibake"](CLEAN[100 * list(PLANTS).index("mojibake") + 50]))
     assert (planted[spoilt][0], CLEAN[spoilt][1] + " Grüße, schöne!") in kept
@@ -545,7 +549,7 @@ def test_as_many_examples_as_asked_for() -> None:
 
 def test_a_copy_of_four_words_is_a_fault_and_of_three_is_none() -> None:
     report = checked([*CLEAN[:50], ("Ann Lee, New York",) * 2, ("Ann Lee, Boston",) * 2])
-    assert [example.line for example in finding(report, "copied").examples] == [51]
+    assert [example.line for example in finding(report, "untranslated").examples] == [51]
 
 
 def test_a_test_set_that_is_named_takes_the_place_of_the_configs(here: CommandLine) -> None:
@@ -652,7 +656,7 @@ def test_a_device_stays_one(here: CommandLine) -> None:
     assert "<!doctype html>" in done.err
 
 
-def test_neighbouring_shifts_are_parted_where_one_turns_to_the_other() -> None:
+def test_neighboring_shifts_are_parted_where_one_turns_to_the_other() -> None:
     sources, targets = map(list, zip(*CLEAN[:3000], strict=True))
     del targets[1000], targets[1999]
     found = finding(checked(list(zip(sources, targets, strict=False))), "misaligned")
@@ -746,13 +750,13 @@ def test_lengths_vary_as_much_as_those_of_pairs_as_long() -> None:
 )
 def test_a_fifth_of_the_words_of_a_copy_may_differ(source: str, target: str, copy: bool) -> None:
     names = [found.kind.name for found in check([Text("t", lambda: iter([(source, target)]))], [], ("", "")).findings]
-    assert names == (["copied"] if copy else [])
+    assert names == (["untranslated"] if copy else [])
 
 
 def test_a_copy_but_for_a_word_is_copied_and_not_in_the_wrong_language() -> None:
     source = "We are going to see the old house by the river tomorrow."
     report = checked([*CLEAN[:50], (source, source.replace("river", "Fluss"))])
-    assert [found.kind.name for found in report.findings] == ["copied"]
+    assert [found.kind.name for found in report.findings] == ["untranslated"]
 
 
 MISREAD = (

@@ -17,8 +17,7 @@ from tiny import config
 
 from nmt import paths
 from nmt.errors import CheckpointError, NewerCheckpointError
-from nmt.runs import checkpoint, discovery
-from nmt.runs import pretrained as shipped
+from nmt.runs import checkpoint, discovery, pretrained
 from nmt.runs.checkpoint import META, TRAINING, WEIGHTS, Progress
 from nmt.train.session import train
 
@@ -125,7 +124,9 @@ def test_another_tokenizer_is_refused(run: Path) -> None:
     from nmt.config import TokenizerConfig
     from nmt.data.tokenizer import train as train_tokenizer
 
-    other = train_tokenizer(["ba be bi bo bu da de di do du ga ge gi go gu"] * 9, TokenizerConfig(kind="bpe", size=290))
+    other = train_tokenizer(
+        ["ba be bi bo bu da de di do du ga ge gi go gu"] * 9, TokenizerConfig(model_type="bpe", vocab_size=290)
+    )
     (run / "spm.model").write_bytes(other.model)
     assert "is not the tokenizer that" in refused(run).message
 
@@ -155,7 +156,9 @@ def test_pruning_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     best = None
     for step, quality in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
         best = quality if best is None else max(best, quality)
-        progress = Progress(step=step, best=best, bad_validations=int(quality < best), scores={"quality": quality})
+        progress = Progress(
+            step=step, best=best, validations_since_best=int(quality < best), scores={"quality": quality}
+        )
         checkpoint.save(tmp_path, progress, tensors, tensors, "t")
         checkpoint.prune(tmp_path)
     assert [p.name for p in checkpoint.checkpoints(tmp_path)] == ["step-000002", "step-000004", "step-000005"]
@@ -198,7 +201,7 @@ def test_the_newest_run_is_the_one_saved_last(
     assert discovery.newest_run().name == "new"
     (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # of a newer nmt: it may translate into anything
     assert discovery.newest_model() == tmp_path / "new"
-    assert discovery.newest_model("de") == shipped.FOLDER / "en-de-small"
+    assert discovery.newest_model("de") == pretrained.FOLDER / "en-de-small"
     assert f"{tmp_path / 'new'} is passed over: unknown key later" in capsys.readouterr().err
 
 
@@ -236,7 +239,7 @@ def test_a_best_checkpoint_that_is_damaged_is_named(run: Path, capsys: pytest.Ca
 
 def test_of_equal_validations_the_first_is_the_best(tmp_path: Path) -> None:
     for step, bad in ((10, 0), (20, 1)):
-        progress = Progress(step=step, best=0.0, bad_validations=bad, scores={"quality": 0.0})
+        progress = Progress(step=step, best=0.0, validations_since_best=bad, scores={"quality": 0.0})
         checkpoint.save(tmp_path, progress, {}, {}, "x")
     best = checkpoint.best(tmp_path)
     assert best is not None
@@ -245,7 +248,7 @@ def test_of_equal_validations_the_first_is_the_best(tmp_path: Path) -> None:
 
 def test_the_first_of_equal_validations_is_not_pruned(tmp_path: Path) -> None:
     for step in range(1, 5):
-        progress = Progress(step=step, best=0.0, bad_validations=step - 1, scores={"quality": 0.0})
+        progress = Progress(step=step, best=0.0, validations_since_best=step - 1, scores={"quality": 0.0})
         checkpoint.save(tmp_path, progress, {}, {}, "x")
         checkpoint.prune(tmp_path, keep=1)
     assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000001", "step-000004"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.clean import CLEANERS, Dropped, clean, is_blank
+from nmt.data.clean import CLEANERS, CleaningStats, clean, is_blank
 from nmt.data.normalization import normalize
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
@@ -17,7 +17,7 @@ def cleaned(pairs: list[Pair], *specs: str) -> list[Pair]:
 def test_a_blank_side_is_always_dropped_and_counted() -> None:
     result = clean([("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], [])
     assert list(result) == [("a", "b")]
-    assert result.report == [Dropped("blank", kept=1, dropped=3)]
+    assert result.report == [CleaningStats("blank", kept=1, dropped=3)]
 
 
 def test_the_report_counts_every_step_in_order() -> None:
@@ -25,17 +25,17 @@ def test_the_report_counts_every_step_in_order() -> None:
     result = clean(iter(pairs), ["dedup", "identical", "ratio(max=2.0)"])
     assert list(result) == [("a b", "c d")]
     assert result.report == [
-        Dropped("blank", 4, 1),
-        Dropped("dedup", 3, 1),
-        Dropped("identical", 2, 1),
-        Dropped("ratio(max=2.0)", 1, 1),
+        CleaningStats("blank", 4, 1),
+        CleaningStats("dedup", 3, 1),
+        CleaningStats("identical", 2, 1),
+        CleaningStats("ratio(max=2.0)", 1, 1),
     ]
 
 
 def test_a_second_pass_counts_afresh() -> None:
     result = clean([("a", "b"), ("", "b")], ["normalize"])
     assert list(result) == list(result) == [("a", "b")]
-    assert result.report == [Dropped("blank", 1, 1), Dropped("normalize", 1, 0)]
+    assert result.report == [CleaningStats("blank", 1, 1), CleaningStats("normalize", 1, 0)]
 
 
 def test_normalize_composes_collapses_and_removes_what_cannot_be_seen() -> None:
@@ -100,13 +100,13 @@ def test_new_spelling_writes_ss_after_short_vowels_only() -> None:
         " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss verdross schoss floss"
     )
     new += " PROZESS MUSS Iss Elsass Verdruss Guss spross nässt Kontrabass"
-    assert cleaned([(old, old)], "new_spelling") == [(new, new)]
+    assert cleaned([(old, old)], "german_1996_spelling") == [(new, new)]
     long = (
         "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
     )
     long += " Mutterschoß"
-    assert cleaned([("Strauß", long)], "new_spelling") == [("Strauß", long)]
-    assert cleaned([("DAS MUẞ SEIN", "GROẞ")], "new_spelling") == [("DAS MUSS SEIN", "GROẞ")]
+    assert cleaned([("Strauß", long)], "german_1996_spelling") == [("Strauß", long)]
+    assert cleaned([("DAS MUẞ SEIN", "GROẞ")], "german_1996_spelling") == [("DAS MUSS SEIN", "GROẞ")]
 
 
 def test_charset_drops_text_in_another_script() -> None:

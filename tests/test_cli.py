@@ -17,8 +17,7 @@ from commandline import CommandLine, write
 
 from nmt.cli import app, environment
 from nmt.cli.train import seconds
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.errors import UsageError
 
 HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece", "httpx", "numpy")
@@ -110,7 +109,7 @@ def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypa
     "command",
     [
         "tokenizer encode runs/tiny/spm.model dog",
-        "data prepare --set data.train=files(train='text') --set tokenizer.size=300",
+        "data prepare --set data.train=files(train='text') --set tokenizer.vocab_size=300",
         "data check text.en text.de",
         "translate dog",
         "score --src text.en --tgt text.de",
@@ -146,12 +145,12 @@ def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
         ("translate --beam-siz 3 hi", "--beam-size"),
         ("translate --beam-size", "'--beam-size' requires an argument"),
         ("translate --beam-size many hi", "Invalid value for '--beam-size'"),
-        ("translate --errors ignore hi", "--errors must be strict or replace, got 'ignore'"),
+        ("translate --encoding-errors ignore hi", "--encoding-errors must be strict or replace, got 'ignore'"),
         ("translate --input a.en hi", "give sentences or --input, not both"),
         ("evaluate --src a.en", "--src and --ref go together"),
         ("evaluate --ref a.de", "--src and --ref go together"),
         ("evaluate --src a.en --ref a.de --test wmt14", "--test, not both"),
-        ("evaluate --errors ignore", "--errors must be strict or replace"),
+        ("evaluate --encoding-errors ignore", "--encoding-errors must be strict or replace"),
         ("train --time-limit nonsense", "cannot read --time-limit 'nonsense'"),
         ("train --time-limit -5", "cannot read --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
@@ -178,7 +177,7 @@ def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
         ("train --set train.clip_norm=nan", "train.clip_norm must be 0 or more, got nan"),
         ("train --set data.train=", "data.train names no corpus"),
         ("train --set data.tgt=en", "data.src and data.tgt are both 'en'"),
-        ("train --set tokenizer.kind=bqe", "did you mean 'bpe'?"),
+        ("train --set tokenizer.model_type=bqe", "did you mean 'bpe'?"),
         ("config --set a.b=c", "unknown key a.b"),
         ("config nope", "config nope does not exist"),
         ("tokenizer train text.en --kind bqe", "did you mean 'bpe'?"),
@@ -223,7 +222,7 @@ def test_wrong_specs_of_a_training_stop_it_before_any_work(trained: CommandLine)
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "none"})
     for option, message in {
         "train.schedule=linaer(peak=1)": "did you mean 'linear'?",
-        "train.noise=lowercas(p=1)": "did you mean 'lowercase'?",
+        "train.source_noise=lowercas(p=1)": "did you mean 'lowercase'?",
         "data.train=files(trian='text')": "corpus 'files' has no option 'trian'",
     }.items():
         nmt("train", "--set", option).refuses(2, message)
@@ -280,7 +279,7 @@ def test_top_beams_are_as_many_lines_for_every_sentence(trained: CommandLine) ->
     lines = done.out.split("\n")[:-1]
     assert len(lines) == 9
     assert lines[3:6] == ["", "", ""]
-    assert len(trained("translate", "the dog", "--search", "beam(size=4, top=2)").out.split("\n")[:-1]) == 2
+    assert len(trained("translate", "the dog", "--search", "beam(beam_size=4, top_beams=2)").out.split("\n")[:-1]) == 2
 
 
 def test_a_test_set_that_sacrebleu_holds(trained: CommandLine) -> None:
@@ -359,7 +358,12 @@ def test_evaluate_finds_out_about_its_folder_before_it_translates(trained: Comma
 
 
 def test_a_printed_config_reads_back_equal(bare: CommandLine) -> None:
-    changes = ["train.noise=[lowercase(p=0.1), no_punctuation(p=0.2)]", "train.eps=1e-4", "data.src=no", "model.dim=64"]
+    changes = [
+        "train.source_noise=[lowercase(p=0.1), no_punctuation(p=0.2)]",
+        "train.eps=1e-4",
+        "data.src=no",
+        "model.dim=64",
+    ]
     done = bare("config", "tatoeba", *(word for change in changes for word in ("--set", change)))
     assert done.code == 0, done.err
     path = bare.folder / "mine.yaml"
@@ -406,7 +410,7 @@ def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> N
 
 def test_what_else_the_system_refuses_has_a_hint(trained: CommandLine) -> None:
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
-    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.size=322")
+    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322")
     done.refuses(1, "File name too long", "hint: name another file or folder")
 
 
@@ -422,7 +426,7 @@ def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, t
     tmp_path.chmod(0o555)
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
     limits = {"preexec_fn": as_anyone} if sys.platform == "linux" else {}
-    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.size=321", **limits)
+    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits)
     assert done.code in (1, 2)
     assert "Permission denied" in done.err
     hint = {"NMT_DATA": "name another place, or ask for the right to use this one", "NMT_RUNS": "name another folder"}

@@ -30,14 +30,14 @@ def mine(folder: Path) -> Path:
     return path
 
 
-def test_list_shows_every_corpus_with_licence_and_source(tmp_path: Path) -> None:
+def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None:
     done = nmt(tmp_path, "list")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     rows = done.stdout.splitlines()
-    assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "READY", "LICENCE", "SOURCE"]
+    assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "READY", "LICENSE", "SOURCE"]
     assert [row.split()[0] for row in rows[1:]] == list(SOURCES)
-    columns = [rows[0].index(title) for title in ("READY", "LICENCE", "SOURCE")]
+    columns = [rows[0].index(title) for title in ("READY", "LICENSE", "SOURCE")]
     assert all(row[column - 1] == " " and row[column] != " " for row in rows for column in columns)
     assert not (tmp_path / "data").exists()
 
@@ -84,7 +84,7 @@ def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -
     ("arguments", "code", "message", "hint"),
     [
         (["download", "tatoeb"], 2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"),
-        (["download", "tatoeba", "--errors", "ignore"], 2, "--errors must be strict or replace", ""),
+        (["download", "tatoeba", "--encoding-errors", "ignore"], 2, "--encoding-errors must be strict or replace", ""),
         (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
         (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "give the archive"),
         (["download", "phrasebook", "--from", "none"], 2, "'phrasebook' is not downloaded", "use it by name"),
@@ -110,8 +110,8 @@ def test_text_that_is_not_utf8_can_be_let_in(tmp_path: Path) -> None:
     strict = nmt(tmp_path, "download", "multi30k", "--from", str(source))
     assert strict.returncode == 1
     assert "line 1, byte 4" in strict.stderr
-    assert "--errors replace" in strict.stderr
-    assert nmt(tmp_path, "download", "multi30k", "--from", str(source), "--errors", "replace").returncode == 0
+    assert "--encoding-errors replace" in strict.stderr
+    assert nmt(tmp_path, "download", "multi30k", "--from", str(source), "--encoding-errors", "replace").returncode == 0
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
 
 

@@ -146,7 +146,7 @@ def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
 ) -> None:
     lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(40)), repeat=3)]  # takes some seconds
     write(nmt.folder / "much", lines, lines)
-    options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.size=400")
+    options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.vocab_size=400")
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
     process = broken.start(*options)
     while not (left := list((nmt.folder / "broken/prepared").glob(f".*/{moment}"))):
@@ -171,7 +171,7 @@ def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
 
 
 def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> None:
-    options = ("data", "prepare", "--set", "tokenizer.size=1002")
+    options = ("data", "prepare", "--set", "tokenizer.vocab_size=1002")
     both = [nmt.start(*options) for _ in range(2)]
     errors = [process.communicate(timeout=120)[1].decode() for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
@@ -305,19 +305,19 @@ def test_fine_tuning_takes_model_and_tokenizer(nmt: CommandLine) -> None:
     (nmt.folder / "new.de").write_text("ein Hund\n" * 30)
     corpus = "data.train=files(train='new', valid='text', hold_out=False)"
     steps = ("--set", "train.steps=3", "--set", "train.valid_pairs=5")
-    done = nmt("train", "--init", "runs/tiny", "--run", "runs/tuned", "--set", corpus, *steps)
+    done = nmt("train", "--init-from", "runs/tiny", "--run", "runs/tuned", "--set", corpus, *steps)
     assert done.code == 0, done.err
     run = nmt.folder / "runs/tuned"
     assert (run / "spm.model").read_bytes() == (nmt.folder / "runs/tiny/spm.model").read_bytes()
     translates(nmt, "runs/tuned")
-    nmt("train", "--init", "runs/none", "--run", "runs/x").refuses(1, "there is no model at runs/none", "hint: ")
+    nmt("train", "--init-from", "runs/none", "--run", "runs/x").refuses(1, "there is no model at runs/none", "hint: ")
 
 
 def test_averaging_from_the_command_line(nmt: CommandLine) -> None:
     done = nmt("average", "runs/tiny", "--last", "2")
     assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
     translates(nmt, "runs/tiny/average-2")
-    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep=7")
+    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep_last=7")
     nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
 
 
@@ -346,7 +346,9 @@ def test_a_plan_refuses_what_it_would_ignore(nmt: CommandLine, option: str) -> N
 def test_a_run_whose_config_is_empty_does_not_go_on_as_another(nmt: CommandLine) -> None:
     (nmt.folder / "runs/tiny/config.yaml").write_text("\n")
     nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: put")
-    nmt("train", "--run", "runs/x", "--resume", "--init", "runs/tiny").refuses(2, "--init begins a new training")
+    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(
+        2, "--init-from begins a new training"
+    )
 
 
 def test_a_plan_is_told_in_updates_epochs_and_time() -> None:

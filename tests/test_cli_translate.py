@@ -82,8 +82,8 @@ def test_given_translations_score_as_translating_says(trained: CommandLine) -> N
     loaded = discovery.load(trained.folder / "runs/tiny")
     for record in records:
         batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])  # type: ignore[list-item]
-        hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
-        log_p_N = loaded.model.project(hidden_ND).log_softmax(-1).gather(1, batch.target_N[:, None])[:, 0]
+        hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+        log_p_N = loaded.model.project(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
         assert record["token_log_probs"] == pytest.approx(log_p_N.tolist(), abs=1e-4)
         assert record["log_prob"] == pytest.approx(log_p_N.sum().item(), abs=1e-4)
     whole = trained("score", "--src", "six.en", "--tgt", "six.de").out.split()
@@ -118,7 +118,9 @@ def test_a_translation_begins_and_holds_what_it_must(trained: CommandLine) -> No
     done = trained("translate", "--prefix", "das Haus", "the dog", "the bird sees the boat.")
     assert done.code == 0, done.err
     assert all(line.startswith("das Haus") for line in done.out.split("\n")[:-1])
-    done = trained("translate", "--phrase", "grüne Kahn", "--phrase", "malt", "the dog", "the bird sees the boat.")
+    done = trained(
+        "translate", "--constraint", "grüne Kahn", "--constraint", "malt", "the dog", "the bird sees the boat."
+    )
     assert done.code == 0, done.err
     assert all("grüne Kahn" in line and "malt" in line for line in done.out.split("\n")[:-1])
 
@@ -341,11 +343,11 @@ def test_lines_of_all_sessions_are_remembered(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        (("constrained", "greedy", None, 2, None), "constrained(top=2)"),
-        (("constrained", "greedy", None, 9, None), "constrained(top=9, size=9)"),
-        (("diverse", "greedy", None, 5, None), "diverse(top=5, size=6)"),
-        (("", "beam(size=5)", None, 3, None), "beam(size=5, top=3)"),
-        (("", "greedy", None, 6, 0.5), "beam(top=6, length_penalty=0.5, size=6)"),
+        (("constrained", "greedy", None, 2, None), "constrained(top_beams=2)"),
+        (("constrained", "greedy", None, 9, None), "constrained(top_beams=9, beam_size=9)"),
+        (("diverse", "greedy", None, 5, None), "diverse(top_beams=5, beam_size=6)"),
+        (("", "beam(beam_size=5)", None, 3, None), "beam(beam_size=5, top_beams=3)"),
+        (("", "greedy", None, 6, 0.5), "beam(top_beams=6, length_penalty=0.5, beam_size=6)"),
     ],
 )
 def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], wanted: str) -> None:
@@ -366,7 +368,7 @@ def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], 
         ("-i text.en --document --top-beams 2", "--document does not go with --top-beams"),
         (f"hi --prefix {'a' * 2000}", "prefix and phrases are longer than the model was trained for"),
         ("hi --search sample(temperature=1e-300)", "temperature must be between"),
-        ("hi --phrase da --search greedy", "phrases need the search 'constrained'"),
+        ("hi --constraint da --search greedy", "phrases need the search 'constrained'"),
         ("hi --search sample(top_p=2.0)", "top_p must be between"),
         ("hi --search sample --beam-size 4", "is no beam search"),
         ("hi --precision int4", "unknown precision 'int4'"),
@@ -393,7 +395,7 @@ def test_a_file_of_another_command_is_not_gone_on_with(many: CommandLine) -> Non
     assert many(*command, "/dev/null").code == 0
 
 
-@pytest.mark.parametrize("option", ["--prefix", "--phrase"])
+@pytest.mark.parametrize("option", ["--prefix", "--constraint"])
 def test_wishes_that_are_not_utf8_are_refused(trained: CommandLine, option: str) -> None:
     trained("translate", "hi", option, os.fsdecode(b"\xff")).refuses(1, "not UTF-8 (0xff)")
 
@@ -422,21 +424,21 @@ def test_python_gives_what_the_command_gives(many: CommandLine) -> None:
 def test_threads_share_a_translator(many: CommandLine) -> None:
     translator = Translator.load(many.folder / "runs/tiny")
     text = lines(many.folder / "many.en")
-    wanted = [translator.translate(text[i : i + 9], "beam(size=3)") for i in range(0, 90, 9)]
+    wanted = [translator.translate(text[i : i + 9], "beam(beam_size=3)") for i in range(0, 90, 9)]
     with ThreadPoolExecutor(5) as pool:
-        found = list(pool.map(lambda i: translator.translate(text[i : i + 9], "beam(size=3)"), range(0, 90, 9)))
+        found = list(pool.map(lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"), range(0, 90, 9)))
     assert found == wanted
 
 
 def test_each_line_may_have_wishes_of_its_own(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
     wishes = [Line("the dog", prefix="eine Katze"), "the dog", Line("the dog", phrases=("leise Vogel",))]
-    first, plain, held = translator.translate(wishes, "constrained(size=4)")
+    first, plain, held = translator.translate(wishes, "constrained(beam_size=4)")
     assert first.startswith("eine Katze")
     assert "leise Vogel" in held
-    assert [plain] == translator.translate(["the dog"], "constrained(size=4)")
+    assert [plain] == translator.translate(["the dog"], "constrained(beam_size=4)")
     with pytest.raises(UsageError, match="constrained"):
-        translator.translate(wishes, "beam(size=4)")
+        translator.translate(wishes, "beam(beam_size=4)")
 
 
 def test_a_long_line_is_joined_with_its_own_white_space(trained: CommandLine) -> None:

@@ -169,16 +169,16 @@ def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code
 
 
 @pytest.mark.parametrize(
-    ("bootstrap", "randomisation", "better"), [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)]
+    ("bootstrap", "randomization", "better"), [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)]
 )
-def test_both_tests_must_agree(bootstrap: float, randomisation: float, better: int) -> None:
-    assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomisation, "").better == better
+def test_both_tests_must_agree(bootstrap: float, randomization: float, better: int) -> None:
+    assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomization, "").better == better
 
 
 def test_each_p_is_that_of_its_own_test_with_its_own_draws() -> None:
     systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
     (found,) = compared(*systems, TEST, metrics=("bleu",), resamples=100).metrics
-    for kind, draws, p in (("bs", 100, found.bootstrap_p), ("ar", 1000, found.randomisation_p)):
+    for kind, draws, p in (("bs", 100, found.bootstrap_p), ("ar", 1000, found.randomization_p)):
         named = list(zip("AB", systems, strict=True))
         _, theirs = PairedTest(named, {"bleu": BLEU()}, TEST.references, test_type=kind, n_samples=draws)()
         assert p == theirs["BLEU"][1].p_value
@@ -216,11 +216,11 @@ def test_differences_and_wins_stand_under_their_own_heads() -> None:
 def test_equal_systems_differ_by_nothing_but_chance() -> None:
     base = spoilt(ONE.references[0], 0.3, 4)
     (metric,) = compared(base, base, metrics=("bleu",), resamples=100).metrics
-    assert (metric.bootstrap_p, metric.randomisation_p, metric.better) == (1.0, 1.0, -1)
+    assert (metric.bootstrap_p, metric.randomization_p, metric.better) == (1.0, 1.0, -1)
 
 
 def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.evaluate.comparison.MOST_DRAWN", 2 * 200 * 500)
+    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED", 2 * 200 * 500)
     with pytest.raises(UsageError, match="1,000 draws of 200 lines") as caught:
         compared(ONE.references[0], ONE.references[0])
     assert caught.value.hint == "--resamples 500"

@@ -25,7 +25,7 @@ def shaw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shaw")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NMT_DATA", str(folder / "data"))
-        config = tiny.config(folder, "model.positions=shaw", "train.steps=1", "train.valid_every=1")
+        config = tiny.config(folder, "model.position_encoding=shaw", "train.steps=1", "train.valid_every=1")
         train(config, folder / "run", resume=False, device="cpu", precision="fp32")
     return folder / "run"
 
@@ -51,7 +51,7 @@ import sys
 from nmt import Translator
 translator = Translator.load(sys.argv[1], "cpu")
 assert len(translator.translate(["im thirsty", ""])) == 2
-assert len(list(translator.n_best(["im thirsty"], "beam(size=3, top=2)"))[0]) == 2
+assert len(list(translator.n_best(["im thirsty"], "beam(beam_size=3, top_beams=2)"))[0]) == 2
 assert len(list(translator.score([("im thirsty", "ich habe durst")]))) == 1
 print("torch" in sys.modules)
 """
@@ -61,7 +61,7 @@ COMMANDS = {
     "file": ["translate", "--input", "text.en"],
     "document": ["translate", "--document", "--input", "text.en"],
     "int8": ["translate", "im thirsty", "--precision", "int8"],
-    "constrained": ["translate", "im thirsty", "--phrase", "Durst", "--prefix", "Ich"],
+    "constrained": ["translate", "im thirsty", "--constraint", "Durst", "--prefix", "Ich"],
     "sample": ["translate", "im thirsty", "--search", "sample"],
     "mbr": ["translate", "im thirsty", "--search", "mbr"],
     "score": ["score", "--src", "text.en", "--tgt", "text.de"],
@@ -105,7 +105,7 @@ before = dict(os.environ)
 from nmt import Translator
 for model in ("en-de-small", sys.argv[1]):
     translator = Translator.load(model, "cpu", "fp32")
-    translator.translate(["im thirsty"] * 40, "beam(size=2)")
+    translator.translate(["im thirsty"] * 40, "beam(beam_size=2)")
     list(translator.score([("a dog", "ein Hund")]))
 print(dict(os.environ) == before, torch.get_num_threads())
 """

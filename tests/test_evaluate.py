@@ -16,16 +16,15 @@ from nmt.config import config_io
 from nmt.data.sources import open_split
 from nmt.errors import ConfigError, DataError, UsageError
 from nmt.evaluate import evaluation as evaluate
-from nmt.evaluate import metrics
-from nmt.evaluate import test_sets as testset
+from nmt.evaluate import metrics, test_sets
 from nmt.evaluate.metrics import METRICS
 from nmt.inference.translator import Translator
 from nmt.train.session import train
 
 WORDS = "red blue green small big old new round flat long".split()
 TINY = [
-    "model.dim=16", "model.heads=2", "model.ff=32", "model.encoder_layers=1", "model.decoder_layers=1",
-    "tokenizer.size=320", "train.steps=4", "train.valid_every=4", "train.batch_tokens=512",
+    "model.dim=16", "model.heads=2", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=1",
+    "tokenizer.vocab_size=320", "train.steps=4", "train.valid_every=4", "train.batch_tokens=512",
 ]  # fmt: skip
 
 
@@ -45,7 +44,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Translator, tmp_path: Path) -> None:
-    test = testset.own_test_set(translator.config.data)
+    test = test_sets.default_test_set(translator.config.data)
     found = evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(["bleu", "chrf", "ter"]))
     scores, report = found.scores, found.report
     reference = tmp_path / "ref"
@@ -62,11 +61,11 @@ def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Tra
 
 
 def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -> None:
-    test = testset.own_test_set(translator.config.data)
+    test = test_sets.default_test_set(translator.config.data)
     wish = evaluate.Wish(["chrf"], resamples=0)
-    found = evaluate.evaluate(translator, test, "beam(size=2)", tmp_path / "new" / "folder", wish)
+    found = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", wish)
     report = json.loads(found.report.read_text(encoding="utf-8"))
-    assert report["search"] == "beam(size=2)"
+    assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6
     assert report["direction"] == "en-de"
     score = found.scores[0]
@@ -76,14 +75,14 @@ def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -
 
 
 def test_hypotheses_are_what_translate_gives(translator: Translator, tmp_path: Path) -> None:
-    test = testset.own_test_set(translator.config.data)
+    test = test_sets.default_test_set(translator.config.data)
     path = evaluate.evaluate(translator, test, "greedy", tmp_path).report
     alone = [translator.translate([line], "greedy")[0] for line in test.sources]
     assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in alone)
 
 
 def test_a_slash_in_a_test_sets_name_makes_no_folder(translator: Translator, tmp_path: Path) -> None:
-    test = testset.TestSet("a/b c", ["the red"], [["the red"]])
+    test = test_sets.TestSet("a/b c", ["the red"], [["the red"]])
     assert evaluate.evaluate(translator, test, "greedy", tmp_path).report == tmp_path / "a-b-c.json"
 
 
@@ -91,15 +90,15 @@ def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
     for name in ("empty.en", "empty.de"):
         (tmp_path / name).write_text("", encoding="utf-8")
     with pytest.raises(DataError, match="is empty"):
-        testset.file_test_set(tmp_path / "empty.en", [tmp_path / "empty.de"])
+        test_sets.file_test_set(tmp_path / "empty.en", [tmp_path / "empty.de"])
     with pytest.raises(UsageError, match="unknown test set 'wmt1414'") as caught:
-        testset.named_test_set("wmt1414", "en", "de")
+        test_sets.named_test_set("wmt1414", "en", "de")
     assert "wmt14" in caught.value.hint
     with pytest.raises(UsageError, match="unknown test set 'tatoebaa'") as caught:
-        testset.named_test_set("tatoebaa", "en", "de")
+        test_sets.named_test_set("tatoebaa", "en", "de")
     assert caught.value.hint == "did you mean 'tatoeba'?"
     with pytest.raises(UsageError, match="has no xx-yy"):
-        testset.named_test_set("wmt14", "xx", "yy")
+        test_sets.named_test_set("wmt14", "xx", "yy")
 
 
 def test_perfect_text_scores_perfectly() -> None:
@@ -129,7 +128,7 @@ def test_scores_of_several_references_equal_the_sacrebleu_command(tmp_path: Path
 
 
 def test_comet_that_is_not_installed_says_so_before_any_translation(translator: Translator, tmp_path: Path) -> None:
-    test = testset.own_test_set(translator.config.data)
+    test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
         evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(comet="Unbabel/wmt22-comet-da"))
     assert "nmt[comet]" in caught.value.hint
@@ -148,7 +147,7 @@ def test_intervals_stand_where_some_draws_score_nothing() -> None:
 def test_an_interval_that_would_not_fit_into_memory_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nmt.evaluate.metrics.MOST_DRAWN", 100)
+    monkeypatch.setattr("nmt.evaluate.metrics.MAX_RESAMPLED", 100)
     score = METRICS["bleu"](["a b c d"] * 2, [["a b c d"] * 2], resamples=51)
     assert score.confidence is None
     assert "bs:" not in score.signature
@@ -158,17 +157,17 @@ def test_an_interval_that_would_not_fit_into_memory_is_left_out(
 def test_every_reference_file_is_read(tmp_path: Path) -> None:
     for name, lines in (("a", ["x"]), ("b", ["y"])):
         write(tmp_path / name, ["the dog"], lines)
-    test = testset.file_test_set(tmp_path / "a.en", [tmp_path / "a.de", tmp_path / "b.de"])
+    test = test_sets.file_test_set(tmp_path / "a.en", [tmp_path / "a.de", tmp_path / "b.de"])
     assert test.references == [["x"], ["y"]]
 
 
 def test_a_corpus_is_a_test_set_by_its_name_too() -> None:
     pairs = list(open_split("phrasebook", "test", "de", "en").pairs())
-    test = testset.named_test_set("phrasebook", "de", "en")
+    test = test_sets.named_test_set("phrasebook", "de", "en")
     assert test.name == "phrasebook/test"
     assert [*zip(test.sources, test.references[0], strict=True)] == pairs
     with pytest.raises(ConfigError, match="phrasebook"):
-        testset.named_test_set("phrasebook(pages=3)", "de", "en")
+        test_sets.named_test_set("phrasebook(pages=3)", "de", "en")
 
 
 def test_all_references_of_a_named_set_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +175,7 @@ def test_all_references_of_a_named_set_are_read(tmp_path: Path, monkeypatch: pyt
         (tmp_path / name).write_text(f"{name} 1\n{name} 2\n", encoding="utf-8")
     monkeypatch.setattr("sacrebleu.get_source_file", lambda *_: tmp_path / "src")
     monkeypatch.setattr("sacrebleu.get_reference_files", lambda *_: [tmp_path / "one", tmp_path / "two"])
-    test = testset.named_test_set("wmt14", "en", "de")
+    test = test_sets.named_test_set("wmt14", "en", "de")
     assert test.sources == ["src 1", "src 2"]
     assert test.references == [["one 1", "one 2"], ["two 1", "two 2"]]
 
@@ -202,11 +201,11 @@ def test_a_configs_own_test_set_is_the_one_it_names(tmp_path: Path) -> None:
         write(tmp_path / name, [f"{name} en"], [f"{name} de"])
     data = config_io.load(None, [f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
                                 f"data.test=files(test={str(tmp_path / 'held')!r})"]).data  # fmt: skip
-    assert testset.own_test_set(data).sources == ["held en"]
+    assert test_sets.default_test_set(data).sources == ["held en"]
 
 
 def test_names_of_files_fit_the_disk_whatever_a_test_set_is_called() -> None:
-    assert testset.file_stem("a/b c.en") == "a-b-c.en"
-    assert testset.file_stem("!!!") == "test"
-    assert testset.file_stem("x/" * 300 + "mine.en").endswith("x-mine.en")
-    assert len(testset.file_stem("x/" * 300)) <= 120
+    assert test_sets.safe_filename("a/b c.en") == "a-b-c.en"
+    assert test_sets.safe_filename("!!!") == "test"
+    assert test_sets.safe_filename("x/" * 300 + "mine.en").endswith("x-mine.en")
+    assert len(test_sets.safe_filename("x/" * 300)) <= 120

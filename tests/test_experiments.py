@@ -107,7 +107,7 @@ def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
     for code, side in (("en", source), ("de", target)):
         lines = (" ".join(" ".join(side[at : at + 4]).split()[:length]) for at, length in enumerate(lengths))
         (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
-    arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.size=320")
+    arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.vocab_size=320")
     table = script("extrapolation.sh", *arguments, SIZE="20", POSITIONS="none", **environment)
     assert table[0] == ["positions, seed", "to 12 words", "to 16", "to 20", "more"]
     assert [row[0] for row in table[2:]] == ["positions=none_seed=1"]
@@ -127,7 +127,7 @@ def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.glob("step-*")) == [f"step-{n:06d}" for n in range(4, 21, 4)]
     config = yaml.safe_load((run / "config.yaml").read_text())
     paper = yaml.safe_load((ROOT / "configs" / "wmt14-base.yaml").read_text())
-    assert config["search"] == paper["search"] == "beam(size=4, length_penalty=0.6)"
+    assert config["search"] == paper["search"] == "beam(beam_size=4, length_penalty=0.6)"
     assert config["train"]["schedule"] == paper["train"]["schedule"]
     assert [path.parent.name for path in run.glob("eval/**/*.json")] == ["average-5"]
     assert script("../wmt14.sh", "--elsewhere", code=2) == []
@@ -165,7 +165,7 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh"] in [
         [" ".join(row[0].split()[:3])] for row in script("../train_shipped.sh", "--help")
     ]
-    for wrong in ("--resume", "--set=model.dimm=3", "--set=model.ff=24"):  # the last would be another model
+    for wrong in ("--resume", "--set=model.dimm=3", "--set=model.ffn_dim=24"):  # the last would be another model
         assert script("../train_shipped.sh", *changes, wrong, code=2, **environment) == []
     everyday = tmp_path / "data" / "everyday"
     made = {path.name: path.read_bytes() for path in everyday.iterdir()}
@@ -204,10 +204,10 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
         loaded = discovery.load(tmp_path / "shipped" / f"{direction}-small")
         run = discovery.load(tmp_path / "runs" / "everyday" / direction)
-        assert run.config.train.init == str(tmp_path / "runs" / "everyday" / "both")
+        assert run.config.train.init_from == str(tmp_path / "runs" / "everyday" / "both")
         assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(run.checkpoint)
         assert (loaded.config.data.src, loaded.config.data.tgt) == languages
-        assert loaded.config.lower_shouting
+        assert loaded.config.lowercase_all_caps
         tensors = checkpoint.read_tensors(loaded.checkpoint, checkpoint.WEIGHTS)
         assert {tensor.dtype for tensor in tensors.values()} == {torch.int8, torch.bfloat16, torch.float32}
     text = {name: (tmp_path / "data" / "everyday" / name).read_text() for name in ("everyday.en", "everyday.de")}

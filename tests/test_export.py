@@ -24,20 +24,18 @@ from nmt.data.batching import collate
 from nmt.data.normalization import normalize
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
-from nmt.export import ENGINES, EXPORTS, safetensors
-from nmt.export import verify as prove
+from nmt.export import ENGINES, EXPORTS, safetensors, verify
 from nmt.export.common import most_tokens, searching
 from nmt.export.onnx import OnnxModel, graphs
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Line, Translator
-from nmt.model import build
+from nmt.model.build import build_model
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
-from nmt.runs.discovery import Loaded
-from nmt.runs.run_info import gather
+from nmt.runs.discovery import LoadedModel
 from nmt.search import SearchRequest, search
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
@@ -57,7 +55,9 @@ def to(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module", params=["pre-tied", "pre-untied", "post-tied", "post-untied"])
-def loaded(request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def loaded(
+    request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory
+) -> LoadedModel:
     """A model of each kind, with weights that leave no norm and no bias without effect."""
     norm, tied = request.param.split("-")
     nmt = CommandLine(tmp_path_factory.mktemp(request.param))
@@ -74,7 +74,7 @@ def loaded(request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factor
     return found
 
 
-def exported(to: str, loaded: Loaded) -> Path:
+def exported(to: str, loaded: LoadedModel) -> Path:
     """The folder of an export beside the run, made once."""
     folder = loaded.run.parent / to
     if not folder.exists():
@@ -90,8 +90,8 @@ def log_probs(model: Seq2Seq, ids: list[list[int]]) -> list[Tensor]:
     """The log-probability of every token, its end included, that follows the source which it is itself."""
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
-        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
-        found_N = model.project(hidden_ND).log_softmax(-1).gather(1, batch.target_N[:, None])[:, 0]
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+        found_N = model.project(hidden_ND).log_softmax(-1).collect(1, batch.labels_N[:, None])[:, 0]
     return list(found_N.split([len(row) + 1 for row in ids]))
 
 
@@ -99,11 +99,11 @@ def of_logits(logits_BTV: Tensor, ids: list[list[int]]) -> list[Tensor]:
     found = []
     for row, logits_TV in zip(ids, logits_BTV, strict=True):
         target = torch.tensor([*row, EOS])
-        found.append(logits_TV[: len(target)].log_softmax(-1).gather(1, target[:, None])[:, 0])
+        found.append(logits_TV[: len(target)].log_softmax(-1).collect(1, target[:, None])[:, 0])
     return found
 
 
-def by_ctranslate2(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+def by_ctranslate2(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     import ctranslate2
 
     pieces = [loaded.tokenizer.pieces(row) for row in ids]
@@ -111,11 +111,11 @@ def by_ctranslate2(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[T
     return [torch.tensor(found.log_probs) for found in engine.score_batch(pieces, pieces)]
 
 
-def by_safetensors(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+def by_safetensors(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     return log_probs(discovery.load(folder).model, ids)
 
 
-def by_onnx(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+def by_onnx(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     model = OnnxModel.load(folder)
     batch = collate([(row, row) for row in ids])
     state = model.prefill([[*row, EOS] for row in ids])
@@ -124,7 +124,7 @@ def by_onnx(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
     return of_logits(torch.from_numpy(np.stack(steps, 1)), ids)
 
 
-def by_transformers(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[Tensor]:
+def by_transformers(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     import transformers
 
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -134,7 +134,7 @@ def by_transformers(folder: Path, loaded: Loaded, ids: list[list[int]]) -> list[
     return of_logits(found.logits, ids)
 
 
-Score = Callable[[Path, Loaded, list[list[int]]], list[Tensor]]
+Score = Callable[[Path, LoadedModel, list[list[int]]], list[Tensor]]
 SCORES: dict[str, Score] = {
     "ctranslate2": by_ctranslate2,
     "safetensors": by_safetensors,
@@ -143,14 +143,14 @@ SCORES: dict[str, Score] = {
 }
 
 
-def test_every_token_is_as_probable_as_in_nmt(to: str, loaded: Loaded) -> None:
+def test_every_token_is_as_probable_as_in_nmt(to: str, loaded: LoadedModel) -> None:
     ids = [loaded.tokenizer.encode(line) for line in LINES]
     found = SCORES[to](exported(to, loaded), loaded, ids)
     for own_T, wanted_T in zip(found, log_probs(loaded.model, ids), strict=True):
         assert own_T.tolist() == pytest.approx(wanted_T.tolist(), abs=1e-3)
 
 
-def test_every_translation_is_that_of_nmt(to: str, loaded: Loaded) -> None:
+def test_every_translation_is_that_of_nmt(to: str, loaded: LoadedModel) -> None:
     engine = ENGINES[to](exported(to, loaded))
     wanted = [*map(normalize, searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
     assert len(set(wanted)) > 1
@@ -158,7 +158,7 @@ def test_every_translation_is_that_of_nmt(to: str, loaded: Loaded) -> None:
     assert normalize(engine(LINES[2:3])[0]) == wanted[2]
 
 
-def test_engines_stop_where_translations_of_nmt_do(loaded: Loaded) -> None:
+def test_engines_stop_where_translations_of_nmt_do(loaded: LoadedModel) -> None:
     folder = exported("safetensors", loaded)
     wanted = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in wanted]
@@ -178,25 +178,25 @@ class Session:
         return [tensor.numpy() for tensor in (found if isinstance(found, tuple) else (found,))]
 
 
-def bare_graphs(loaded: Loaded) -> OnnxModel:
+def bare_graphs(loaded: LoadedModel) -> OnnxModel:
     return OnnxModel(*map(Session, graphs(loaded)))
 
 
-def written_graphs(loaded: Loaded) -> OnnxModel:
+def written_graphs(loaded: LoadedModel) -> OnnxModel:
     return OnnxModel.load(exported("onnx", loaded))
 
 
-def request_of(loaded: Loaded) -> SearchRequest:
+def request_of(loaded: LoadedModel) -> SearchRequest:
     """Sentences that end at different steps."""
     sources = [[*loaded.tokenizer.encode(line), EOS] for line in LINES]
     return SearchRequest(sources, np.array([12, 5, 9, 3]), BOS, EOS)
 
 
 @pytest.mark.parametrize("make", [bare_graphs, written_graphs])
-def test_onnx_is_searched_with_beams(loaded: Loaded, make: Callable[[Loaded], OnnxModel]) -> None:
+def test_onnx_is_searched_with_beams(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
     model = make(loaded)
     request = request_of(loaded)
-    beam = search("beam(size=3, top=3)")
+    beam = search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
         found, wanted = beam(model, request), beam(TorchModel([loaded.model]), request)
     assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
@@ -211,12 +211,12 @@ OTHERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def variant(trained: CommandLine, **changes: Any) -> Loaded:
+def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
     """The tiny run with another model in it, whose weights leave nothing without effect."""
     tiny = discovery.load(trained.folder / "runs/tiny")
     config = dataclasses.replace(tiny.config, model=dataclasses.replace(tiny.config.model, **changes))
     torch.manual_seed(1)
-    model = build(config.model, len(tiny.tokenizer)).eval()
+    model = build_model(config.model, len(tiny.tokenizer)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -226,7 +226,7 @@ def variant(trained: CommandLine, **changes: Any) -> Loaded:
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
 def test_onnx_has_graphs_of_every_transformer(trained: CommandLine, changes: dict[str, Any]) -> None:
     loaded = variant(trained, **changes)
-    request, beam = request_of(loaded), search("beam(size=3, top=3)")
+    request, beam = request_of(loaded), search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
         found, wanted = beam(bare_graphs(loaded), request), beam(TorchModel([loaded.model]), request)
     assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
@@ -241,7 +241,7 @@ def test_layers_that_share_weights_are_written_as_often_as_they_run(trained: Com
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, positions: str, norm: str) -> None:
-    loaded = variant(trained, positions=positions, norm=norm, encoder_layers=2, decoder_layers=2)
+    loaded = variant(trained, position_encoding=positions, norm_position=norm, encoder_layers=2, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
     ids = [loaded.tokenizer.encode(line) for line in LINES]
     for own_T, wanted_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
@@ -269,14 +269,14 @@ def test_what_an_engine_has_no_network_for_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_transformers_loads_it_by_itself(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_loads_it_by_itself(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
     folder = exported("hf-marian", loaded)
     monkeypatch.setattr(socket.socket, "connect", None)  # there is no network
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    pre = loaded.config.model.norm == "pre"
+    pre = loaded.config.model.norm_position == "pre"
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if pre else "MarianMTModel")
     assert type(tokenizer).__name__ == "MarianTokenizer"
     inputs = tokenizer(LINES, return_tensors="pt", padding=True)
@@ -294,7 +294,7 @@ def unpadded(inputs: dict[str, Tensor]) -> list[list[int]]:
     return [ids[mask.bool()].tolist() for ids, mask in rows]
 
 
-def test_transformers_cuts_text_as_nmt_does(loaded: Loaded) -> None:
+def test_transformers_cuts_text_as_nmt_does(loaded: LoadedModel) -> None:
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported("hf-marian", loaded))
@@ -304,7 +304,7 @@ def test_transformers_cuts_text_as_nmt_does(loaded: Loaded) -> None:
         assert tokenizer.decode([BOS, *ids, EOS], skip_special_tokens=True) == loaded.tokenizer.decode(ids) == text
 
 
-def test_weights_of_half_and_a_quarter_of_the_size(loaded: Loaded, tmp_path: Path) -> None:
+def test_weights_of_half_and_a_quarter_of_the_size(loaded: LoadedModel, tmp_path: Path) -> None:
     sizes = {}
     for weights in safetensors.KINDS:
         folder = tmp_path / weights
@@ -321,13 +321,13 @@ def test_weights_of_half_and_a_quarter_of_the_size(loaded: Loaded, tmp_path: Pat
     assert sizes["int8"] < 0.4 * sizes["fp32"]
 
 
-def test_int8_is_read_wherever_weights_are(loaded: Loaded, tmp_path: Path) -> None:
+def test_int8_is_read_wherever_weights_are(loaded: LoadedModel, tmp_path: Path) -> None:
     for name, weights in (("small", "int8"), ("large", "fp32")):
         (tmp_path / name).mkdir()
         safetensors.export(
             loaded if name == "small" else discovery.load(tmp_path / "small"), tmp_path / name, weights=weights
         )
-    small, large = (gather(tmp_path / name) for name in ("small", "large"))
+    small, large = (collect(tmp_path / name) for name in ("small", "large"))
     assert small["parameters"] == large["parameters"]
     (one,) = checkpoint.checkpoints(tmp_path / "small")
     (other,) = checkpoint.checkpoints(tmp_path / "large")
@@ -387,7 +387,7 @@ def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
 def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) -> None:
     tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["longest_source"]
     (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
-    done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--probe", "mine.en")
+    done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
     assert done.code == 0, done.err
     count, rest = done.out.splitlines()[1].removeprefix("probe").split(maxsplit=1)
     assert int(count) > 2  # blank lines do not count, and what is too long is cut
@@ -399,7 +399,7 @@ def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) ->
 
 @pytest.mark.parametrize("name", ["ctranslate2", "onnx", "hf-marian"])
 def test_the_example_in_the_document_translates(
-    name: str, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(exported(name, loaded).parent)
     page = (Path(__file__).parent.parent / "docs" / "exporting.md").read_text(encoding="utf-8")
@@ -415,7 +415,7 @@ def test_the_example_in_the_document_translates(
 # ---- what is refused
 
 
-def shifted(loaded: Loaded, folder: Path) -> None:
+def shifted(loaded: LoadedModel, folder: Path) -> None:
     """Write a model that takes each piece for the one before it."""
     model = loaded.model
     with torch.no_grad():
@@ -430,7 +430,7 @@ def test_a_broken_export_is_not_kept(
     monkeypatch.chdir(nmt.folder)
     run, folder = Path("runs/tiny"), Path("there")
     with pytest.raises(NMTError, match=r"safetensors translates \d+ of 20 sentences as nmt does, not 99.0%") as found:
-        prove.export(run, "safetensors", folder)
+        verify.export(run, "safetensors", folder)
     assert not isinstance(found.value, UsageError)
     assert "in nmt, and '" in found.value.hint
     with pytest.raises(SystemExit) as exit_:
@@ -438,7 +438,7 @@ def test_a_broken_export_is_not_kept(
     assert exit_.value.code == 1
     assert capsys.readouterr().out == ""
     assert sorted(path.name for path in nmt.folder.iterdir()) == ["data", "runs", "text.de", "text.en"]
-    proof = prove.export(run, "safetensors", folder, least=0)
+    proof = verify.export(run, "safetensors", folder, least=0)
     assert proof.share < 0.99
     assert proof.bleu < 99
     assert folder.is_dir()
@@ -455,10 +455,10 @@ def test_a_broken_export_is_not_kept(
         ("runs/tiny --to safetensors(type='bf16')", 2, "has no option 'type'"),
         ("runs/tiny --to safetensors --output runs", 2, "runs stands already"),
         ("runs/tiny --to safetensors --output text.en", 2, "text.en stands already"),
-        ("runs/tiny --to safetensors --least 99", 2, "--least must be between 0 and 1, got 99.0"),
-        ("runs/tiny --to safetensors --least nan", 2, "--least must be between 0 and 1, got nan"),
-        ("runs/tiny --to safetensors --probe none.en", 1, "no such file: none.en"),
-        ("runs/tiny --to safetensors --probe blank.en", 1, "blank.en holds no text"),
+        ("runs/tiny --to safetensors --min-agreement 99", 2, "--min-agreement must be between 0 and 1, got 99.0"),
+        ("runs/tiny --to safetensors --min-agreement nan", 2, "--min-agreement must be between 0 and 1, got nan"),
+        ("runs/tiny --to safetensors --verify-with none.en", 1, "no such file: none.en"),
+        ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en holds no text"),
         ("runs/none --to safetensors", 1, "there is no model at runs/none"),
         ("runs --to safetensors", 1, "runs holds no checkpoint"),
     ],
@@ -523,8 +523,8 @@ def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
 
 
 def test_ctranslate2_is_asked_for_what_the_search_says() -> None:
-    rules = "no_repeat_ngram=2, min_ratio=1.5, max_ratio=2.5"
-    find = search(f"beam(size=3, top=2, length_penalty=0.5, {rules})")
+    rules = "no_repeat_ngram_size=2, min_length_ratio=1.5, max_length_ratio=2.5"
+    find = search(f"beam(beam_size=3, top_beams=2, length_penalty=0.5, {rules})")
     noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
     (found,) = ctranslate2_engine(noted).search([Source([7, 8, 9], [5])], find, print)
     wanted = {
@@ -540,7 +540,7 @@ def test_ctranslate2_is_asked_for_what_the_search_says() -> None:
 
 def test_ctranslate2_answers_in_the_order_of_the_questions() -> None:
     sources = [Source([7] * length) for length in (2, 30, 1, 12)]
-    for spec in ("greedy", "beam(size=2)"):
+    for spec in ("greedy", "beam(beam_size=2)"):
         found = ctranslate2_engine(Noted()).search(sources, search(spec), print)
         assert [best[0].ids for best in found] == [source.ids for source in sources]
 
@@ -551,14 +551,16 @@ def test_ctranslate2_scores_and_wishes_as_ours(nmt: CommandLine) -> None:
         Translator.load(nmt.folder / "runs/tiny", "cpu", "fp32"),
         Translator.load(nmt.folder / "ct", "cpu", "fp32", "ctranslate2"),
     )
-    for spec in ("greedy", "beam(size=3, top=2)", "greedy(max_ratio=1.5)"):
+    for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
         for found in theirs.n_best(LINES, spec):
             scores = [t.score for t in found]  # equal ones may differ in the last bit
             assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-12)
             for t in found:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
                 assert t.score == pytest.approx(t.log_prob / norm, abs=1e-4)
-    assert theirs.translate(LINES, "greedy(max_ratio=1.5)") == ours.translate(LINES, "greedy(max_ratio=1.5)")
+    assert theirs.translate(LINES, "greedy(max_length_ratio=1.5)") == ours.translate(
+        LINES, "greedy(max_length_ratio=1.5)"
+    )
     wish = [Line("the dog", prefix="der Vogel")]
     assert theirs.translate(wish, "greedy") == ours.translate(wish, "greedy")
     with pytest.raises(UsageError, match="greedy and beam only"):

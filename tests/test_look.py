@@ -27,7 +27,7 @@ from nmt.viz.attention_maps import View, draw, look
 
 
 @pytest.fixture(scope="module", params=["transformer", "rnn"])
-def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> discovery.Loaded:
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> discovery.LoadedModel:
     folder = tmp_path_factory.mktemp("look")
     changes = [
         f"model.arch={request.param}",
@@ -40,14 +40,14 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return discovery.load(run)
 
 
-def test_shouting_is_looked_at_as_it_is_read(loaded: discovery.Loaded) -> None:
-    shouted = look(replace(loaded, config=replace(loaded.config, lower_shouting=True)), "BA BE BI DO")
+def test_shouting_is_looked_at_as_it_is_read(loaded: discovery.LoadedModel) -> None:
+    shouted = look(replace(loaded, config=replace(loaded.config, lowercase_all_caps=True)), "BA BE BI DO")
     assert shouted.source == look(loaded, "ba be bi do").source != look(loaded, "BA BE BI DO").source
 
 
-def test_weights_probabilities_and_beams_are_the_models(loaded: discovery.Loaded) -> None:
+def test_weights_probabilities_and_beams_are_the_models(loaded: discovery.LoadedModel) -> None:
     view = look(loaded, "ba be bi do")
-    (best, *_) = next(iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(size=4)")))
+    (best, *_) = next(iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(beam_size=4)")))
     assert view.translation == best.text
     assert len(view.beam) == 4
     assert view.beam[0].log_prob == pytest.approx(best.log_prob, abs=1e-3)
@@ -71,24 +71,24 @@ def test_weights_probabilities_and_beams_are_the_models(loaded: discovery.Loaded
         assert (view.weights["decoder"].triu(1) == 0).all()
 
 
-def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: discovery.Loaded) -> None:
+def test_beams_are_as_many_as_asked_and_scored_as_the_search_ranks(loaded: discovery.LoadedModel) -> None:
     translator = Translator.load(loaded.run, precision="fp32")  # as the page: of a model so young, rounding decides
-    (*found,) = next(iter(translator.n_best(["ba be"], "beam(size=3, top=3)")))
-    view = look(loaded, "ba be", spec="beam(size=3)")
+    (*found,) = next(iter(translator.n_best(["ba be"], "beam(beam_size=3, top_beams=3)")))
+    view = look(loaded, "ba be", spec="beam(beam_size=3)")
     assert [each.text for each in view.beam] == [each.text for each in found]
     assert [each.score for each in view.beam] == pytest.approx([each.score for each in found], abs=1e-3)
-    assert len(look(loaded, "ba be", spec="beam(size=3, top=1)").beam) == 1
+    assert len(look(loaded, "ba be", spec="beam(beam_size=3, top_beams=1)").beam) == 1
 
 
 def test_a_beam_that_nothing_speaks_for_is_no_alternative(
-    loaded: discovery.Loaded, monkeypatch: pytest.MonkeyPatch
+    loaded: discovery.LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
     monkeypatch.setattr("nmt.inference.batch.BatchEngine.search", lambda *_: [found])
     assert [each.log_prob for each in look(loaded, "ba be").beam] == [-1.0]
 
 
-def test_weights_stand_in_the_order_of_the_layers_and_both_sides_are_named(loaded: discovery.Loaded) -> None:
+def test_weights_stand_in_the_order_of_the_layers_and_both_sides_are_named(loaded: discovery.LoadedModel) -> None:
     view = look(loaded, "ba be", target="du gi")
     assert (view.languages, view.source[-1], view.target[-1]) == (("en", "de"), "</s>", "</s>")
     batch = collate([(loaded.tokenizer.encode("ba be"), loaded.tokenizer.encode("du gi"))])
@@ -134,7 +134,7 @@ def test_a_picture_has_a_map_for_each_head_with_the_pieces_beside_it(
 
 
 def test_the_last_layer_is_drawn_unless_another_is_named(
-    loaded: discovery.Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: discovery.LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
     monkeypatch.setattr("nmt.viz.attention_maps.draw", lambda view, output, part, layer: drawn.append(layer))
@@ -143,7 +143,7 @@ def test_the_last_layer_is_drawn_unless_another_is_named(
     assert drawn == [3 if loaded.config.model.arch == "transformer" else 1, 1]
 
 
-def test_a_given_translation_is_looked_at_as_it_is(loaded: discovery.Loaded) -> None:
+def test_a_given_translation_is_looked_at_as_it_is(loaded: discovery.LoadedModel) -> None:
     view = look(loaded, "ba be", target="du gi")
     assert (view.translation, view.beam) == ("du gi", [])
     (scored,) = Translator.load(loaded.run).score([("ba be", "du gi")])
@@ -151,7 +151,7 @@ def test_a_given_translation_is_looked_at_as_it_is(loaded: discovery.Loaded) -> 
     torch.testing.assert_close(found, torch.tensor(scored.token_log_probs), atol=1e-4, rtol=1e-4)
 
 
-def test_what_cannot_be_looked_at_is_refused(loaded: discovery.Loaded) -> None:
+def test_what_cannot_be_looked_at_is_refused(loaded: discovery.LoadedModel) -> None:
     with pytest.raises(UsageError, match="no sentence"):
         look(loaded, "  ")
     with pytest.raises(UsageError, match="pieces"):
@@ -320,5 +320,5 @@ def test_the_keyboard_is_enough(page: Any) -> None:
 
 def test_text_is_light_where_the_reader_wants_it_dark(page: Any) -> None:
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    colour = page.evaluate("getComputedStyle(document.querySelector('#queries button')).color")
-    assert colour == ("rgb(255, 255, 255)" if dark else "rgb(0, 0, 0)")
+    color = page.evaluate("getComputedStyle(document.querySelector('#queries button')).color")
+    assert color == ("rgb(255, 255, 255)" if dark else "rgb(0, 0, 0)")

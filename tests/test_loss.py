@@ -26,33 +26,33 @@ def tensors() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
 def test_value_is_the_formula(chunk: int, smoothing: float) -> None:
-    hidden_ND, weight_VD, target_N = tensors()
+    hidden_ND, weight_VD, labels_N = tensors()
     log_p_NV = (hidden_ND @ weight_VD.t()).log_softmax(-1)
     q_NV = torch.full((N, V), smoothing / V)
-    q_NV[torch.arange(N), target_N] += 1 - smoothing
+    q_NV[torch.arange(N), labels_N] += 1 - smoothing
     expected = -(q_NV * log_p_NV).sum()
-    torch.testing.assert_close(cross_entropy(hidden_ND, weight_VD, target_N, smoothing=smoothing), expected)
+    torch.testing.assert_close(cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing), expected)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_gradients_are_torchs(chunk: int, smoothing: float) -> None:
-    hidden_ND, weight_VD, target_N = tensors()
-    (cross_entropy(hidden_ND, weight_VD, target_N, smoothing=smoothing) / 3).backward()
-    theirs_h, theirs_w, _ = (t.detach().clone() for t in (hidden_ND, weight_VD, target_N))
+    hidden_ND, weight_VD, labels_N = tensors()
+    (cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing) / 3).backward()
+    theirs_h, theirs_w, _ = (t.detach().clone() for t in (hidden_ND, weight_VD, labels_N))
     theirs_h.requires_grad_()
     theirs_w.requires_grad_()
     logits_NV = theirs_h @ theirs_w.t()
-    (F.cross_entropy(logits_NV, target_N, label_smoothing=smoothing, reduction="sum") / 3).backward()
+    (F.cross_entropy(logits_NV, labels_N, label_smoothing=smoothing, reduction="sum") / 3).backward()
     torch.testing.assert_close(hidden_ND.grad, theirs_h.grad)
     torch.testing.assert_close(weight_VD.grad, theirs_w.grad)
 
 
 def test_without_gradients_the_value_is_the_same() -> None:
-    hidden_ND, weight_VD, target_N = tensors()
+    hidden_ND, weight_VD, labels_N = tensors()
     with torch.inference_mode():
-        value = cross_entropy(hidden_ND, weight_VD, target_N, smoothing=0.1)
+        value = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1)
         assert value.grad_fn is None
-    torch.testing.assert_close(value, cross_entropy(hidden_ND, weight_VD, target_N, smoothing=0.1).detach())
+    torch.testing.assert_close(value, cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1).detach())
 
 
 def test_large_logits_do_not_overflow() -> None:
@@ -66,8 +66,8 @@ def test_large_logits_do_not_overflow() -> None:
 
 
 def test_bf16_is_close() -> None:
-    hidden_ND, weight_VD, target_N = tensors()
-    exact = cross_entropy(hidden_ND, weight_VD, target_N, smoothing=0.1).item()
-    rounded = cross_entropy(hidden_ND.bfloat16(), weight_VD, target_N, smoothing=0.1)
+    hidden_ND, weight_VD, labels_N = tensors()
+    exact = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1).item()
+    rounded = cross_entropy(hidden_ND.bfloat16(), weight_VD, labels_N, smoothing=0.1)
     assert rounded.dtype == torch.float32
     assert rounded.item() == pytest.approx(exact, rel=0.02)

@@ -11,21 +11,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import ModelConfig
-from nmt.config import config_io
+from nmt.config import ModelConfig, config_io
 from nmt.data.batching import collate
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import ConfigError
 from nmt.inference.pytorch import TorchModel
-from nmt.model import build
 from nmt.model.attention import masked_softmax
-from nmt.model.build import check, count_parameters
+from nmt.model.build import build_model, check, count_parameters
 from nmt.model.layers import Dropout
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
 
 VOCABULARY = 23
-TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
+TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
 PAIRS = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20], [21])]
 
 
@@ -51,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, **request.param), VOCABULARY).eval()
+    model = build_model(dataclasses.replace(TINY, **request.param), VOCABULARY).eval()
     with torch.no_grad():  # what begins at zero must not hide mistakes
         for parameter in model.parameters():
             if not parameter.any():
@@ -62,12 +60,14 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 def logits(model: Seq2Seq, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
     """The logits of every pair's target positions, from one padded batch."""
     batch = collate(pairs)
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     return list(model.project(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
 
 
 def test_parameters_per_layer_are_the_papers() -> None:
-    base = build(ModelConfig(dim=512, heads=8, ff=2048, encoder_layers=1, decoder_layers=1, norm="post"), 100)
+    base = build_model(
+        ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=1, decoder_layers=1, norm_position="post"), 100
+    )
     assert sum(p.numel() for p in base.encoder.parameters()) == 3_152_384
     assert sum(p.numel() for p in base.decoder.parameters()) == 4_204_032
 
@@ -76,12 +76,12 @@ def test_parameters_per_layer_are_the_papers() -> None:
 def test_the_papers_models_have_the_papers_size(name: str, millions: float) -> None:
     config = config_io.load(config_io.find(name)).model
     with torch.device("meta"):
-        model = build(config, 37_000)
+        model = build_model(config, 37_000)
     assert count_parameters(model) / 1e6 == pytest.approx(millions, abs=0.05)  # table 3 says 65 and 213
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
-    tied, loose = (build(dataclasses.replace(TINY, tied=tied), VOCABULARY) for tied in (True, False))
+    tied, loose = (build_model(dataclasses.replace(TINY, tie_embeddings=tied), VOCABULARY) for tied in (True, False))
     assert count_parameters(loose) - count_parameters(tied) == 2 * VOCABULARY * TINY.dim
     assert tied.output_weight_VD is tied.embeddings["shared"]
 
@@ -89,9 +89,9 @@ def test_tied_embeddings_are_one_matrix() -> None:
 @pytest.mark.parametrize("tied", [True, False])
 def test_scaled_embeddings_start_with_unit_variance_and_padding_at_zero(tied: bool) -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, dim=64, tied=tied), 1000)
+    model = build_model(dataclasses.replace(TINY, dim=64, tie_embeddings=tied), 1000)
     for role in ("source", "target"):
-        x_VD = model.look_up(role, torch.arange(1000))
+        x_VD = model.embed_tokens(role, torch.arange(1000))
         assert x_VD.std().item() == pytest.approx(1, rel=0.02)
         assert (~x_VD.any(-1)).nonzero().tolist() == [[PAD]]
 
@@ -169,7 +169,7 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: tor
     mask_BS = batch.src_mask_BS.clone()
     mask_BS[1] = False
     model.train()
-    hidden_ND = model(batch.src_BS, mask_BS, batch.tgt_in_BT, batch.places_N)
+    hidden_ND = model(batch.src_BS, mask_BS, batch.tgt_in_BT, batch.target_index_N)
     hidden_ND.float().square().sum().backward()
     assert hidden_ND.isfinite().all()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
@@ -222,7 +222,7 @@ def test_steps_of_a_search_equal_one_uncached_pass(model: Seq2Seq, dtype: torch.
 
 
 def test_a_model_trained_in_bf16_is_searched_in_the_requested_precision() -> None:
-    model = build(TINY, VOCABULARY).eval()
+    model = build_model(TINY, VOCABULARY).eval()
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, (len(PAIRS), 3))
     wanted, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
     model.compute_dtype = torch.bfloat16
@@ -237,7 +237,7 @@ def test_ensemble_averages_probabilities_and_attention(size: int) -> None:
     models = []
     for seed in range(size):
         torch.manual_seed(seed)
-        models.append(build(TINY, VOCABULARY).eval().requires_grad_(False))
+        models.append(build_model(TINY, VOCABULARY).eval().requires_grad_(False))
         models[-1].output_weight_VD.mul_(3)  # confident models, whose geometric mean differs clearly
     tokens_RT = np.array([[BOS, 7], [BOS, 8], [BOS, 9]])
     log_probs, attention, _ = search_steps(TorchModel(models), tokens_RT, 1, [0, 1, 2])
@@ -282,7 +282,7 @@ def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"arch": "transfomer"}, "model.arch"), ({"positions": "sinus"}, "model.positions")],
+    [({"arch": "transfomer"}, "model.arch"), ({"positions": "sinus"}, "model.position_encoding")],
 )
 def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:

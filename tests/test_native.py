@@ -26,7 +26,7 @@ from nmt.inference.ensemble import NativeEnsemble
 from nmt.inference.load import engine_of, load_engine
 from nmt.inference.native import Matrix, NativeModel
 from nmt.inference.pytorch import TorchModel
-from nmt.model import build
+from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
 from nmt.runs.discovery import ModelFiles
@@ -36,7 +36,7 @@ from nmt.search.request import Floats
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 precisions = pytest.mark.parametrize("precision", native.TYPES)
 VOCABULARY = 37
-TINY = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=2, decoder_layers=2)
+TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},
     "post": {"norm": "post"},
@@ -56,13 +56,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"positions": "none"},
     "concatenated": {"positions": "sinusoidal_concatenated"},
     "learned": {"positions": "learned"},
-    "learned, few": {"positions": "learned(n=72)", "tied": False},
+    "learned, few": {"positions": "learned(max_positions=72)", "tied": False},
     "rotary": {"positions": "rotary"},
     "rotary, grouped": {"positions": "rotary(base=100.0)", "kv_heads": 2, "dim": 24},
     "alibi": {"positions": "alibi"},
     "alibi, 3 heads": {"positions": "alibi", "dim": 36, "heads": 3},
     "t5": {"positions": "t5"},
-    "t5, few buckets": {"positions": "t5(buckets=8, most_distant=16)", "norm": "post"},
+    "t5, few buckets": {"positions": "t5(num_buckets=8, max_distance=16)", "norm": "post"},
     "together": {
         "positions": "rotary", "kv_heads": 1, "norm": "post", "normalization": "rms", "activation": "swiglu",
         "layer_sharing": 3, "encoder_layers": 4, "tied": False, "dim": 40, "ff": 70,
@@ -74,7 +74,7 @@ variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def make(seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.2, **changes: Any) -> Transformer:
     """A network in which nothing is zero, no norm is the identity and predictions are far from uniform."""
     torch.manual_seed(seed)
-    network = build(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
+    network = build_model(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
     assert isinstance(network, Transformer)
     for parameter in network.parameters():
         parameter += noise * torch.randn_like(parameter)
@@ -365,9 +365,11 @@ def found_by(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -
 @precisions
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name != "mbr"])
 def test_a_result_does_not_depend_on_its_batch(name: str, precision: str) -> None:
-    model = packed(make(vocabulary=600, positions="t5"), precision)
+    model = packed(make(vocabulary=600, position_encoding="t5"), precision)
     sources = sequences(5, [40, 1, 9, 33, 5, 64, 18, 2, 7, 100] * 3, 600)
-    spec = {"beam": "beam(size=5, top=5, coverage=0.2)", "sample": "sample(top=5)"}.get(name, name)
+    spec = {"beam": "beam(beam_size=5, top_beams=5, coverage_penalty=0.2)", "sample": "sample(n_best=5)"}.get(
+        name, name
+    )
     together = found_by(spec, model, sources)
     for some in (slice(0, 1), slice(9, 10), slice(3, 12), slice(30, None, -1)):
         assert found_by(spec, model, sources[some]) == together[some]
@@ -385,8 +387,8 @@ def test_batches_of_several_threads_are_those_of_one(precision: str) -> None:
 
     progress: list[int] = []
     one, several = engine(1), engine(3)
-    wanted = one.search(sources, search("beam(size=4, top=2)"), lambda _: None)
-    assert several.search(sources, search("beam(size=4, top=2)"), progress.append) == wanted
+    wanted = one.search(sources, search("beam(beam_size=4, top_beams=2)"), lambda _: None)
+    assert several.search(sources, search("beam(beam_size=4, top_beams=2)"), progress.append) == wanted
     assert sum(progress) == len(sources)
     for score, other in zip(one.score(*pairs), several.score(*pairs), strict=True):
         assert score.log_probs == other.log_probs
@@ -419,7 +421,7 @@ def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: s
 
 @compiled
 def test_one_token_that_is_no_number_ranks_first() -> None:
-    network = make(vocabulary=700, tied=False)
+    network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan
     result = packed(network).prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3)
     assert result.tokens_RK[0, 0] == 600
@@ -461,7 +463,7 @@ def test_other_networks_are_searched_by_pytorch(change: dict[str, Any]) -> None:
     config = dataclasses.replace(TINY, **change)
     assert not native.supports(config)
     torch.manual_seed(0)
-    network = build(config, VOCABULARY).eval()
+    network = build_model(config, VOCABULARY).eval()
     engine = engine_of([network], "cpu", "auto", str)
     assert isinstance(engine.model, TorchModel)
     before = engine.search([Source([5, 6])], search("beam"), lambda _: None)
@@ -484,11 +486,11 @@ from nmt.config import ModelConfig
 from nmt.inference import Source
 from nmt.inference import native
 from nmt.inference.load import engine_of
-from nmt.model import build
+from nmt.model.build import build_model, check_model, count_parameters, max_positions
 from nmt.search import search
 torch.manual_seed(0)
-config = ModelConfig(dim=16, heads=4, ff=32, encoder_layers=1, decoder_layers=1)
-engines = [engine_of([build(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
+config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_layers=1)
+engines = [engine_of([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
 found = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
 print(native.available(), type(engines[0].model).__name__, len(found[0][0]))
 """

@@ -9,7 +9,7 @@ import torch
 
 from nmt.config import ModelConfig, TrainConfig
 from nmt.errors import ConfigError
-from nmt.model import build
+from nmt.model.build import build_model
 from nmt.train.optim import adam, schedule
 
 TOTAL, DIM = 1000, 512
@@ -53,7 +53,7 @@ def test_training_shorter_than_the_warmup_has_positive_rates(name: str) -> None:
 
 
 def test_adam_has_the_papers_constants() -> None:
-    model = build(ModelConfig(dim=8, heads=2, ff=8, encoder_layers=1, decoder_layers=1), 9)
+    model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
     (group,) = adam(model, TrainConfig()).param_groups
     assert group["betas"] == (0.9, 0.98)
     assert group["eps"] == 1e-9
@@ -70,7 +70,7 @@ def test_mistakes_are_refused(spec: str) -> None:
 
 
 def test_one_adam_update_is_the_formula() -> None:
-    model = build(ModelConfig(dim=8, heads=2, ff=8, encoder_layers=1, decoder_layers=1), 9)
+    model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
     optimizer = adam(model, TrainConfig())
     parameter = model.output_weight_VD
     before, gradient = parameter.detach().clone(), torch.randn_like(parameter)

@@ -87,7 +87,7 @@ def test_text_that_is_not_utf8_is_located(tmp_path: Path) -> None:
     path = saved(tmp_path / "a.de", "gut\nschön\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"a\.de, line 2, byte 4 of the line: not UTF-8 \(0xf6\)") as caught:
         list(read_lines(path))
-    assert "--errors replace" in caught.value.hint
+    assert "--encoding-errors replace" in caught.value.hint
     assert list(read_lines(path, errors="replace")) == ["gut", "sch\ufffdn"]
 
 

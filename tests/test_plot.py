@@ -64,7 +64,7 @@ def test_a_picture_has_a_line_for_each_value(tmp_path: Path) -> None:
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_each_run_has_its_own_curve_and_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_has_its_own_curve_and_color(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
     drawn: list[Figure] = []
@@ -78,9 +78,9 @@ def test_each_run_has_its_own_curve_and_colour(tmp_path: Path, monkeypatch: pyte
     curves, (legend,) = drawn[0].axes[2].lines, drawn[0].legends
     assert [list(curve.get_ydata()) for curve in curves] == [*rates.values()]
     assert [text.get_text() for text in legend.get_texts()] == [*map(str, runs)]
-    colours = [curve.get_color() for curve in curves]
-    assert [handle.get_color() for handle in legend.legend_handles] == colours
-    assert len(set(colours)) == 2
+    colors = [curve.get_color() for curve in curves]
+    assert [handle.get_color() for handle in legend.legend_handles] == colors
+    assert len(set(colors)) == 2
 
 
 def test_what_cannot_be_drawn_is_said(nmt: CommandLine) -> None:
@@ -225,20 +225,20 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
     made = encoding("xlnet")
     found, wanted = _table("xlnet", made, 5, 2), table(made, 5)
     torch.testing.assert_close(found.values_MC, wanted.values_MC)
-    few = _made(["learned(n=4)"], 16, 2, 1, True)["learned(n=4)"]
+    few = _made(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
     assert few.stack.causal
-    assert len(_table("learned(n=4)", few, 64, 1).rows_M) == 4
+    assert len(_table("learned(max_positions=4)", few, 64, 1).rows_M) == 4
     for decoder in (False, True):
         (one,) = _of_model(trained.folder / "runs/tiny", decoder).values()
         assert one.stack.causal == decoder
 
 
 def test_positions_are_drawn(nmt: CommandLine) -> None:
-    done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(buckets=8)", "--length", "9", "-o", "p.svg")
+    done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(num_buckets=8)", "--length", "9", "-o", "p.svg")
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
     assert "trained values are drawn as they begin" in done.err
     texts = re.findall(r"<!-- (.*?) -->", (nmt.folder / "p.svg").read_text())
-    assert {"sinusoidal", "rotary", "t5(buckets=8)", "cosine of two positions", "head 4", "channel 0"} <= {*texts}
+    assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine of two positions", "head 4", "channel 0"} <= {*texts}
     done = nmt("plot", "positions", "--model", "runs/tiny", "--decoder")
     assert (done.code, done.out, done.err) == (0, "positions.png\n", "")
     assert (nmt.folder / "positions.png").read_bytes().startswith(b"\x89PNG")
@@ -252,7 +252,7 @@ def test_positions_that_cannot_be_drawn_are_said(nmt: CommandLine) -> None:
         nmt("plot", "positions", option, value).refuses(2, option)
     for given in ("alibi", "--dim=64", "--heads=2"):
         nmt("plot", "positions", given, "--model", "runs/tiny").refuses(2, "give encodings, or --model")
-    nmt("plot", "positions", "learned(n=100000000000)").refuses(2, "learned': n must be at most 1,000,000")
+    nmt("plot", "positions", "learned(max_positions=100000000000)").refuses(2, "learned': n must be at most 1,000,000")
     nmt("plot", "positions", "floater(hidden=100000)").refuses(2, "hidden must be at most 65,536")
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(2, "there is no layer 2", "there are 1")
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0

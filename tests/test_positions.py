@@ -12,8 +12,7 @@ from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
 from nmt.errors import ConfigError, UsageError
-from nmt.model import build
-from nmt.model.build import check
+from nmt.model.build import build_model, check
 from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITIONS, Place, Positions, Stack
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
@@ -262,7 +261,7 @@ def test_distances_are_of_queries_from_keys() -> None:
 @pytest.mark.parametrize("name", POSITIONS)
 def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, positions=name), VOCABULARY).eval()
+    model = build_model(dataclasses.replace(TINY, position_encoding=name), VOCABULARY).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if not parameter.any():
@@ -276,7 +275,7 @@ def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None
 @pytest.mark.parametrize("name", POSITIONS)
 def test_every_encoding_learns(name: str) -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, positions=name), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, position_encoding=name), VOCABULARY)
     torch.cat(logits(model, PAIRS)).log_softmax(-1)[:, 5].sum().backward()
     missing = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
     assert not missing
@@ -285,10 +284,10 @@ def test_every_encoding_learns(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("learned(n=0)", "model.positions: positions 'learned': n must be at least 1, got 0"),
+        ("learned(max_positions=0)", "model.position_encoding: positions 'learned': n must be at least 1, got 0"),
         ("shaw(clip=-1)", "clip must be at least 0"),
-        ("t5(buckets=2)", "buckets must be at least 4"),
-        ("t5(buckets=32, most_distant=8)", "most_distant must be at least 32"),
+        ("t5(num_buckets=2)", "buckets must be at least 4"),
+        ("t5(num_buckets=32, max_distance=8)", "most_distant must be at least 32"),
         ("rotary(base=0.5)", "base must be at least 1"),
         ("floater(step=0)", "step must be at least 0.001"),
         ("rotary(bass=2.0)", "has no option 'bass'"),
@@ -298,7 +297,7 @@ def test_every_encoding_learns(name: str) -> None:
 )
 def test_options_out_of_range_are_refused(spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(dataclasses.replace(TINY, positions=spec))
+        check(dataclasses.replace(TINY, position_encoding=spec))
     assert message in caught.value.message
 
 
@@ -309,4 +308,4 @@ def test_an_option_that_is_no_number_is_refused() -> None:
 
 def test_rotary_needs_pairs() -> None:
     with pytest.raises(ConfigError, match="a head has 5"):
-        check(dataclasses.replace(TINY, dim=20, positions="rotary"))
+        check(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))

@@ -12,7 +12,7 @@ import tiny
 import yaml
 from commandline import CommandLine, write
 
-from nmt.runs.model_card import CARD, MARK, told, write_card
+from nmt.runs.model_card import CARD, MARK, write_card
 from nmt.runs.run_info import _thinned, environment, gather
 from nmt.train.session import train
 
@@ -43,14 +43,14 @@ def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
 
 
 def test_a_model_is_told_with_all_that_is_not_as_usual(tmp_path: Path) -> None:
-    options = ("model.kv_heads=1", "model.window=3", "model.activation=swiglu", "train.steps=2")
+    options = ("model.kv_heads=1", "model.attention_window=3", "model.activation=swiglu", "train.steps=2")
     for name, changes in {"variant": options, "rnn": ("model.arch=rnn", "train.steps=2")}.items():
         train(tiny.config(tmp_path, *changes), tmp_path / name)
-    (line,) = told(gather(tmp_path / "variant"))["model"]
+    (line,) = describe(gather(tmp_path / "variant"))["model"]
     assert line.endswith("sinusoidal positions, activation=swiglu, window=3, kv_heads=1")
     assert gather(tmp_path / "variant")["model"]["window"] == 3
     found = gather(tmp_path / "rnn")
-    assert told(found)["model"][0].endswith("layers, width 16")
+    assert describe(found)["model"][0].endswith("layers, width 16")
     assert set(found["model"]) == {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tied"}
 
 
@@ -62,7 +62,7 @@ def test_info_shows_it_on_one_screen(trained: CommandLine) -> None:
     assert len(lines) < 40
     assert max(map(len, lines)) <= 120
     subjects = [line.split(" ")[0] for line in lines[1:] if not line.startswith(" ")]
-    assert subjects == [*told(gather(trained.folder / "runs/tiny"))]
+    assert subjects == [*describe(gather(trained.folder / "runs/tiny"))]
     assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {*subjects}
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
     trained("info", "runs").refuses(1, "runs is no run with a checkpoint")
@@ -99,7 +99,7 @@ def test_every_session_is_noted(nmt: CommandLine) -> None:
     assert nmt("train", "--run", "runs/tiny", "--resume", "--set", "train.steps=22").code == 0
     found = gather(nmt.folder / "runs/tiny")
     assert [session["step"] for session in found["sessions"]] == [0, 20]
-    assert len(told(found)["sessions"]) == 2
+    assert len(describe(found)["sessions"]) == 2
 
 
 def test_what_is_damaged_or_missing_is_left_out(nmt: CommandLine) -> None:
@@ -107,7 +107,7 @@ def test_what_is_damaged_or_missing_is_left_out(nmt: CommandLine) -> None:
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"began')
     (run / "data.json").write_text('{"longest_source": 9}')
     (run / "metrics.jsonl").unlink()
-    lines = told(gather(run))
+    lines = describe(gather(run))
     assert "sessions" not in lines
     assert "curve" not in lines
     assert nmt("info", "runs/tiny").code == 0
@@ -133,7 +133,7 @@ def test_what_is_told_is_what_was_gathered(trained: CommandLine) -> None:
     found = gather(trained.folder / "runs/tiny")
     found["training"]["of"] = 40
     found["data"]["pairs"] = {"train": 1000, "valid": 7}
-    lines = told(found)
+    lines = describe(found)
     assert "20 of 40 updates" in lines["training"][0]
     assert lines["data"][-2].startswith("1,000 pairs")
     assert ", 7 pairs, " in lines["data"][-1]
@@ -144,7 +144,7 @@ def test_the_best_validation_is_that_of_the_best_checkpoint(nmt: CommandLine) ->
     for step, quality in ((10, 9.0), (20, 3.0)):
         path = run / f"step-{step:06d}" / "meta.json"
         meta = json.loads(path.read_text())
-        meta["progress"] |= {"best": 9.0, "bad_validations": int(step == 20)}
+        meta["progress"] |= {"best": 9.0, "validations_since_best": int(step == 20)}
         meta["progress"]["scores"] |= {"valid_bleu": quality, "quality": quality}
         path.write_text(json.dumps(meta))
     best = gather(run)["best"]
@@ -186,7 +186,7 @@ def test_a_score_is_told_with_its_checkpoint_and_the_card_has_the_bests(nmt: Com
     for name in (best, other):
         assert nmt("evaluate", "--model", f"runs/tiny/{name}", "--src", "probe.en", "--ref", "probe.de").code == 0
     found = gather(nmt.folder / "runs/tiny")
-    lines = told(found)["test"]
+    lines = describe(found)["test"]
     assert [line.partition(":")[0] for line in lines if "probe.en" in line] == ["step-000010", "step-000020"]
     card = (nmt.folder / "runs/tiny" / CARD).read_text()
     results = yaml.safe_load(card.split("---\n", 2)[1])["model-index"][0]["results"]

@@ -15,22 +15,22 @@ from torch import Tensor, nn
 
 from nmt.config import ModelConfig
 from nmt.data.batching import collate
-from nmt.model import build
+from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 
 ENCODER_LAYER = {  # torch's name: ours; a fused matrix has the rows of W_q, W_k and W_v, in that order
     "self_attn.in_proj_": ["attention.qkv."],
     "self_attn.out_proj.": ["attention.out."],
-    "norm1.": ["around_attention.norm."],
+    "norm1.": ["attention_residual.norm."],
     "linear1.": ["feed_forward.up."],
     "linear2.": ["feed_forward.down."],
-    "norm2.": ["around_ff.norm."],
+    "norm2.": ["ffn_residual.norm."],
 }
 DECODER_LAYER = ENCODER_LAYER | {
     "multihead_attn.in_proj_": ["cross.q.", "cross.kv."],
     "multihead_attn.out_proj.": ["cross.out."],
-    "norm2.": ["around_cross.norm."],
-    "norm3.": ["around_ff.norm."],
+    "norm2.": ["cross_attention_residual.norm."],
+    "norm3.": ["ffn_residual.norm."],
 }
 
 
@@ -86,7 +86,7 @@ def sinusoids(length: int, dim: int) -> Tensor:
 def random_model(config: ModelConfig) -> Transformer:
     """Return a model in float64 in which no bias is zero and no norm is the identity."""
     torch.manual_seed(0)
-    model = build(config, VOCABULARY).double().eval()
+    model = build_model(config, VOCABULARY).double().eval()
     assert isinstance(model, Transformer)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -98,7 +98,7 @@ def random_model(config: ModelConfig) -> Transformer:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_transformer_computes_what_torch_nn_computes(norm: str, activation: str, tied: bool) -> None:
-    config = dataclasses.replace(TINY, norm=norm, activation=activation, tied=tied, decoder_layers=3)
+    config = dataclasses.replace(TINY, norm_position=norm, activation=activation, tie_embeddings=tied, decoder_layers=3)
     model = random_model(config)
     encoder, decoder = torch_stacks(model)
     source_VD, target_VD, output_VD = (
@@ -116,9 +116,9 @@ def test_transformer_computes_what_torch_nn_computes(norm: str, activation: str,
     hidden_BTD = decoder(
         embed(batch.tgt_in_BT, target_VD), memory_BSD, tgt_mask=causal_TT, memory_key_padding_mask=padding_BS
     )
-    logits_NV = (hidden_BTD @ output_VD.t()).flatten(0, 1)[batch.places_N]
+    logits_NV = (hidden_BTD @ output_VD.t()).flatten(0, 1)[batch.target_index_N]
 
     found_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
-    found_NV = model.project(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N))
+    found_NV = model.project(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N))
     torch.testing.assert_close(found_BSD, memory_BSD, atol=1e-10, rtol=1e-10)
     torch.testing.assert_close(found_NV, logits_NV, atol=1e-10, rtol=1e-10)

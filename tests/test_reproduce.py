@@ -41,9 +41,11 @@ def test_other_text_is_refused_unless_told_so(nmt: CommandLine) -> None:
     lines = (nmt.folder / "text.en").read_text().splitlines()
     write(nmt.folder / "text", ["another one", *lines[1:]], (nmt.folder / "text.de").read_text().splitlines())
     done = nmt("reproduce", "runs/tiny")
-    done.refuses(1, "text/train", "not what runs/tiny was trained on", "hint: put the text back", "--changed-data")
+    done.refuses(
+        1, "text/train", "not what runs/tiny was trained on", "hint: put the text back", "--allow-changed-data"
+    )
     assert not (nmt.folder / "runs/tiny-again").exists()
-    assert nmt("reproduce", "runs/tiny", "--changed-data").code == 3
+    assert nmt("reproduce", "runs/tiny", "--allow-changed-data").code == 3
 
 
 @pytest.mark.parametrize("name", ["nowhere", "runs"])

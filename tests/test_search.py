@@ -22,7 +22,7 @@ from nmt.inference import native
 from nmt.inference.ensemble import NativeEnsemble
 from nmt.inference.native import NativeModel
 from nmt.inference.pytorch import TorchModel
-from nmt.model import build
+from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, search
 from nmt.search import beam as beam_module
@@ -34,19 +34,19 @@ from nmt.search.sample import draw
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 VOCABULARY = 7
 N_BEST = [
-    "greedy", "beam(size=4, top=4)", "diverse(size=6, groups=3, top=4)", "constrained(size=4, top=3)", "sample(top=3)",
-    "beam(size=4, top=2, coverage=0.3)",
+    "greedy", "beam(beam_size=4, top_beams=4)", "diverse(beam_size=6, groups=3, top_beams=4)", "constrained(beam_size=4, top_beams=3)", "sample(n_best=3)",
+    "beam(beam_size=4, top_beams=2, coverage_penalty=0.3)",
 ]  # fmt: skip
 RULED = [
-    "greedy({})", "beam(size=4, top=4, {})", "diverse(size=4, top=4, {})", "sample(top=4, {})",
+    "greedy({})", "beam(beam_size=4, top_beams=4, {})", "diverse(beam_size=4, top_beams=4, {})", "sample(n_best=4, {})",
 ]  # fmt: skip
 SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3]]
 
 
 def make(seed: int, vocabulary: int = VOCABULARY, end_bias: float = 0.0) -> Transformer:
     torch.manual_seed(seed)
-    config = ModelConfig(dim=8, heads=2, ff=16, encoder_layers=1, decoder_layers=2, tied=False)
-    model = build(config, vocabulary).eval()
+    config = ModelConfig(dim=8, heads=2, ffn_dim=16, encoder_layers=1, decoder_layers=2, tie_embeddings=False)
+    model = build_model(config, vocabulary).eval()
     assert isinstance(model, Transformer)
     with torch.no_grad():
         model.output_weight_VD.mul_(6)  # far from uniform, so that rankings are clear
@@ -92,7 +92,9 @@ def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tenso
 @pytest.mark.parametrize("seed", range(6))
 def test_beam_of_one_is_greedy(seed: int) -> None:
     model = make(seed)
-    for greedy, (beam, *_) in zip(run(model, "greedy"), run(model, "beam(size=1, length_penalty=0.0)"), strict=True):
+    for greedy, (beam, *_) in zip(
+        run(model, "greedy"), run(model, "beam(beam_size=1, length_penalty=0.0)"), strict=True
+    ):
         assert greedy[0].ids == beam.ids
         assert greedy[0].log_prob == pytest.approx(beam.log_prob, abs=1e-5)
 
@@ -112,7 +114,7 @@ def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: f
         return total / ((5 + len(ids) + 1) / 6) ** penalty
 
     best = sorted(every, key=score, reverse=True)[:5]
-    wide = f"beam(size={len(every)}, top=5, length_penalty={penalty})"
+    wide = f"beam(beam_size={len(every)}, top_beams=5, length_penalty={penalty})"
     (found,) = search(wide)(TorchModel([model]), SearchRequest([[4, 4, 3]], np.array([limit]), BOS, EOS))
     assert [h.ids for h in found] == best
     assert [h.score for h in found] == pytest.approx([score(ids) for ids in best], abs=1e-4)
@@ -124,7 +126,7 @@ def test_a_wide_beam_is_exhaustive_search(seed: int, penalty: float, end_bias: f
 @pytest.mark.parametrize("penalty", [0.0, 2.0])
 def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int, early_stopping: bool, penalty: float) -> None:
     model, limit = make(seed, end_bias=1.5), 6
-    spec = f"beam(size={size}, top={size}, length_penalty={penalty}, early_stopping={early_stopping})"
+    spec = f"beam(beam_size={size}, top_beams={size}, length_penalty={penalty}, early_stopping={early_stopping})"
     for row, found in enumerate(run(model, spec, [limit] * 3)):
         beams: list[tuple[float, list[int]]] = [(0.0, [])]
         ended: list[tuple[float, list[int]]] = []
@@ -145,13 +147,13 @@ def test_a_narrow_beam_is_what_its_description_says(seed: int, size: int, early_
 @pytest.mark.parametrize("size", [6, 12, 40])
 def test_impossible_beams_never_become_hypotheses(size: int) -> None:
     request = SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS)
-    (found,) = search(f"beam(size={size}, top={size})")(TorchModel([make(0, 5)]), request)
+    (found,) = search(f"beam(beam_size={size}, top_beams={size})")(TorchModel([make(0, 5)]), request)
     assert len(found) == size  # of the 85 translations there are
     assert all(h.log_prob > -math.inf for h in found)
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("spec", [*N_BEST, "mbr(candidates='beam(size=4, top=4)', top=2)"])
+@pytest.mark.parametrize("spec", [*N_BEST, "mbr(candidates='beam(size=4, n_best=4)', n_best=2)"])
 def test_reported_log_probs_are_teacher_forced_ones(seed: int, spec: str) -> None:
     model = make(seed)
     for row, hypotheses in enumerate(run(model, spec)):
@@ -160,8 +162,8 @@ def test_reported_log_probs_are_teacher_forced_ones(seed: int, spec: str) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_n_best_is_sorted_distinct_and_normalised(seed: int) -> None:
-    for hypotheses in run(make(seed), "beam(size=6, top=6, length_penalty=0.6)"):
+def test_n_best_is_sorted_distinct_and_normalized(seed: int) -> None:
+    for hypotheses in run(make(seed), "beam(beam_size=6, top_beams=6, length_penalty=0.6)"):
         scores = [h.score for h in hypotheses]
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses)
@@ -173,9 +175,9 @@ def test_n_best_is_sorted_distinct_and_normalised(seed: int) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        "beam(size=3)", "beam(size=5, top=3)", "beam(size=4, length_penalty=0.0)", "beam(size=4, length_penalty=2.0)",
-        "beam(size=4, coverage=0.5)", "beam(size=4, top=2, normalisation='average')",
-        "diverse(size=6, groups=3, top=2)", "constrained(size=5, top=2)",
+        "beam(beam_size=3)", "beam(beam_size=5, top_beams=3)", "beam(beam_size=4, length_penalty=0.0)", "beam(beam_size=4, length_penalty=2.0)",
+        "beam(beam_size=4, coverage_penalty=0.5)", "beam(beam_size=4, top_beams=2, length_normalization='average')",
+        "diverse(beam_size=6, groups=3, top_beams=2)", "constrained(beam_size=5, top_beams=2)",
     ],
 )  # fmt: skip
 def test_stopping_early_changes_nothing(seed: int, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +234,7 @@ class Scripted:
         return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(tokens_R), 0), k, banned_RX, gather_RP)
 
 
-@pytest.mark.parametrize("spec", ["beam(size=2)", "diverse(size=2, groups=1)", "constrained(size=2)"])
+@pytest.mark.parametrize("spec", ["beam(beam_size=2)", "diverse(beam_size=2, groups=1)", "constrained(beam_size=2)"])
 def test_a_beam_that_wins_at_the_length_limit_only_is_not_given_up(spec: str) -> None:
     limit = 12
     longest = (5 + limit + 1) / 6
@@ -256,10 +258,10 @@ def test_stopping_early_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(model, "step", counted)
     steps.append(0)
-    run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
+    run(model, "beam(beam_size=4, length_penalty=0.0)", [30, 30, 30])
     run_on(monkeypatch)
     steps.append(0)
-    run(model, "beam(size=4, length_penalty=0.0)", [30, 30, 30])
+    run(model, "beam(beam_size=4, length_penalty=0.0)", [30, 30, 30])
     assert steps[0] < steps[1]
 
 
@@ -282,8 +284,10 @@ def test_limits_are_kept(spec: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scores_are_normalised_by_average_when_asked(seed: int) -> None:
-    for hypotheses in run(make(seed), "beam(size=6, top=6, length_penalty=0.7, normalisation='average')"):
+def test_scores_are_normalized_by_average_when_asked(seed: int) -> None:
+    for hypotheses in run(
+        make(seed), "beam(beam_size=6, top_beams=6, length_penalty=0.7, length_normalization='average')"
+    ):
         scores = [h.score for h in hypotheses]
         assert scores == sorted(scores, reverse=True)
         assert scores == pytest.approx([h.log_prob / (len(h.ids) + 1) ** 0.7 for h in hypotheses], rel=1e-5)
@@ -293,15 +297,15 @@ def test_scores_are_normalised_by_average_when_asked(seed: int) -> None:
 @pytest.mark.parametrize("spec", RULED)
 @pytest.mark.parametrize("end_bias", [-3.0, 3.0])
 def test_lengths_keep_to_the_ratios(seed: int, spec: str, end_bias: float) -> None:
-    found = run(make(seed, end_bias=end_bias), spec.format("min_ratio=1.0, max_ratio=2.0"), [20, 20, 20])
+    found = run(make(seed, end_bias=end_bias), spec.format("min_length_ratio=1.0, max_length_ratio=2.0"), [20, 20, 20])
     for hypotheses, source in zip(found, (3, 2, 1), strict=True):  # tokens without the end
         assert all(source <= len(h.ids) <= 2 * source for h in hypotheses)
         assert hypotheses
 
 
 @pytest.mark.parametrize("spec", RULED)
-def test_ratios_that_give_no_whole_number_leave_both_neighbours(spec: str) -> None:
-    ratios = spec.format("min_ratio=1.5, max_ratio=1.5")
+def test_ratios_that_give_no_whole_number_leave_both_neighbors(spec: str) -> None:
+    ratios = spec.format("min_length_ratio=1.5, max_length_ratio=1.5")
     for end_bias, lengths in ((99.0, [4, 3, 1]), (-99.0, [5, 3, 2])):
         assert [len(best.ids) for best, *_ in run(make(0, end_bias=end_bias), ratios, [20, 20, 20])] == lengths
 
@@ -309,11 +313,11 @@ def test_ratios_that_give_no_whole_number_leave_both_neighbours(spec: str) -> No
 @pytest.mark.parametrize("spec", RULED)
 def test_ratios_beyond_all_lengths_are_the_tasks_limit(spec: str) -> None:
     model = make(1)
-    free = run(model, spec.format("max_ratio=0.0"))
-    assert [[h.ids for h in found] for found in run(model, spec.format("max_ratio=1e30"))] == [
+    free = run(model, spec.format("max_length_ratio=0.0"))
+    assert [[h.ids for h in found] for found in run(model, spec.format("max_length_ratio=1e30"))] == [
         [h.ids for h in found] for found in free
     ]
-    for found in run(model, spec.format("min_ratio=1e30")):
+    for found in run(model, spec.format("min_length_ratio=1e30")):
         assert all(len(h.ids) == 6 for h in found)
 
 
@@ -324,7 +328,7 @@ def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
         """The n-grams that come again, over all hypotheses of some models."""
         again = 0
         for seed in range(6):
-            for hypotheses in run(make(seed, end_bias=-2.0), spec.format(f"no_repeat_ngram={option}"), [12, 12, 12]):
+            for hypotheses in run(make(seed, end_bias=-2.0), spec.format(f"no_repeat_ngram_size={option}"), [12, 12, 12]):
                 assert hypotheses
                 for h in hypotheses:
                     grams = [tuple(h.ids[i : i + size]) for i in range(len(h.ids) - size + 1)]
@@ -351,7 +355,7 @@ def test_a_translation_begins_as_it_must(spec: str) -> None:
 def test_unread_source_costs_what_the_coverage_penalty_says(seed: int) -> None:
     model, weight = make(seed), 0.7
     for row, hypotheses in enumerate(
-        run(model, f"beam(size=5, top=5, length_penalty=0.6, coverage={weight})", [10] * 3)
+        run(model, f"beam(beam_size=5, top_beams=5, length_penalty=0.6, coverage_penalty={weight})", [10] * 3)
     ):
         scores = [h.score for h in hypotheses]
         assert scores == sorted(scores, reverse=True)
@@ -367,7 +371,9 @@ def test_unread_source_costs_what_the_coverage_penalty_says(seed: int) -> None:
 def test_diverse_beams_of_one_group_are_a_beam_search(seed: int) -> None:
     model = make(seed)
     for one, other in zip(
-        run(model, "diverse(size=4, groups=1, top=3)"), run(model, "beam(size=4, top=3)"), strict=True
+        run(model, "diverse(beam_size=4, groups=1, top_beams=3)"),
+        run(model, "beam(beam_size=4, top_beams=3)"),
+        strict=True,
     ):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other])
@@ -377,7 +383,9 @@ def test_diverse_beams_of_one_group_are_a_beam_search(seed: int) -> None:
 def test_groups_that_need_not_differ_do_not(seed: int) -> None:
     model = make(seed)
     for one, other in zip(
-        run(model, "diverse(size=6, groups=2, top=3, diversity=0.0)"), run(model, "beam(size=3, top=3)"), strict=True
+        run(model, "diverse(beam_size=6, groups=2, top_beams=3, diversity_penalty=0.0)"),
+        run(model, "beam(beam_size=3, top_beams=3)"),
+        strict=True,
     ):
         assert [h.ids for h in one] == [h.ids for h in other]
 
@@ -386,13 +394,17 @@ def test_groups_that_must_differ_begin_differently() -> None:
     def beginnings(spec: str) -> int:
         return sum(len({h.ids[0] for h in hypotheses if h.ids}) for s in range(6) for hypotheses in run(make(s), spec))
 
-    assert beginnings("diverse(size=4, groups=4, top=4, diversity=50.0)") > beginnings("beam(size=4, top=4)")
+    assert beginnings("diverse(beam_size=4, groups=4, top_beams=4, diversity_penalty=50.0)") > beginnings(
+        "beam(beam_size=4, top_beams=4)"
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_without_phrases_constrained_search_is_beam_search(seed: int) -> None:
     model = make(seed)
-    for one, other in zip(run(model, "constrained(size=4, top=3)"), run(model, "beam(size=4, top=3)"), strict=True):
+    for one, other in zip(
+        run(model, "constrained(beam_size=4, top_beams=3)"), run(model, "beam(beam_size=4, top_beams=3)"), strict=True
+    ):
         assert [h.ids for h in one] == [h.ids for h in other]
 
 
@@ -404,7 +416,7 @@ def holds(ids: list[int], phrase: list[int]) -> bool:
 @pytest.mark.parametrize("limit", [0, 4, 9])
 def test_phrases_appear(seed: int, limit: int) -> None:
     phrases = [[[4, 4, 5], [6]], [], [[5, 6, 5]]]
-    found = run(make(seed, end_bias=2.0), "constrained(size=6, top=2)", [limit] * 3, constraints=phrases)
+    found = run(make(seed, end_bias=2.0), "constrained(beam_size=6, top_beams=2)", [limit] * 3, constraints=phrases)
     for hypotheses, wanted in zip(found, phrases, strict=True):
         assert hypotheses
         for h in hypotheses:
@@ -419,7 +431,7 @@ def test_the_best_translation_with_the_phrases_is_found(seed: int) -> None:
     every = [list(ids) for length in range(limit + 1) for ids in itertools.product(words, repeat=length)]
     allowed = [ids for ids in every if all(holds(ids, phrase) for phrase in phrases)]
     best = max(allowed, key=lambda ids: forced_log_prob(model, 0, ids) / ((5 + len(ids) + 1) / 6))
-    (found, *_) = run(model, "constrained(size=300)", [limit] * 3, constraints=[phrases, [], []])
+    (found, *_) = run(model, "constrained(beam_size=300)", [limit] * 3, constraints=[phrases, [], []])
     assert found[0].ids == best
 
 
@@ -428,14 +440,14 @@ def test_the_best_translation_with_the_phrases_is_found(seed: int) -> None:
 def test_phrases_that_begin_alike_appear(size: int, limit: int) -> None:
     phrases = [[[4, 5], [4, 6]]] * 3
     for seed in range(10):
-        for hypotheses in run(make(seed), f"constrained(size={size})", [limit] * 3, constraints=phrases):
+        for hypotheses in run(make(seed), f"constrained(beam_size={size})", [limit] * 3, constraints=phrases):
             assert all(holds(hypotheses[0].ids, phrase) for phrase in phrases[0])
 
 
 @pytest.mark.parametrize("spec", [spec for spec in RULED if "constrained" not in spec])
 def test_what_is_forced_may_repeat(spec: str) -> None:
     prefix = [4, 4, 4]
-    for hypotheses in run(make(0), spec.format("no_repeat_ngram=1"), prefixes=[prefix] * 3):
+    for hypotheses in run(make(0), spec.format("no_repeat_ngram_size=1"), prefixes=[prefix] * 3):
         for h in hypotheses:
             assert h.ids[:3] == prefix
             assert math.isfinite(h.log_prob)
@@ -468,7 +480,7 @@ def test_a_beam_may_improve_as_long_as_the_longest_translation_could() -> None:
 
 def test_what_is_no_text_is_not_drawn() -> None:
     drawn = [
-        i for seed in range(5) for found in run(make(seed), "sample(top=50)", banned_ids=(0, 1, 2))
+        i for seed in range(5) for found in run(make(seed), "sample(n_best=50)", banned_ids=(0, 1, 2))
         for h in found for i in h.ids
     ]  # fmt: skip
     assert set(drawn) == {4, 5, 6}
@@ -476,7 +488,7 @@ def test_what_is_no_text_is_not_drawn() -> None:
 
 def test_phrases_come_after_a_forced_beginning() -> None:
     requests = {"prefixes": [[6, 6, 6]] * 3, "constraints": [[[4, 5]]] * 3}
-    for hypotheses in run(make(0), "constrained(size=4)", [2, 2, 2], **requests):
+    for hypotheses in run(make(0), "constrained(beam_size=4)", [2, 2, 2], **requests):
         assert hypotheses[0].ids == [6, 6, 6, 4, 5]
 
 
@@ -498,7 +510,7 @@ def test_samples_come_as_often_as_they_are_probable(options: str, temperature: f
     wanted_V /= wanted_V.sum()
     drawn: Counter[int] = Counter()
     for seed in range(4):
-        spec = f"sample(top={samples}, seed={seed}{', ' if options else ''}{options})"
+        spec = f"sample(n_best={samples}, seed={seed}{', ' if options else ''}{options})"
         drawn.update([*h.ids, EOS][0] for h in run(model, spec)[0])
     for token, share in enumerate(wanted_V.tolist()):
         assert drawn[token] / drawn.total() == pytest.approx(share, abs=0.03)
@@ -516,7 +528,7 @@ def test_another_seed_draws_other_samples() -> None:
     model = make(4)
     model.output_weight_VD.data.div_(4)
     one, again, other = (
-        [h.ids for found in run(model, f"sample(top=5, seed={seed})") for h in found] for seed in (1, 1, 2)
+        [h.ids for found in run(model, f"sample(n_best=5, seed={seed})") for h in found] for seed in (1, 1, 2)
     )
     assert one == again
     assert one != other
@@ -540,7 +552,8 @@ def test_the_candidate_most_like_all_others_wins() -> None:
     model = make(4)
     model.output_weight_VD.data.div_(3)
     every, found = (
-        run(model, spec, detokenize=text) for spec in ("sample(top=12)", "mbr(candidates='sample(top=12)', top=3)")
+        run(model, spec, detokenize=text)
+        for spec in ("sample(n_best=12)", "mbr(candidates='sample(n_best=12)', n_best=3)")
     )
     for candidates, best in zip(every, found, strict=True):
         texts = [text(h.ids) for h in candidates]
@@ -562,7 +575,7 @@ def test_an_ensemble_of_one_model_is_the_model(spec: str) -> None:
 def test_an_ensemble_scores_by_the_mean_probability(engine: str) -> None:
     models = [make(5), make(6)]
     ensemble = TorchModel(models) if engine == "PyTorch" else NativeEnsemble([packed(model) for model in models])
-    for row, hypotheses in enumerate(run(ensemble, "beam(size=4, top=4)")):
+    for row, hypotheses in enumerate(run(ensemble, "beam(beam_size=4, top_beams=4)")):
         scores = ensemble.score([SOURCES[row][:-1]] * 4, [h.ids for h in hypotheses])
         for h, score in zip(hypotheses, scores, strict=True):
             p_TV, other_TV = (forced(model, SOURCES[row], h.ids)[0].double().exp() for model in models)
@@ -584,10 +597,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     "spec",
     [
-        *N_BEST, *(spec.format("min_ratio=1.0, max_ratio=2.0, no_repeat_ngram=2") for spec in RULED),
-        "beam(size=3, top=3, length_penalty=0.6, normalisation='average', early_stopping=True)",
-        "beam(size=40, top=40, min_ratio=1.0)", "sample(top=3, top_k=3, temperature=0.7)", "sample(top=3, top_p=0.8)",
-        "mbr(candidates='beam(size=4, top=4)', top=2)",
+        *N_BEST, *(spec.format("min_length_ratio=1.0, max_length_ratio=2.0, no_repeat_ngram_size=2") for spec in RULED),
+        "beam(beam_size=3, top_beams=3, length_penalty=0.6, length_normalization='average', early_stopping=True)",
+        "beam(beam_size=40, top_beams=40, min_length_ratio=1.0)", "sample(n_best=3, top_k=3, temperature=0.7)", "sample(n_best=3, top_p=0.8)",
+        "mbr(candidates='beam(size=4, n_best=4)', n_best=2)",
     ],
 )  # fmt: skip
 def test_the_native_engine_finds_what_pytorch_finds(spec: str, request_name: str) -> None:
@@ -647,27 +660,27 @@ def test_the_best_candidates_are_those_of_all_rows(seed: int, sentences: int, wi
     [
         ("beem", "unknown search 'beem'"),
         ("beam(sise=3)", "has no option 'sise'"),
-        ("beam(size=0)", "beam size must be between 1 and 1000"),
-        ("beam(size=2, top=3)", "between 1 and the beam size"),
-        ("beam(top=0)", "between 1 and the beam size"),
+        ("beam(beam_size=0)", "beam size must be between 1 and 1000"),
+        ("beam(beam_size=2, top_beams=3)", "between 1 and the beam size"),
+        ("beam(top_beams=0)", "between 1 and the beam size"),
         ("beam(length_penalty=-1.0)", "length penalty must be between 0 and 10"),
-        ("beam(size=True)", "size must be int"),
-        ("beam(normalisation='none')", "normalisation must be gnmt or average, got 'none'"),
-        ("beam(coverage=-1.0)", "coverage must be between 0 and 10"),
-        ("diverse(size=4, groups=3)", "groups must divide the beam size"),
-        ("diverse(diversity=-1.0)", "diversity must be between 0 and 100"),
-        ("constrained(size=0)", "beam size must be between 1 and 1000"),
-        ("constrained(no_repeat_ngram=2)", "takes no no_repeat_ngram"),
-        ("sample(top=0)", "samples .top. must be between 1 and 1000"),
+        ("beam(beam_size=True)", "size must be int"),
+        ("beam(length_normalization='none')", "normalization must be gnmt or average, got 'none'"),
+        ("beam(coverage_penalty=-1.0)", "coverage must be between 0 and 10"),
+        ("diverse(beam_size=4, groups=3)", "groups must divide the beam size"),
+        ("diverse(diversity_penalty=-1.0)", "diversity must be between 0 and 100"),
+        ("constrained(beam_size=0)", "beam size must be between 1 and 1000"),
+        ("constrained(no_repeat_ngram_size=2)", "takes no no_repeat_ngram_size"),
+        ("sample(n_best=0)", "samples .top. must be between 1 and 1000"),
         ("sample(temperature=0.0)", "temperature must be between"),
         ("sample(top_k=-1)", "top_k must be 0 or more"),
         ("sample(top_p=0.0)", "top_p must be between"),
         ("mbr(candidates='beem')", "unknown search 'beem'"),
         ("mbr(candidates='mbr')", "must come from another search"),
-        ("mbr(candidates='beam(size=4, top=2)', top=3)", "between 1 and the candidates .2."),
-        ("greedy(min_ratio=-1.0)", "min_ratio must be 0 or more"),
-        ("greedy(min_ratio=2.0, max_ratio=1.0)", "must not be above max_ratio"),
-        ("beam(no_repeat_ngram=-1)", "no_repeat_ngram must be 0 or more"),
+        ("mbr(candidates='beam(size=4, n_best=2)', n_best=3)", "between 1 and the candidates .2."),
+        ("greedy(min_length_ratio=-1.0)", "min_length_ratio must be 0 or more"),
+        ("greedy(min_length_ratio=2.0, max_length_ratio=1.0)", "must not be above max_length_ratio"),
+        ("beam(no_repeat_ngram_size=-1)", "no_repeat_ngram_size must be 0 or more"),
     ],
 )
 def test_mistakes_are_refused(spec: str, message: str) -> None:

@@ -12,8 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.errors import ConfigError
 from nmt.registry import compose, parse, resolve
 from nmt.train.session import check_specs
@@ -62,7 +61,7 @@ def test_every_option_is_explained() -> None:
         ("data: {train: multi30k}", "data.train: expected a list of str, got 'multi30k'", ""),
         ("train: {steps: 0}", "train.steps must be at least 1, got 0", ""),
         ("model: {dropout: 1.0}", "model.dropout must be at least 0 and below 1", ""),
-        ("train: {best: blue}", "train.best: unknown value 'blue'", "did you mean 'bleu'?"),
+        ("train: {best_metric: blue}", "train.best_metric: unknown value 'blue'", "did you mean 'bleu'?"),
         ("train: {max_length: 9999}", "must not be above train.batch_tokens", "longest pair"),
         ("data: {src: en, tgt: en}", "data.src and data.tgt are both 'en'", ""),
         ("data: {train: []}", "data.train names no corpus", "nmt data list"),
@@ -84,14 +83,14 @@ def test_mistakes_answer_clearly(text: str, message: str, hint: str, tmp_path: P
     [
         ("train.schedule=lineer", "unknown schedule 'lineer'", "did you mean 'linear'?"),
         ("search=beem", "unknown search 'beem'", "did you mean 'beam'?"),
-        ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "size, top, length_penalty, normalisation"),
-        ("search=beam(5)", "cannot read 'beam(5)'", "beam(size=5)"),
-        ("search=beam(size=4", "cannot read", ""),
+        ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "size, top, length_penalty, normalization"),
+        ("search=beam(5)", "cannot read 'beam(5)'", "beam(beam_size=5)"),
+        ("search=beam(beam_size=4", "cannot read", ""),
         ("search=beam(length_penalty=nan)", "cannot read", "length_penalty is a number"),
-        ("search=beam(size='x')", "search 'beam': size must be int, got 'x'", ""),
+        ("search=beam(beam_size='x')", "search 'beam': size must be int, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),
-        ("train.noise=[lowercase(q=1)]", "noise 'lowercase' has no option 'q'", "its options: p"),
+        ("train.source_noise=[lowercase(q=1)]", "noise 'lowercase' has no option 'q'", "its options: p"),
     ],
 )
 def test_spec_strings_are_checked_before_any_work(spec: str, message: str, hint: str) -> None:
@@ -107,7 +106,7 @@ def test_spec_strings_are_checked_before_any_work(spec: str, message: str, hint:
         ("train.eps=1e-4", lambda c: c.train.eps, 1e-4),
         ("train.label_smoothing=0", lambda c: c.train.label_smoothing, 0.0),
         ("data.src=no", lambda c: c.data.src, "no"),
-        ("model.tied=false", lambda c: c.model.tied, False),
+        ("model.tie_embeddings=false", lambda c: c.model.tie_embeddings, False),
         ("data.train=tatoeba", lambda c: c.data.train, ("tatoeba",)),
         ("data.train=[tatoeba, multi30k]", lambda c: c.data.train, ("tatoeba", "multi30k")),
         ("data.clean=", lambda c: c.data.clean, ()),
@@ -138,7 +137,7 @@ def test_wrong_overrides_are_refused(override: str, message: str) -> None:
 
 
 def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:
-    config = config_io.load(None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(size=7)"])
+    config = config_io.load(None, ["train.eps=1e-7", "data.src=no", "data.clean=[]", "search=beam(beam_size=7)"])
     (tmp_path / "c.yaml").write_text(config_io.dump(config), encoding="utf-8")
     assert config_io.load(tmp_path / "c.yaml") == config
     assert config_io.load(None) == Config()
@@ -167,10 +166,10 @@ def test_options_are_bound_and_defaults_kept() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        "", "(", "beam(", "beam)", "beam(5)", "beam(size=5, size=6)", "beam(size=n)", "beam(*[5])",
+        "", "(", "beam(", "beam)", "beam(5)", "beam(beam_size=5, beam_size=6)", "beam(beam_size=n)", "beam(*[5])",
         "beam(**{'size': 5})",
-        "beam(size=5)(top=1)", "beam(size=5) or greedy", "beam; greedy", "beam(size={[5]: 5})", "beam(size=\0)",
-        f"beam(size={'-' * 9000}5)", "über beam", "2beam",
+        "beam(beam_size=5)(top=1)", "beam(beam_size=5) or greedy", "beam; greedy", "beam(beam_size={[5]: 5})", "beam(beam_size=\0)",
+        f"beam(beam_size={'-' * 9000}5)", "über beam", "2beam",
     ],
 )  # fmt: skip
 def test_what_is_no_spec_is_refused(spec: str) -> None:
@@ -178,7 +177,7 @@ def test_what_is_no_spec_is_refused(spec: str) -> None:
         parse(spec)
 
 
-@given(st.text(max_size=40) | st.text("beam(size=5,)'\" [{:}]", max_size=20).map("beam(".__add__))
+@given(st.text(max_size=40) | st.text("beam(beam_size=5,)'\" [{:}]", max_size=20).map("beam(".__add__))
 def test_any_text_is_a_spec_or_refused(spec: str) -> None:
     with contextlib.suppress(ConfigError):
         name, options = parse(spec)

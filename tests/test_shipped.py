@@ -15,8 +15,7 @@ import pytest
 from commandline import CommandLine
 
 from nmt import Translator
-from nmt.runs import discovery
-from nmt.runs import pretrained as shipped
+from nmt.runs import discovery, pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTES = 12
@@ -55,11 +54,11 @@ def bare(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-@pytest.mark.parametrize("name", shipped.DIRECTIONS)
+@pytest.mark.parametrize("name", pretrained.DIRECTIONS)
 def test_a_model_is_whole_small_and_described(name: str) -> None:
-    folder = shipped.FOLDER / name
+    folder = pretrained.FOLDER / name
     loaded = discovery.load(Path(name))
-    assert (loaded.config.data.src, loaded.config.data.tgt) == shipped.DIRECTIONS[name]
+    assert (loaded.config.data.src, loaded.config.data.tgt) == pretrained.DIRECTIONS[name]
     assert sum(path.stat().st_size for path in folder.rglob("*")) < MEGABYTES * 2**20
     card = (folder / "README.md").read_text()
     for needed in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_shipped.sh", "BLEU"):
@@ -68,7 +67,7 @@ def test_a_model_is_whole_small_and_described(name: str) -> None:
     assert not re.search(r"/(work|tmp|home|root|Users)/", text)
 
 
-@pytest.mark.parametrize("name", shipped.DIRECTIONS)
+@pytest.mark.parametrize("name", pretrained.DIRECTIONS)
 def test_what_people_type_first(name: str) -> None:
     sentences = SENTENCES[name]
     assert dict(zip(sentences, Translator.load(name).translate(sentences), strict=True)) == sentences
@@ -115,7 +114,7 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     done = bare("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
     assert done.code == 0, done.err
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
-    done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--probe", "loud.en")
+    done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en")
     assert done.code == 0, done.err
     assert sorted(path.name for path in (bare.folder / "runs" / "shipped" / "en-de-small").iterdir()) == [
         "eval",
@@ -124,7 +123,9 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     assert "BLEU" in bare("info", "en-de-small").out
     assert bare("translate", "-m", "runs/shipped/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
     shutil.copytree(bare.folder / "runs" / "shipped" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
-    done = bare("evaluate", "-m", shipped.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0")
+    done = bare(
+        "evaluate", "-m", pretrained.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0"
+    )
     assert done.code == 0, done.err
     assert digests() == before
 
@@ -133,11 +134,11 @@ def test_only_a_model_that_comes_with_nmt_has_its_place_under_runs_and_has_it_un
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.chdir(shipped.FOLDER.parent)
-    for name in (shipped.FOLDER / "en-de-small", Path("shipped/en-de-small")):
-        assert shipped.place(name) == tmp_path / "runs" / "shipped" / "en-de-small"
+    monkeypatch.chdir(pretrained.FOLDER.parent)
+    for name in (pretrained.FOLDER / "en-de-small", Path("shipped/en-de-small")):
+        assert pretrained.output_dir(name) == tmp_path / "runs" / "shipped" / "en-de-small"
     monkeypatch.chdir(tmp_path)
-    assert shipped.place(Path("mine/en-de-small")) == Path("mine/en-de-small")
+    assert pretrained.output_dir(Path("mine/en-de-small")) == Path("mine/en-de-small")
 
 
 @pytest.mark.parametrize("command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"])
@@ -145,7 +146,7 @@ def test_what_needs_a_training_says_that_none_is_at_hand(bare: CommandLine, comm
     done = bare(*command.split())
     assert done.code == 2
     assert "en-de-small comes with nmt" in done.err
-    assert "nmt train --init en-de-small" in done.err
+    assert "nmt train --init-from en-de-small" in done.err
 
 
 def test_models_of_two_directions_are_named_as_they_were_given(bare: CommandLine) -> None:
@@ -254,15 +255,15 @@ def test_its_export_for_ctranslate2_goes_by_its_name(bare: CommandLine) -> None:
 def test_a_model_that_comes_with_nmt_is_where_a_training_may_start(trained: CommandLine) -> None:
     options = ["train.steps=1", "train.valid_pairs=5", "train.batch_tokens=256", "data.train=files(train='text')"]
     changes = [word for option in options for word in ("--set", option)]
-    for name, languages in shipped.DIRECTIONS.items():
-        done = trained("train", "--init", name, "--run", f"runs/{name}", *changes)
+    for name, languages in pretrained.DIRECTIONS.items():
+        done = trained("train", "--init-from", name, "--run", f"runs/{name}", *changes)
         assert done.code == 0, done.err
         config = discovery.load(trained.folder / "runs" / name).config
         assert (config.data.src, config.data.tgt) == languages
-        assert config.lower_shouting
+        assert config.lowercase_all_caps
         shutil.rmtree(trained.folder / "runs" / name)
 
 
 def digests() -> dict[str, str]:
-    files = [path for path in shipped.FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path for path in pretrained.FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

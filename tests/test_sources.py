@@ -22,7 +22,7 @@ from nmt.data import download
 from nmt.data.pairs import Pair
 from nmt.data.sources import SOURCES, find, holdout, open_split, validate
 from nmt.data.sources.holdout import MOST, SHARE, hold_out, key
-from nmt.data.sources.published import Published
+from nmt.data.sources.published import DownloadableCorpus
 from nmt.errors import ConfigError, DataError, DownloadError, NMTError
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
@@ -282,7 +282,7 @@ def test_what_is_not_named_is_held_out_of_train_and_what_is_named_is_not(tmp_pat
 def test_who_has_not_got_the_text_is_told_what_makes_it() -> None:
     for where in ("'none'", "'none.tsv'", "('none.en', 'none.de')"):
         with pytest.raises(DataError, match="no such") as raised:
-            open_split(f"files(train={where}, hold_out=False, made_by='make text')", "train", "en", "de")
+            open_split(f"files(train={where}, hold_out=False, build_command='make text')", "train", "en", "de")
         assert raised.value.hint == "make text makes it"
     (everyday,) = config_io.load(config_io.find("everyday")).data.train
     with pytest.raises(DataError) as raised:
@@ -333,7 +333,7 @@ def test_errors_replace_goes_on_where_strict_stops(tmp_path: Path) -> None:
 
 def install(name: str, source: Path | None = None, **options: bool) -> Path:
     corpus = find(name)
-    assert isinstance(corpus, Published)
+    assert isinstance(corpus, DownloadableCorpus)
     return corpus.install(source, **options)  # type: ignore[arg-type]
 
 
@@ -371,7 +371,7 @@ def test_the_record_says_what_was_installed(tmp_path: Path) -> None:
         "sha256": hashlib.sha256((folder / "train.en").read_bytes()).hexdigest(),
         "lines": 180,
     }
-    assert "CC BY" in meta["licence"]
+    assert "CC BY" in meta["license"]
     assert meta["nmt"]
     assert meta["date"]
     assert meta["origin"] == str(archive)

@@ -28,7 +28,7 @@ SPECS = {"bpe": "bpe_dropout(p=0.3)", "unigram": "unigram(alpha=0.2)"}
 
 @functools.cache
 def tokenizer(kind: str) -> Tokenizer:
-    return train(TEXT, TokenizerConfig(kind=kind, size=320))
+    return train(TEXT, TokenizerConfig(model_type=kind, vocab_size=320))
 
 
 def encode(kind: str, lines: list[str], seed: int = 1) -> list[list[int]]:

@@ -10,22 +10,25 @@ from test_model import TINY, VARIANTS, VOCABULARY
 
 from nmt.cli.summary import _table
 from nmt.config import ModelConfig
-from nmt.model import build
-from nmt.model.build import count_parameters
+from nmt.model.build import build_model, count_parameters
 from nmt.model.summary import parts
 from nmt.model.transformer import Transformer
 
 
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
 def test_every_parameter_is_in_one_part(change: dict[str, object]) -> None:
-    model = build(dataclasses.replace(TINY, **change), VOCABULARY)  # type: ignore[arg-type]
+    model = build_model(dataclasses.replace(TINY, **change), VOCABULARY)  # type: ignore[arg-type]
     found = parts(model)
     assert sum(part.parameters * part.times for part in found if part.depth == 0) == count_parameters(model)
     assert model.training
 
 
 def test_layers_have_the_papers_sizes() -> None:
-    found = parts(build(ModelConfig(dim=512, heads=8, ff=2048, encoder_layers=6, decoder_layers=6, norm="post"), 100))
+    found = parts(
+        build_model(
+            ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=6, decoder_layers=6, norm_position="post"), 100
+        )
+    )
     encoder, decoder = (part for part in found if part.name == "layers 1 to 6")
     assert (encoder.kind, encoder.times, encoder.parameters) == ("EncoderLayer", 6, 3_152_384)
     assert (decoder.kind, decoder.times, decoder.parameters) == ("DecoderLayer", 6, 4_204_032)
@@ -35,12 +38,12 @@ def test_layers_have_the_papers_sizes() -> None:
 
 
 def test_few_positions_are_enough_to_tell_the_shapes() -> None:
-    found = parts(build(dataclasses.replace(TINY, positions="learned(n=4)"), VOCABULARY))
+    found = parts(build_model(dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY))
     assert {part.output[1] for part in found if part.output} == {"S", "T"}
 
 
 def test_asking_leaves_no_trace() -> None:
-    model = build(TINY, VOCABULARY)
+    model = build_model(TINY, VOCABULARY)
     before = torch.get_rng_state()
     found = parts(model)
     assert torch.equal(torch.get_rng_state(), before)
@@ -49,7 +52,7 @@ def test_asking_leaves_no_trace() -> None:
 
 
 def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
-    model = build(dataclasses.replace(TINY, ff=1000, encoder_layers=4, layer_sharing=2), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, ffn_dim=1000, encoder_layers=4, layer_sharing=2), VOCABULARY)
     assert isinstance(model, Transformer)
     total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
     lines = _table(model, parts(model)).splitlines()
@@ -65,7 +68,7 @@ def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
 
 
 def test_layers_that_are_not_alike_stand_apart() -> None:
-    model = build(dataclasses.replace(TINY, encoder_layers=3), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, encoder_layers=3), VOCABULARY)
     model.encoder[1].extra = torch.nn.Linear(2, 2)  # type: ignore[index, union-attr]
     names = [part.name for part in parts(model) if part.kind == "EncoderLayer"]
     assert names == ["layer 1", "layer 2", "layer 3"]
@@ -81,4 +84,4 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
     trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
-    trained("summary", "--set", "model.positions=rotry").refuses(2, "unknown positions 'rotry'", "rotary")
+    trained("summary", "--set", "model.position_encoding=rotry").refuses(2, "unknown positions 'rotry'", "rotary")

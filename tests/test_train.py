@@ -21,15 +21,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny import config, copy_text
 
-from nmt.config import Config, ModelConfig
-from nmt.config import config_io
+from nmt.config import Config, ModelConfig, config_io
 from nmt.data.batching import Batch, collate
 from nmt.data.loader import Loader
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.evaluate.metrics import bleu, chrf
 from nmt.inference.translator import Translator
-from nmt.model import build
+from nmt.model.build import build_model
 from nmt.runs import checkpoint, discovery
 from nmt.train import loop
 from nmt.train import profiling as measure
@@ -87,7 +86,7 @@ def test_the_copy_task_is_learned(folder: Path) -> None:
     copy_text(folder, 4000, longest=5)
     copy_text(folder, 50, longest=5, split="valid")
     experiment = config(
-        folder, "model.dim=64", "model.heads=4", "model.ff=128", "train.steps=500", "train.valid_every=250",
+        folder, "model.dim=64", "model.heads=4", "model.ffn_dim=128", "train.steps=500", "train.valid_every=250",
         "train.batch_tokens=512", "train.schedule=linear(peak=5e-3, warmup=50)", "model.dropout=0.0",
     )  # fmt: skip
     best = run(experiment, folder)
@@ -99,7 +98,15 @@ def test_the_copy_task_is_learned(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [[], ["train.ema=0.9", "train.accumulate=2", "train.noise=[sloppy(p=0.5)]", "train.subword=bpe_dropout(p=0.2)"]],
+    [
+        [],
+        [
+            "train.ema=0.9",
+            "train.grad_accumulation=2",
+            "train.source_noise=[sloppy(p=0.5)]",
+            "train.subword_regularization=bpe_dropout(p=0.2)",
+        ],
+    ],
 )
 def test_an_interrupted_run_ends_bit_for_bit_where_an_unbroken_one_does(folder: Path, changes: list[str]) -> None:
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
@@ -147,7 +154,7 @@ def test_what_was_logged_after_the_last_save_is_not_logged_twice(folder: Path) -
 @pytest.mark.parametrize("method", ["_write", "judge"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_validation_is_logged_once_wherever_it_is_killed(folder: Path, method: str, moment: str) -> None:
-    """Killed around the save of a validated checkpoint, or around the judgement before it."""
+    """Killed around the save of a validated checkpoint, or around the judgment before it."""
     experiment = config(folder, "train.steps=12", "train.valid_every=6")
     run(experiment, folder, "whole")
     whole = getattr(Trainer, method)
@@ -206,7 +213,7 @@ def test_resuming_a_finished_run_changes_nothing(folder: Path) -> None:
 
 def test_accumulated_gradients_are_the_big_batchs(folder: Path) -> None:
     torch.manual_seed(0)
-    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
+    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
     pairs = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]
     optimizer = adam(model, config(folder).train)  # its learning rate is 0: the weights stay
     gradients = []
@@ -229,7 +236,7 @@ def test_the_loss_of_drawn_subwords_is_divided_by_as_many_as_were_drawn(
         return train_step(model, micro, *rest, tokens=tokens, **options)
 
     monkeypatch.setattr(trainer_module, "train_step", noted)
-    run(config(folder, "train.subword=bpe_dropout(p=0.5)", "train.steps=3"), folder)
+    run(config(folder, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"), folder)
     assert len(divisors) == 3
     assert all(tokens == drawn for tokens, drawn in divisors)
 
@@ -237,7 +244,7 @@ def test_the_loss_of_drawn_subwords_is_divided_by_as_many_as_were_drawn(
 def test_what_does_not_fit_into_memory_is_cut_and_gives_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    experiment = config(folder, "model.dropout=0.0", "train.steps=8", "train.best=loss")
+    experiment = config(folder, "model.dropout=0.0", "train.steps=8", "train.best_metric=loss")
     run(experiment, folder, "roomy")
     backward = step_module._backward
     most = 0
@@ -272,7 +279,7 @@ def test_a_pair_that_never_fits_is_named(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_clipping_bounds_the_gradient(folder: Path) -> None:
-    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
+    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
     experiment = config(folder, "train.clip_norm=0.01")
     stats = train_step(model, [collate([([5], [6, 7])])], adam(model, experiment.train), experiment.train)
     assert stats.grad_norm > 0.01  # what is reported is the norm before
@@ -281,12 +288,12 @@ def test_clipping_bounds_the_gradient(folder: Path) -> None:
 
 
 def test_the_loss_of_an_update_is_smoothed_as_asked(folder: Path) -> None:
-    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
+    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
     batch = collate([([5, 6], [7, 8]), ([9], [10])])
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     for smoothing in (0.0, 0.3):
         options = config(folder, f"train.label_smoothing={smoothing}").train
-        wanted = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=smoothing) / batch.tokens
+        wanted = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / batch.tokens
         assert train_step(model, [batch], adam(model, options), options).loss == pytest.approx(wanted.item(), rel=1e-5)
 
 
@@ -299,7 +306,7 @@ def test_every_update_has_the_rate_of_its_number(folder: Path) -> None:
 
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
 def test_a_bad_update_never_happens(folder: Path, poison: str) -> None:
-    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
+    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
     optimizer = adam(model, config(folder).train)
     optimizer.param_groups[0]["lr"] = 0.1
     if poison == "loss":
@@ -318,7 +325,7 @@ def test_a_bad_update_never_happens(folder: Path, poison: str) -> None:
 def test_fp16_skips_and_counts_an_overflow(folder: Path) -> None:
     from torch.amp.grad_scaler import GradScaler
 
-    model = build(ModelConfig(dim=16, heads=2, ff=32, encoder_layers=1, decoder_layers=1), 20)
+    model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
     optimizer, scaler = adam(model, config(folder).train), GradScaler("cpu", init_scale=2.0**20)
     optimizer.param_groups[0]["lr"] = 0.1
     before = model.output_weight_VD.detach().clone()
@@ -348,15 +355,15 @@ def test_the_validation_loss_is_that_of_the_saved_weights_without_smoothing(fold
     model, store = discovery.load(best).model, prepare(config(folder)).store("valid")
     batch = collate([store[i] for i in range(len(store))])
     with torch.inference_mode():
-        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
-        loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=0.0) / batch.tokens
+        hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+        loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0) / batch.tokens
     assert validations(folder / "run") == {6: pytest.approx(loss.item(), rel=1e-5)}
 
 
 def test_patience_stops_early(folder: Path) -> None:
     # With a learning rate of almost nothing no validation after the first can be better.
     experiment = config(
-        folder, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best=loss",
+        folder, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best_metric=loss",
         "train.schedule=inverse_sqrt(peak=1e-30, warmup=1)",
     )  # fmt: skip
     run(experiment, folder)
@@ -364,7 +371,7 @@ def test_patience_stops_early(folder: Path) -> None:
 
 
 def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
-    experiment = config(folder, "train.steps=20", "train.valid_every=4", "train.best=loss")
+    experiment = config(folder, "train.steps=20", "train.valid_every=4", "train.best_metric=loss")
     values = iter([3.0, 1.0, 2.0, 4.0, 5.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -376,7 +383,7 @@ def test_the_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
 
 
 def test_as_many_best_checkpoints_are_kept_as_asked_for(folder: Path) -> None:
-    experiment = config(folder, "train.steps=24", "train.valid_every=4", "train.keep=1", "train.keep_best=3")
+    experiment = config(folder, "train.steps=24", "train.valid_every=4", "train.keep_last=1", "train.keep_best=3")
     values = iter([3.0, 9.0, 7.0, 4.0, 5.0, 1.0])
     with pytest.MonkeyPatch.context() as patch:
         scores = {"valid_loss": 1.0, "valid_bleu": 1.0}
@@ -392,7 +399,7 @@ def test_quality_is_what_the_best_is_chosen_by(
     folder: Path, best: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Translator, "translate", lambda self, lines, spec: [f"{line} ba" for line in lines])
-    run(config(folder, f"train.best={best}", "train.steps=6"), folder)
+    run(config(folder, f"train.best_metric={best}", "train.steps=6"), folder)
     (line,) = [line for line in metrics(folder / "run") if "quality" in line]
     references = (folder / "valid.de").read_text().splitlines()
     for metric in (bleu, chrf):
@@ -472,7 +479,7 @@ def test_the_largest_batch_grows_with_the_memory(folder: Path) -> None:
     """A process that may not allocate more stands for a GPU: torch refuses the same way."""
     copy_text(folder, 30_000, longest=20)
     copy_text(folder, 20, split="valid")
-    experiment = config(folder, "model.dim=64", "model.ff=2048")
+    experiment = config(folder, "model.dim=64", "model.ffn_dim=2048")
     (folder / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     sizes = []
@@ -487,7 +494,7 @@ def test_the_largest_batch_grows_with_the_memory(folder: Path) -> None:
 
 def test_a_plan_counts_what_a_training_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "MOST_UPDATES", 3)
-    experiment = config(folder, "train.accumulate=2", "train.ema=0.9")
+    experiment = config(folder, "train.grad_accumulation=2", "train.ema=0.9")
     began = time.monotonic()
     found = training.plan(experiment, device="cpu", precision="fp32")
     elapsed = time.monotonic() - began
@@ -512,7 +519,7 @@ def test_a_plan_counts_what_a_training_has(folder: Path, monkeypatch: pytest.Mon
 def test_an_average_is_what_is_saved(folder: Path, ema: float, second: float, third: float) -> None:
     """a ← decay·a + (1-decay)·w after every update, decay = min(ema, (1+step)/(10+step))."""
     fast = "train.schedule=constant(peak=1e-2, warmup=1)"  # so that the weights of all updates differ
-    options = ["train.valid_every=1", "train.steps=3", "train.keep=3", fast]
+    options = ["train.valid_every=1", "train.steps=3", "train.keep_last=3", fast]
     run(config(folder, *options, f"train.ema={ema}"), folder)
     run(config(folder, *options), folder, "plain")
     steps = checkpoint.checkpoints(folder / "run")
@@ -526,7 +533,9 @@ def test_an_average_is_what_is_saved(folder: Path, ema: float, second: float, th
 
 
 def test_checkpoints_are_averaged_at_the_end(folder: Path) -> None:
-    experiment = config(folder, "train.valid_every=3", "train.keep=3", "train.average=3", "train.best=loss")
+    experiment = config(
+        folder, "train.valid_every=3", "train.keep_last=3", "train.average_last=3", "train.best_metric=loss"
+    )
     best = run(experiment, folder)
     steps = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "run")[-3:]]
     average = folder / "run" / "average-3"
@@ -541,11 +550,11 @@ def test_checkpoints_are_averaged_at_the_end(folder: Path) -> None:
 
 
 def test_an_average_that_is_better_is_what_translates(folder: Path) -> None:
-    run(config(folder, "train.valid_every=4", "train.keep=3"), folder)
+    run(config(folder, "train.valid_every=4", "train.keep_last=3"), folder)
     path = checkpoint.average(folder / "run", 2)
     assert checkpoint.best(folder / "run") != path
     for quality, chosen in ((1e9, True), (-1e9, False)):
-        checkpoint.note_scores(path, {"quality": quality})
+        checkpoint.write_scores(path, {"quality": quality})
         assert (discovery.load(folder / "run").checkpoint == path) == chosen
     with pytest.raises(CheckpointError, match="holds 3 checkpoints, not 9"):
         checkpoint.average(folder / "run", 9)
@@ -554,7 +563,7 @@ def test_an_average_that_is_better_is_what_translates(folder: Path) -> None:
 def test_a_training_starts_from_another_run(folder: Path) -> None:
     best = run(config(folder, "train.ema=0.9"), folder, "first")
     tokenizer = f"tokenizer.model={folder / 'first' / 'spm.model'}"
-    start = f"train.init={folder / 'first'}"
+    start = f"train.init_from={folder / 'first'}"
     slow = "train.schedule=constant(peak=1e-9)"
     for ema in ("0.0", "0.9"):
         tuned = run(config(folder, start, tokenizer, slow, f"train.ema={ema}"), folder, f"tuned {ema}")
@@ -568,7 +577,7 @@ def test_a_training_starts_from_another_run(folder: Path) -> None:
 
 
 def test_validations_show_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(config(folder, "train.samples=3"), folder)
+    run(config(folder, "train.num_samples=3"), folder)
     shown = [line for line in capsys.readouterr().err.splitlines() if " → " in line]
     assert len(shown) == 6
     source = (folder / "valid.en").read_text().splitlines()
@@ -602,13 +611,13 @@ def test_a_run_is_never_overwritten(folder: Path) -> None:
     assert "--resume" in caught.value.hint
     assert "--run" in caught.value.hint
     with pytest.raises(UsageError, match="another 'model'"):
-        run(config(folder, "model.ff=16"), folder, resume=True)
+        run(config(folder, "model.ffn_dim=16"), folder, resume=True)
 
 
 def test_what_is_best_is_one_thing_throughout_a_run(folder: Path) -> None:
     run(config(folder), folder)
     with pytest.raises(UsageError, match=r"train\.best"):
-        run(config(folder, "train.best=loss", "train.steps=20"), folder, resume=True)
+        run(config(folder, "train.best_metric=loss", "train.steps=20"), folder, resume=True)
 
 
 def test_preparing_counts_towards_the_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
-from nmt.data.normalization import normalize, unshouted
+from nmt.data.normalization import lowercase_all_caps, normalize
 from nmt.data.segment import count_sentences, segments
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.inference import Source, batch, native
 from nmt.inference import translator as translating
 from nmt.inference.batch import BatchEngine
-from nmt.inference.chunking import as_they_come
+from nmt.inference.chunking import chunk_by_arrival
 from nmt.inference.translator import Translator
 from nmt.search import Hypothesis, Search
 from nmt.train.session import train
@@ -73,7 +73,7 @@ def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, m
 
 def test_n_best_lines_are_sorted(translator: Translator) -> None:
     exact = Translator.load(translator.origin, "cpu", "fp32")
-    for line, best in zip(LINES, exact.n_best(LINES, "beam(size=4, top=3)"), strict=True):
+    for line, best in zip(LINES, exact.n_best(LINES, "beam(beam_size=4, top_beams=3)"), strict=True):
         assert len(best) == (3 if line.strip() else 1)
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
 
@@ -93,13 +93,13 @@ def test_n_best_lines_are_sorted(translator: Translator) -> None:
     ],
 )
 def test_what_is_written_in_capitals_is_written_small_and_nothing_else(text: str, read: str) -> None:
-    assert unshouted(text) == read
+    assert lowercase_all_caps(text) == read
 
 
 def test_shouting_is_read_in_small_letters_where_the_model_asks_for_it(translator: Translator) -> None:
     lines = ["ba be", "", "do du ga ge gi", "ba do... ga ba."]
     shouted = [line.upper() for line in lines]
-    changed = replace(translator.config, lower_shouting=True)
+    changed = replace(translator.config, lowercase_all_caps=True)
     calm = Translator(translator.engine, translator.tokenizer, changed, translator.max_source, translator.max_sentences)
     read = [translator.tokenizer.decode(ids) for ids in watched(calm, shouted)[1]]
     assert read == ["ba be", "do du ga ge gi", "ba do...", "ga ba."]  # cut first: a small letter begins no sentence
@@ -193,7 +193,7 @@ def test_a_stream_is_answered_as_it_comes() -> None:
         while (line := typed.get()) is not None:
             yield line
 
-    windows = as_they_come(lines())
+    windows = chunk_by_arrival(lines())
     typed.put("first")
     assert next(windows) == ["first"]  # although the stream has not ended
     for line in ("second", "third"):
@@ -207,7 +207,7 @@ def test_an_error_in_a_stream_comes_after_the_lines_before_it() -> None:
         yield "good"
         raise DataError("line 2 is not UTF-8")
 
-    windows = as_they_come(lines())
+    windows = chunk_by_arrival(lines())
     seen = [next(windows)]
     with pytest.raises(DataError, match="line 2"):
         seen += list(windows)
@@ -215,7 +215,7 @@ def test_an_error_in_a_stream_comes_after_the_lines_before_it() -> None:
 
 
 def test_a_stream_of_many_lines_fills_batches() -> None:
-    windows = list(as_they_come(str(i) for i in range(20_000)))
+    windows = list(chunk_by_arrival(str(i) for i in range(20_000)))
     assert [line for window in windows for line in window] == [str(i) for i in range(20_000)]
     assert max(map(len, windows)) <= translating.WINDOW
     assert len(windows) < 1000
@@ -238,14 +238,14 @@ def test_batches_side_by_side_give_what_one_after_the_other_gives(
         loaded = Translator.load(translator.origin, "cpu")
         assert isinstance(loaded.engine, BatchEngine)
         assert loaded.engine.threads == (count if native.available() else 1)
-        found.append(list(loaded.n_best(lines, "beam(size=2, top=2)")))
+        found.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
         assert torch.get_num_threads() == threads
     assert found[0] == found[1]
 
 
 @pytest.mark.skipif(not native.available(), reason="no C compiler here, and PyTorch's routines round by the batch")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("spec", ["greedy", "beam(size=3, top=3)"])
+@pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, top_beams=3)"])
 def test_a_line_is_the_same_in_any_batch(translator: Translator, precision: str, spec: str) -> None:
     exact = Translator.load(translator.origin, "cpu", precision)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(25)]
@@ -254,7 +254,7 @@ def test_a_line_is_the_same_in_any_batch(translator: Translator, precision: str,
     assert together == list(exact.stream([lines[:7], lines[7:]], spec))
 
 
-@pytest.mark.parametrize(("spec", "rows"), [("greedy", 1), ("beam(size=4)", 4)])
+@pytest.mark.parametrize(("spec", "rows"), [("greedy", 1), ("beam(beam_size=4)", 4)])
 def test_a_batch_is_bounded_by_tokens_times_rows(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, spec: str, rows: int
 ) -> None:

@@ -19,9 +19,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.export import ENGINES, EXPORTS
 from nmt.inference import Source
 from nmt.inference.translator import Translator
-from nmt.model import build
 from nmt.model.attention import SelfAttention, recording
-from nmt.model.build import check, count_parameters
+from nmt.model.build import build_model, check, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.positions.relative import Rotary, Shaw
@@ -44,7 +43,7 @@ def gathered(attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, place
 
 
 def test_additive_attention_is_bahdanaus_formula() -> None:
-    own = attention(attention="additive")
+    own = attention(attention_score="additive")
     x_BTD = torch.randn(2, 3, 16)
     q, kv_BT2GK = own.project(x_BTD)
     found = gathered(own, x_BTD, None)
@@ -74,14 +73,14 @@ def test_stacked_matrices_begin_as_if_each_stood_alone() -> None:
 @pytest.mark.parametrize("tokens", [1, 4, 5, 6, 7, 8, 12, 13])
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_window_is_attention_under_a_band(causal: bool, tokens: int, relative: bool) -> None:
-    own, x_BTD = attention(window=4, kv_heads=2), torch.randn(3, tokens, 16)
+    own, x_BTD = attention(attention_window=4, kv_heads=2), torch.randn(3, tokens, 16)
     place = Place(Shaw(Stack(16, 4, 1, causal), clip=3), 0, 0) if relative else None
     apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
     mask = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
     found = gathered(own, x_BTD, mask, place)
-    wide = attention(window=0, kv_heads=2)
+    wide = attention(attention_window=0, kv_heads=2)
     wanted = gathered(wide, x_BTD, mask & band, place)
     torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
     own.record = []
@@ -92,7 +91,7 @@ def test_a_window_is_attention_under_a_band(causal: bool, tokens: int, relative:
 
 def test_a_window_costs_what_its_width_is_not_the_length() -> None:
     """No product of a block is wider than three windows."""
-    own, widest = attention(window=4), 0
+    own, widest = attention(attention_window=4), 0
 
     def note(module: torch.nn.Module, inputs: tuple[Tensor, Tensor], scores: Tensor) -> None:
         nonlocal widest
@@ -115,7 +114,7 @@ def test_heads_that_share_keys_are_heads_with_equal_keys() -> None:
     assert grouped.project(x_BTD)[1].shape == (2, 5, 2, 2, 4)
 
 
-def test_rms_normalisation_and_swiglu_are_their_formulas() -> None:
+def test_rms_normalization_and_swiglu_are_their_formulas() -> None:
     x_BTD = 3 * torch.randn(2, 3, 16)
     norm = RMSNorm(16)
     torch.nn.init.normal_(norm.weight)
@@ -126,7 +125,7 @@ def test_rms_normalisation_and_swiglu_are_their_formulas() -> None:
     torch.testing.assert_close(ff(x_BTD), ff.down(gate * torch.sigmoid(gate) * up))
 
 
-def test_rms_normalisation_leaves_nothing_as_nothing() -> None:
+def test_rms_normalization_leaves_nothing_as_nothing() -> None:
     x_BTD = 1e-3 * torch.randn(2, 3, 16)
     torch.testing.assert_close(RMSNorm(16)(x_BTD), x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-6).sqrt())
     assert not RMSNorm(16)(torch.zeros(1, 1, 16)).any()
@@ -147,7 +146,7 @@ def test_dropout_follows_the_activation_of_the_feed_forward_layer() -> None:
 
 @pytest.mark.parametrize("role", ["source", "target"])
 def test_dropout_applies_to_the_sum_of_embedding_and_position(role: str) -> None:
-    model, ids_BT = build(dataclasses.replace(TINY, dropout=0.5), VOCABULARY), torch.tensor([[5, 6, 7]])
+    model, ids_BT = build_model(dataclasses.replace(TINY, dropout=0.5), VOCABULARY), torch.tensor([[5, 6, 7]])
     assert isinstance(model, Transformer)
     assert_half_dropped(model.train().embed(role, ids_BT, 1), model.eval().embed(role, ids_BT, 1))
 
@@ -161,7 +160,7 @@ def test_residual_connection_drops_the_update_only() -> None:
 
 
 def test_only_the_decoders_positions_know_that_they_look_back() -> None:
-    model = build(TINY, VOCABULARY)
+    model = build_model(TINY, VOCABULARY)
     assert isinstance(model, Transformer)
     assert (model.source_positions.stack.causal, model.target_positions.stack.causal) == (False, True)
 
@@ -175,8 +174,8 @@ def test_rotary_turns_queries_and_keys_and_no_values() -> None:
 
 
 def test_layers_that_share_weights_count_once() -> None:
-    shared = build(dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY)
-    own = build(dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2), VOCABULARY)
+    shared = build_model(dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY)
+    own = build_model(dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2), VOCABULARY)
     assert isinstance(shared, Transformer)
     assert count_parameters(shared) == count_parameters(own)
     assert [id(layer) for layer in shared.decoder_layers].count(id(shared.decoder[0])) == 3
@@ -184,14 +183,14 @@ def test_layers_that_share_weights_count_once() -> None:
 
 
 def test_layers_that_share_weights_follow_each_other() -> None:
-    model = build(dataclasses.replace(TINY, encoder_layers=4, decoder_layers=5, layer_sharing=3), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, encoder_layers=4, decoder_layers=5, layer_sharing=3), VOCABULARY)
     assert isinstance(model, Transformer)
     assert [[*model.encoder].index(layer) for layer in model.encoder_layers] == [0, 0, 0, 1]
     assert [[*model.decoder].index(layer) for layer in model.decoder_layers] == [0, 0, 0, 1, 1]
 
 
 def test_the_last_layer_but_one_is_watched_as_the_mean_of_its_heads() -> None:
-    model = build(dataclasses.replace(TINY, decoder_layers=3), VOCABULARY).eval()
+    model = build_model(dataclasses.replace(TINY, decoder_layers=3), VOCABULARY).eval()
     mask_BS = torch.ones(1, 4, dtype=torch.bool)
     state = model.start(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
     state.watch()
@@ -201,7 +200,7 @@ def test_the_last_layer_but_one_is_watched_as_the_mean_of_its_heads() -> None:
 
 
 def test_recording_sees_every_attention_and_leaves_no_trace() -> None:
-    model = build(TINY, VOCABULARY).eval()
+    model = build_model(TINY, VOCABULARY).eval()
     before = logits(model, PAIRS)
     with recording(model) as seen:
         after = logits(model, PAIRS)
@@ -228,7 +227,7 @@ def test_the_gated_unit_is_pytorchs() -> None:
 
 def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw() -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, arch="rnn", decoder_layers=1), VOCABULARY).eval()
+    model = build_model(dataclasses.replace(TINY, arch="rnn", decoder_layers=1), VOCABULARY).eval()
     assert isinstance(model, Recurrent)
     src_BS, mask_BS = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([[True] * 3 + [False], [True] * 4])
     memory_BSE = model.encode(src_BS, mask_BS)
@@ -236,7 +235,7 @@ def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw(
     state.watch()
     last_BD = torch.tanh(model.first(memory_BSE[:, 0, 16:]))
     torch.testing.assert_close(state.hidden_LRD[0], last_BD)
-    token_BD = model.look_up("target", torch.tensor([[3], [4]]))[:, 0]
+    token_BD = model.embed_tokens("target", torch.tensor([[3], [4]]))[:, 0]
     found = model.step(torch.tensor([[3], [4]]), state)[:, 0]
     scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
     weights_BS = scores_BS.masked_fill(~mask_BS, -torch.inf).softmax(1)
@@ -249,7 +248,7 @@ def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw(
 
 def test_the_recurrent_decoders_upper_layer_looks_and_reads_the_one_below() -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, arch="rnn"), VOCABULARY).eval()
+    model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY).eval()
     assert isinstance(model, Recurrent)
     src_BS, mask_BS = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
     memory_BSE = model.encode(src_BS, mask_BS)
@@ -257,7 +256,7 @@ def test_the_recurrent_decoders_upper_layer_looks_and_reads_the_one_below() -> N
     low_BD, high_BD = state.hidden_LRD
     scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
     context_BE = (scores_BS.softmax(1)[..., None] * memory_BSE).sum(1)
-    token_BD = model.look_up("target", torch.tensor([3]))
+    token_BD = model.embed_tokens("target", torch.tensor([3]))
     low_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](low_BD), low_BD)
     high_BD = gated(model.from_below[0](low_BD), model.from_state[1](high_BD), high_BD)
     model.step(torch.tensor([[3]]), state)
@@ -266,14 +265,14 @@ def test_the_recurrent_decoders_upper_layer_looks_and_reads_the_one_below() -> N
 
 @pytest.mark.parametrize(("layers", "rate"), [(1, 0.0), (2, 0.3)])
 def test_the_recurrent_encoder_drops_between_its_layers(layers: int, rate: float) -> None:
-    model = build(dataclasses.replace(TINY, arch="rnn", encoder_layers=layers, dropout=0.3), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, arch="rnn", encoder_layers=layers, dropout=0.3), VOCABULARY)
     assert isinstance(model, Recurrent)
     assert model.encoder.dropout == rate
 
 
 def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, arch="rnn", encoder_layers=1), VOCABULARY).eval()
+    model = build_model(dataclasses.replace(TINY, arch="rnn", encoder_layers=1), VOCABULARY).eval()
     assert isinstance(model, Recurrent)
     short = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
     padded = model.encode(torch.tensor([[5, 6, 7, 0, 0]]), torch.tensor([[True] * 3 + [False] * 2]))
@@ -287,8 +286,8 @@ def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
     ("change", "message"),
     [
         ({"activation": "rellu"}, "model.activation: unknown value 'rellu'"),
-        ({"normalization": "lay"}, "model.normalization: unknown value 'lay'"),
-        ({"attention": "dott"}, "model.attention: unknown value 'dott'"),
+        ({"normalization": "lay"}, "model.norm: unknown value 'lay'"),
+        ({"attention": "dott"}, "model.attention_score: unknown value 'dott'"),
         ({"kv_heads": 3}, r"model.heads \(4\) must be a multiple of model.kv_heads \(3\)"),
     ],
 )
@@ -299,17 +298,21 @@ def test_parts_that_there_are_not_are_refused(change: dict[str, object], message
 
 def test_learned_positions_are_enough_for_the_training_text_and_end_translations(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.max_length is 64, and the model has 32 positions") as caught:
-        train(tiny.config(tmp_path, "model.positions=learned(n=32)"), tmp_path / "run")
-    assert caught.value.hint == "set train.max_length=32, or model.positions=learned(n=64)"
-    config = tiny.config(tmp_path, "model.positions=learned(n=16)", "train.max_length=16", "train.steps=2")
+        train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=32)"), tmp_path / "run")
+    assert caught.value.hint == "set train.max_length=32, or model.position_encoding=learned(max_positions=64)"
+    config = tiny.config(
+        tmp_path, "model.position_encoding=learned(max_positions=16)", "train.max_length=16", "train.steps=2"
+    )
     train(config, tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
-    (ids,) = translator.engine.search([Source([5] * 15)], search("greedy(min_ratio=9.0)"), lambda _: None)[0][:1]
+    (ids,) = translator.engine.search([Source([5] * 15)], search("greedy(min_length_ratio=9.0)"), lambda _: None)[0][:1]
     assert len(ids.ids) == 15  # and the start before them
 
 
 def test_a_pair_with_more_tokens_than_learned_positions_is_named(tmp_path: Path) -> None:
-    config = tiny.config(tmp_path, "model.positions=learned(n=16)", "train.max_length=16", "train.steps=2")
+    config = tiny.config(
+        tmp_path, "model.position_encoding=learned(max_positions=16)", "train.max_length=16", "train.steps=2"
+    )
     train(config, tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
     short = ("ba be", "du")
@@ -324,12 +327,12 @@ def test_a_pair_with_more_tokens_than_learned_positions_is_named(tmp_path: Path)
 
 def test_a_model_that_no_memory_holds_is_refused() -> None:
     with pytest.raises(ConfigError, match="does not fit into memory"):
-        build(dataclasses.replace(TINY, dim=10**9, heads=1), VOCABULARY)
+        build_model(dataclasses.replace(TINY, dim=10**9, heads=1), VOCABULARY)
 
 
 def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:
     torch.manual_seed(0)
-    model = build(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)
     model.compute_dtype = torch.bfloat16
     logits_NV = torch.cat(logits(model, PAIRS))
     assert logits_NV.dtype == torch.bfloat16
@@ -373,7 +376,7 @@ def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) 
     place = Place(POSITIONS[name](Stack(16, 4, 1)), 0, 0)
     biases = []
     for kind in ("dot", "additive"):
-        own = attention(attention=kind)
+        own = attention(attention_score=kind)
         own.qkv.load_state_dict(attention().qkv.state_dict())
         q, kv = own.project(x_BTD)
         k = kv.transpose(1, 3).unbind(2)[0]
@@ -386,11 +389,11 @@ def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) 
 
 def test_rotary_is_no_matter_of_additive_attention() -> None:
     with pytest.raises(ConfigError, match="rotary positions turn a dot product"):
-        check(dataclasses.replace(TINY, positions="rotary", attention="additive"))
+        check(dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive"))
 
 
 def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:
-    model = build(dataclasses.replace(TINY, positions="rotary"), VOCABULARY)
+    model = build_model(dataclasses.replace(TINY, position_encoding="rotary"), VOCABULARY)
     src_BS = torch.randint(4, VOCABULARY, (1, 600))
     mask_BS = torch.ones(1, 600, dtype=torch.bool)
     with torch.inference_mode():
@@ -399,7 +402,12 @@ def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:
 
 
 def test_a_validation_pair_that_is_longer_than_the_positions_costs_no_training(tmp_path: Path) -> None:
-    options = ("model.positions=learned(n=16)", "train.max_length=16", "train.steps=6", "train.valid_every=3")
+    options = (
+        "model.position_encoding=learned(max_positions=16)",
+        "train.max_length=16",
+        "train.steps=6",
+        "train.valid_every=3",
+    )
     config = tiny.config(tmp_path, *options)
     for code in ("en", "de"):
         with open(tmp_path / f"valid.{code}", "a", encoding="utf-8") as file:

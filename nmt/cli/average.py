@@ -17,7 +17,7 @@ def average(
     """Average the weights of a run's latest checkpoints and print the folder of the result.
 
     The mean of weights from the end of a training often translates better than any of them. Keep enough checkpoints
-    with --set train.keep=5, or let training do it by itself with --set train.average=5.
+    with --set train.keep_last=5, or let training do it by itself with --set train.average_last=5.
 
     Examples:
       nmt average runs/multi30k --last 2
@@ -26,8 +26,7 @@ def average(
     if last < 2:
         raise UsageError(f"--last must be at least 2, got {last}")
 
-    from nmt.runs import checkpoint
-    from nmt.runs import pretrained as shipped
+    from nmt.runs import checkpoint, pretrained
 
-    shipped.refuse(run)
+    pretrained.reject_pretrained(run)
     typer.echo(checkpoint.average(run, last))

@@ -67,7 +67,7 @@ def check(
     check_errors(errors)
     from nmt.data.check import KINDS
     from nmt.data.check import check as run
-    from nmt.paths import refuse_overwriting
+    from nmt.paths import check_not_overwriting
 
     known = [kind.name for kind in KINDS]
     for name in ignore or []:
@@ -85,7 +85,7 @@ def check(
     tests += [_test_set(name, languages, errors) for name in test or []]
     outputs = _outputs(fix, languages) if fix is not None else []
     inputs = [*(path for text in texts for path in text.files), *(path for name in test or [] for path in _parts(name))]
-    refuse_overwriting([*outputs, *([html] if html else [])], inputs)
+    check_not_overwriting([*outputs, *([html] if html else [])], inputs)
     for code in languages:
         _check_language(code)
     report = run(texts, tests, languages, ignore=ignore or [], examples=examples)

@@ -55,7 +55,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare two systems on test sets: scores, whether chance explains the difference, and where it lies.
 
-    Significance is told by paired bootstrap resampling and approximate randomisation. Sentences are compared by chrF:
+    Significance is told by paired bootstrap resampling and approximate randomization. Sentences are compared by chrF:
     wins and losses, by length, by how rare their words are, and those that differ most.
 
     Examples:
@@ -71,16 +71,16 @@ def compare(
     from nmt.evaluate.comparison import System
     from nmt.evaluate.comparison import compare as run
     from nmt.evaluate.evaluation import hypotheses
-    from nmt.evaluate.test_sets import file_stem
+    from nmt.evaluate.test_sets import safe_filename
     from nmt.inference.translator import Translator
-    from nmt.paths import refuse_overwriting
+    from nmt.paths import check_not_overwriting
 
     translators = [None if path.is_file() else Translator.load(path, device, precision) for path in (first, second)]
     directions = {(each.config.data.src, each.config.data.tgt) for each in translators if each}
     if len(directions) > 1:
         raise UsageError("the two systems translate between different languages", f"{first} and {second}")
     known = next((translator for translator in translators if translator), None)
-    refuse_overwriting([html] if html else [], [p for p in (first, second, src, *(ref or ()), train) if p])
+    check_not_overwriting([html] if html else [], [p for p in (first, second, src, *(ref or ()), train) if p])
     if known is None and src is None:
         raise UsageError("files of translations need --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
     if None in translators and test and len(test) > 1:
@@ -102,7 +102,7 @@ def compare(
         typer.echo(json.dumps([comparison.as_dict() for comparison in found], ensure_ascii=False, indent=2))
     if html:
         for comparison in found:
-            own = html.with_stem(f"{html.stem}-{file_stem(comparison.test)}")
+            own = html.with_stem(f"{html.stem}-{safe_filename(comparison.test)}")
             write_file(html if len(found) == 1 else own, comparison.page())
 
 
@@ -129,7 +129,7 @@ def _table(found: Comparison) -> str:
         [
             metric.name, f"{metric.first:.1f} ± {metric.first_confidence:.1f}",
             f"{metric.second:.1f} ± {metric.second_confidence:.1f}", f"{metric.second - metric.first:+.1f}",
-            _probability(metric.bootstrap_p), _probability(metric.randomisation_p),
+            _probability(metric.bootstrap_p), _probability(metric.randomization_p),
             ("A is better", "B is better", "not significant")[metric.better],
         ]
         for metric in found.metrics

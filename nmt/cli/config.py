@@ -48,7 +48,7 @@ def _check_specs(config: Config) -> None:
 
     for spec in (config.search, config.train.valid_search, config.train.schedule):
         parse(spec)
-    noise.compose(config.train.noise)
+    noise.compose(config.train.source_noise)
     clean((), config.data.clean)
     for corpus in (*config.data.train, config.data.valid, config.data.test):
         if corpus:

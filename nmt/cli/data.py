@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Get and prepare parallel text.")
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")] = False,
 ) -> None:
-    """Show the corpora that can be had: pairs, download size, licence, source, and which are ready to use.
+    """Show the corpora that can be had: pairs, download size, license, source, and which are ready to use.
 
     Figures are approximate. Example: nmt data list
     """
@@ -34,18 +34,18 @@ def list_(
                 "pairs": corpus.about.pairs,
                 "bytes": corpus.about.size,
                 "ready": corpus.installed,
-                "licence": corpus.about.licence,
+                "license": corpus.about.license,
                 "source": corpus.about.source,
             }
             for name, corpus in corpora.items()
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = [("NAME", "PAIRS", "DOWNLOAD", "READY", "LICENCE", "SOURCE")]
+    table = [("NAME", "PAIRS", "DOWNLOAD", "READY", "LICENSE", "SOURCE")]
     for name, corpus in corpora.items():
         about = corpus.about
         pairs = "-" if about.pairs is None else f"{about.pairs:,}"
-        table.append((name, pairs, _size(about.size), "yes" if corpus.installed else "no", about.licence, about.source))
+        table.append((name, pairs, _size(about.size), "yes" if corpus.installed else "no", about.license, about.source))
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         cells = [
@@ -74,11 +74,11 @@ def download(
       nmt data download "opus(corpus='Books', version='v1')"
     """
     from nmt.data.sources import find
-    from nmt.data.sources.published import Published
+    from nmt.data.sources.published import DownloadableCorpus
 
     check_errors(errors)
     corpus = find(name)
-    if not isinstance(corpus, Published):
+    if not isinstance(corpus, DownloadableCorpus):
         if source:
             raise UsageError(f"corpus '{corpus.name}' is not downloaded: it takes no --from", "use it by name")
         log(f"corpus '{corpus.name}' needs no download: use it by name")
@@ -99,7 +99,7 @@ def prepare(
 
     Examples:
       nmt data prepare --config multi30k
-      nmt data prepare --config multi30k --set tokenizer.size=4000
+      nmt data prepare --config multi30k --set tokenizer.vocab_size=4000
     """
     from nmt.config import config_io
     from nmt.data.prepare import prepare as run

@@ -42,7 +42,7 @@ def evaluate(
         int | None, typer.Option(help="Beams of the search; 1 is greedy.", show_default="the model's")
     ] = None,
     length_penalty: Annotated[
-        float | None, typer.Option(help="0 favours short translations.", show_default="the model's")
+        float | None, typer.Option(help="0 favors short translations.", show_default="the model's")
     ] = None,
     search: SearchOption = "",
     output: Annotated[
@@ -57,7 +57,7 @@ def evaluate(
     """Translate test sets and print their scores with 95 % confidence intervals and sacrebleu's signatures.
 
     Without --src or --test it is the test split of the corpus the model was trained on. Text is cased and
-    detokenised throughout. The hypotheses and a JSON report are written for anyone to check.
+    detokenized throughout. The hypotheses and a JSON report are written for anyone to check.
 
     Examples:
       nmt evaluate
@@ -99,8 +99,8 @@ def evaluate(
 
 def _folder(translator: Translator, asked: Path | None) -> Path:
     """Return the folder of hypotheses: the run's, and one of its own for a checkpoint asked for by name."""
-    from nmt.runs import pretrained as shipped
+    from nmt.runs import pretrained
 
-    folder = shipped.place(translator.run) / "eval"
+    folder = pretrained.output_dir(translator.run) / "eval"
     named = asked is not None and asked.resolve() == translator.origin.resolve()
     return folder / translator.origin.resolve().name if named else folder

@@ -27,12 +27,12 @@ def export(
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
-      nmt export runs/multi30k --to hf-marian --output en-de --probe news.en
-      nmt export runs/multi30k --to "safetensors(weights='bf16')" --least 0.9
+      nmt export runs/multi30k --to hf-marian --output en-de --verify-with news.en
+      nmt export runs/multi30k --to "safetensors(weights='bf16')" --min-agreement 0.9
     """
-    from nmt.export import verify as prove
+    from nmt.export import verify
 
-    proof = prove.export(run, to, output, probe, least)
+    proof = verify.export(run, to, output, probe, least)
     ours, theirs = proof.ours, proof.theirs
     for name, text in {
         "format": f"{to}, in {proof.folder}",

@@ -23,22 +23,21 @@ def info(
       nmt info
       nmt info runs/multi30k --json
     """
-    from nmt.runs import discovery
-    from nmt.runs import pretrained as shipped
-    from nmt.runs.model_card import told
-    from nmt.runs.run_info import gather
+    from nmt.runs import discovery, pretrained
+    from nmt.runs.model_card import describe
+    from nmt.runs.run_info import collect
 
     run = run or discovery.newest_run()
-    comes_along = shipped.find(run)
+    comes_along = pretrained.find(run)
     run = comes_along or run
-    found = gather(run)
+    found = collect(run)
     if json_:
         import json
 
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     typer.echo(run)
-    for subject, lines in told(found).items():
+    for subject, lines in describe(found).items():
         for number, line in enumerate(lines):
             label = subject if number == 0 else ""
             typer.echo(

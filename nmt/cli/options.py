@@ -45,7 +45,10 @@ SearchPrecisionOption = Annotated[
 ]
 PrecisionOption = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16: auto takes what is fast here.")]
 SearchOption = Annotated[
-    str, typer.Option(help="Search in full: greedy, beam(size=4, top=1, length_penalty=1.0).", show_default=False)
+    str,
+    typer.Option(
+        help="Search in full: greedy, beam(beam_size=4, top_beams=1, length_penalty=1.0).", show_default=False
+    ),
 ]
 SourceOption = Annotated[Path | None, typer.Option(help="Source file of a test set of your own.")]
 ReferencesOption = Annotated[
@@ -63,7 +66,7 @@ ErrorsOption = Annotated[str, typer.Option(help="What invalid UTF-8 does: strict
 def check_errors(value: str) -> None:
     """Raise a UsageError unless `value` is a way to treat invalid UTF-8."""
     if value not in ("strict", "replace"):
-        raise UsageError(f"--errors must be strict or replace, got '{value}'")
+        raise UsageError(f"--encoding-errors must be strict or replace, got '{value}'")
 
 
 def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[str] | None) -> None:
@@ -78,13 +81,13 @@ def open_test_sets(
     data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, errors: str
 ) -> list[TestSet]:
     """Return the test sets that the options name: files, names, or the corpus's own."""
-    from nmt.evaluate import test_sets as testset
+    from nmt.evaluate import test_sets
 
     if src is not None:
-        return [testset.file_test_set(src, refs or [], errors)]
+        return [test_sets.file_test_set(src, refs or [], errors)]
     if tests:
-        return [testset.named_test_set(name, data.src, data.tgt) for name in tests]
-    return [testset.own_test_set(data)]
+        return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
+    return [test_sets.default_test_set(data)]
 
 
 def argument_lines(arguments: list[str], errors: str) -> Iterator[str]:
@@ -112,12 +115,14 @@ def search_spec(
     """
     if length_penalty is not None and not math.isfinite(length_penalty):
         raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "1.0 is usual")
-    asked = {"size": beam_size, "top": top_beams, "length_penalty": length_penalty}
+    asked = {"beam_size": beam_size, "top_beams": top_beams, "length_penalty": length_penalty}
     asked = {key: value for key, value in asked.items() if value is not None}
     spec = given or default
     name, options = parse(spec)
     if name not in ("beam", "diverse", "constrained"):
-        if not asked or (name == "greedy" and asked.keys() <= {"size", "top"} and set(asked.values()) == {1}):
+        if not asked or (
+            name == "greedy" and asked.keys() <= {"beam_size", "top_beams"} and set(asked.values()) == {1}
+        ):
             return spec
         if given:
             raise UsageError(f"--search {given} is no beam search", "leave out --search, or the options of a beam")
@@ -127,7 +132,7 @@ def search_spec(
         from nmt.search import SEARCHES
 
         groups = options.get("groups", 2) if name == "diverse" else 1
-        size = options.get("size", cast(Any, SEARCHES[name]).size)
+        size = options.get("beam_size", cast(Any, SEARCHES[name]).beam_size)
         if top_beams > size:
-            options["size"] = -(-top_beams // groups) * groups
+            options["beam_size"] = -(-top_beams // groups) * groups
     return compose(name, options)

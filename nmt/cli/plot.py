@@ -9,7 +9,7 @@ import typer
 
 from nmt.console import log
 from nmt.errors import ConfigError, UsageError, suggest
-from nmt.runs import pretrained as shipped
+from nmt.runs import pretrained
 from nmt.viz.learning_curves import AXES, draw
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def curves(
     if by not in AXES:
         raise UsageError(f"unknown axis '{by}'", suggest(by, AXES))
     for run in runs:
-        shipped.refuse(run)
+        pretrained.reject_pretrained(run)
     draw(list(dict.fromkeys(runs)), output, AXES[by])
     typer.echo(output)
 
@@ -69,7 +69,7 @@ def positions(
 
     Examples:
       nmt plot positions
-      nmt plot positions sinusoidal rotary alibi "t5(buckets=16)" --length 100
+      nmt plot positions sinusoidal rotary alibi "t5(num_buckets=16)" --length 100
       nmt plot positions --model runs/multi30k --layer 2 -o learned.svg
     """
     from nmt.viz.position_plots import draw
@@ -106,7 +106,7 @@ def _of_model(path: Path, decoder: bool) -> dict[str, Positions]:
     if not isinstance(loaded.model, Transformer):
         raise UsageError(f"{path} is a recurrent model", "it needs no positions: its states go from word to word")
     made = loaded.model.target_positions if decoder else loaded.model.source_positions
-    return {f"{path}: {loaded.config.model.positions}": made}
+    return {f"{path}: {loaded.config.model.position_encoding}": made}
 
 
 def _table(name: str, made: Positions, length: int, layer: int) -> Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 PROMPT = "> "
-MOST_LINES = 1000
+MAX_LINES = 1000
 """Lines of history kept."""
 
 
@@ -41,7 +41,7 @@ def _remember_lines() -> None:
     except ImportError:  # a Python without it still reads lines
         return
     history = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "nmt" / "history"
-    readline.set_history_length(MOST_LINES)
+    readline.set_history_length(MAX_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
 

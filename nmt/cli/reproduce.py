@@ -15,7 +15,7 @@ def reproduce(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
     into: Annotated[Path | None, typer.Option("--run", help="Folder of the new run.", show_default="RUN-again")] = None,
     changed: Annotated[
-        bool, typer.Option("--changed-data", help="Go on where text or tokenizer are not those of the run.")
+        bool, typer.Option("--allow-changed-data", help="Go on where text or tokenizer are not those of the run.")
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
@@ -27,10 +27,10 @@ def reproduce(
 
     Example: nmt reproduce runs/quickstart
     """
-    from nmt.runs import pretrained as shipped
+    from nmt.runs import pretrained
     from nmt.train.reproduce import reproduce as again
 
-    shipped.refuse(run)
+    pretrained.reject_pretrained(run)
     found = again(run, into or run.with_name(f"{run.name}-again"), device=device, changed=changed)
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in found.scores.items()]
     for line in aligned([["", str(found.before), str(found.now), ""], *rows]):

@@ -31,7 +31,7 @@ def summary(
     Examples:
       nmt summary runs/quickstart
       nmt summary --config wmt14-base
-      nmt summary --set model.positions=shaw --set model.activation=swiglu
+      nmt summary --set model.position_encoding=shaw --set model.activation=swiglu
     """
     import json
     from dataclasses import asdict
@@ -53,10 +53,10 @@ def _load(path: Path) -> Seq2Seq:
 
 def _make(name: str, changes: list[str]) -> Seq2Seq:
     from nmt.config import config_io
-    from nmt.model import build as models
+    from nmt.model.build import build_model
 
     config = config_io.load(config_io.find(name), changes)
-    return build_model(config.model, config.tokenizer.size)
+    return build_model(config.model, config.tokenizer.vocab_size)
 
 
 def _table(model: Seq2Seq, found: list[Part]) -> str:

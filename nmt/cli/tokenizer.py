@@ -27,18 +27,20 @@ def train(
     """
     from itertools import chain
 
-    from nmt.config import MOST_PIECES, TokenizerConfig
+    from nmt.config import MAX_PIECES, TokenizerConfig
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
 
     if kind not in ("unigram", "bpe"):
         raise UsageError(f"unknown kind '{kind}'", suggest(kind, ("unigram", "bpe")))
-    if not 1 <= size <= MOST_PIECES:
-        raise UsageError(f"--size must be between 1 and {MOST_PIECES}, got {size}")
+    if not 1 <= size <= MAX_PIECES:
+        raise UsageError(f"--size must be between 1 and {MAX_PIECES}, got {size}")
     if any(output.exists() and file.exists() and output.samefile(file) for file in files):
         raise UsageError(f"--output {output} is a file that is read", "name another one")
-    trained = tokenizer.train(chain.from_iterable(map(read_lines, files)), TokenizerConfig(kind=kind, size=size))
+    trained = tokenizer.train(
+        chain.from_iterable(map(read_lines, files)), TokenizerConfig(model_type=kind, vocab_size=size)
+    )
     try:
         output.write_bytes(trained.model)
     except OSError as error:

@@ -61,14 +61,14 @@ def train(
       nmt train --config multi30k --plan --time-limit 30m
       nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
       nmt train --run runs/small --resume
-      nmt train --init runs/small --run runs/tuned --set "data.train=files(train='my/corpus')" --set train.steps=500
+      nmt train --init-from runs/small --run runs/tuned --set "data.train=files(train='my/corpus')" --set train.steps=500
       nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
     """
     from nmt.config import config_io
     from nmt.paths import runs_dir
 
     if init is not None and resume:
-        raise UsageError("--init begins a new training", "leave it out to go on with one: --resume")
+        raise UsageError("--init-from begins a new training", "leave it out to go on with one: --resume")
     limit = None if time_limit is None else seconds(time_limit)
     folder = run or runs_dir() / Path(config or "quickstart").stem
     own = folder / "config.yaml"
@@ -137,15 +137,15 @@ def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
     from nmt.config import config_io
     from nmt.runs import discovery
 
-    run, _ = discovery.locate(init)
+    run, _ = discovery.resolve_model(init)
     config, own = config_io.load(source), config_io.load(run / "config.yaml")
     config = replace(
         config,
-        lower_shouting=own.lower_shouting,
+        lowercase_all_caps=own.lowercase_all_caps,
         data=replace(config.data, src=own.data.src, tgt=own.data.tgt),
         model=own.model,
         tokenizer=replace(config.tokenizer, model=str(run / "spm.model")),
-        train=replace(config.train, init=str(init)),
+        train=replace(config.train, init_from=str(init)),
     )
     for text in overrides:
         config = config_io.override(config, text)

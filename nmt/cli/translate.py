@@ -42,7 +42,7 @@ def translate(
         int | None, typer.Option(help="Translations per sentence, best first.", show_default="the model's, usually 1")
     ] = None,
     length_penalty: Annotated[
-        float | None, typer.Option(help="0 favours short translations.", show_default="the model's")
+        float | None, typer.Option(help="0 favors short translations.", show_default="the model's")
     ] = None,
     search: SearchOption = "",
     to: Annotated[
@@ -84,14 +84,14 @@ def translate(
       cat news.en | nmt translate > news.de
       nmt translate --format jsonl --top-beams 4 "A dog runs."
       nmt translate --model runs/a --model runs/b "A dog runs."
-      nmt translate --phrase "Hund" "A dog runs."
+      nmt translate --constraint "Hund" "A dog runs."
     """
     check_errors(errors)
     check_format(format)
     if text and input:
         raise UsageError("give sentences or --input, not both")
     if document:
-        others = {"sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard, "--phrase": phrase,
+        others = {"sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard, "--constraint": phrase,
                   "--prefix": prefix, "--show-scores": show_scores, "--format": format != "text"}  # fmt: skip
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--document does not go with {' and '.join(given)}", "give it --input or a pipe")
@@ -113,8 +113,7 @@ def translate(
 
     from nmt.console import log
     from nmt.inference.translator import Translator
-    from nmt.runs import discovery
-    from nmt.runs import pretrained as shipped
+    from nmt.runs import discovery, pretrained
     from nmt.search import search as resolve
 
     paths = model or [discovery.newest_model(to)]
@@ -123,7 +122,7 @@ def translate(
     if to and languages.tgt != to:
         raise UsageError(f"{paths[0]} translates into '{languages.tgt}', not '{to}'", "leave out --model, or --to")
     if model is None:
-        own = translator.origin.is_relative_to(shipped.FOLDER)
+        own = translator.origin.is_relative_to(pretrained.FOLDER)
         log(
             f"using {paths[0].name}, a small model of everyday sentences that comes with nmt; nmt train makes your own"
             if own
@@ -133,7 +132,7 @@ def translate(
     if phrase and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
-    form: Form = Record() if format == "jsonl" else Text(resolve(spec).top, show_scores)
+    form: Form = Record() if format == "jsonl" else Text(resolve(spec).n_best, show_scores)
     job = Job(translator, spec, form, show_scores or format == "jsonl", prefix, tuple(phrase))
     if asks:
         from nmt.cli.prompt import ask
@@ -200,12 +199,12 @@ def _check_files(input: Path, output: Path | None) -> None:
 
 def _stream(job: Job, text: list[str] | None, output: Path | None, errors: str) -> None:
     from nmt.data.pairs import decode_lines
-    from nmt.inference.chunking import as_they_come, in_windows
+    from nmt.inference.chunking import chunk_by_arrival, chunked
 
     windows = (
-        in_windows(argument_lines(text, errors))
+        chunked(argument_lines(text, errors))
         if text
-        else as_they_come(decode_lines(sys.stdin.buffer, "standard input", errors))
+        else chunk_by_arrival(decode_lines(sys.stdin.buffer, "standard input", errors))
     )
     job.run(windows, output, total=None, quiet=True)
 
@@ -216,7 +215,7 @@ def _file(
     """Translate a file or a part of it; where `whole`, the last of several processes joins the parts."""
     from nmt.console import log
     from nmt.data.pairs import count_lines, read_lines
-    from nmt.inference.chunking import in_windows
+    from nmt.inference.chunking import chunked
 
     count = count_lines(input)
     first, stop = part.lines(count) if part else (0, count)
@@ -239,7 +238,7 @@ def _file(
         log(f"{target} holds {done:,} lines: going on after them")
     lines = islice(read_lines(input, errors=errors), first + done, stop if part else None)
     quiet = output is None and sys.stdout.isatty()  # a bar would tear the lines
-    job.run(in_windows(lines), target, total=stop - first - done, quiet=quiet, append=resume)
+    job.run(chunked(lines), target, total=stop - first - done, quiet=quiet, append=resume)
     if joined and output:
         joined.finish(output)
 

@@ -1,14 +1,14 @@
 """Every option of nmt, as frozen dataclasses. A config names what differs from these defaults.
 
 The text under a field is its documentation: `nmt config --options` prints it. Spec strings such as
-`beam(size=4)` name a function of a family and its options (see `nmt.registry`).
+`beam(beam_size=4)` name a function of a family and its options (see `nmt.registry`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-MOST_PIECES = 2**16
+MAX_PIECES = 2**16
 """The largest vocabulary: prepared text holds 16-bit ids."""
 
 
@@ -34,11 +34,11 @@ class DataConfig:
 class TokenizerConfig:
     """One SentencePiece model for both languages."""
 
-    kind: str = "bpe"
+    model_type: str = "bpe"
     """Segmentation model: unigram or bpe."""
-    size: int = 8000
+    vocab_size: int = 8000
     """Number of pieces, the special ones and 256 bytes included; a small corpus may allow fewer."""
-    sample: int = 2_000_000
+    max_training_sentences: int = 2_000_000
     """Most sentences that the tokenizer is trained on; a larger corpus is sampled."""
     model: str = ""
     """SentencePiece model to use as it is, from `nmt tokenizer train`; empty: one is trained on the corpus."""
@@ -54,24 +54,24 @@ class ModelConfig:
     """Width of embeddings and layers (d_model)."""
     heads: int = 4
     """Attention heads; must divide dim."""
-    ff: int = 1024
+    ffn_dim: int = 1024
     """Width of the feed-forward layer (d_ff)."""
     encoder_layers: int = 3
     """Layers of the encoder."""
     decoder_layers: int = 3
     """Layers of the decoder."""
-    norm: str = "pre"
-    """Where layer normalisation stands: post (the paper) or pre (learns at higher rates)."""
-    normalization: str = "layer"
+    norm_position: str = "pre"
+    """Where layer normalization stands: post (the paper) or pre (learns at higher rates)."""
+    norm: str = "layer"
     """Which one it is: layer (the paper), or rms, which takes off no mean."""
     activation: str = "relu"
     """Activation of the feed-forward layer: relu (the paper), gelu or swiglu, which has a third matrix."""
-    positions: str = "sinusoidal"
+    position_encoding: str = "sinusoidal"
     """Positional encoding with its options: sinusoidal (the paper), rotary, shaw, t5, ...; see docs/variants.md."""
-    attention: str = "dot"
+    attention_score: str = "dot"
     """Scoring function: dot (the paper) or additive."""
-    window: int = 0
-    """Neighbours on each side that a token's self-attention sees; 0: all."""
+    attention_window: int = 0
+    """Neighbors on each side that a token's self-attention sees; 0: all."""
     kv_heads: int = 0
     """Heads of keys and values (grouped-query attention); must divide heads; 0: as many as heads."""
     layer_sharing: int = 1
@@ -80,9 +80,9 @@ class ModelConfig:
     """Dropout on embeddings and on every sub-layer's output."""
     attention_dropout: float = 0.0
     """Dropout on attention weights."""
-    ff_dropout: float = 0.0
+    activation_dropout: float = 0.0
     """Dropout inside the feed-forward layer, after the activation."""
-    tied: bool = True
+    tie_embeddings: bool = True
     """Share one matrix between source embedding, target embedding and output layer."""
 
 
@@ -94,7 +94,7 @@ class TrainConfig:
     """Updates."""
     batch_tokens: int = 2048
     """Most tokens of a batch, padding counted, on its longer side."""
-    accumulate: int = 1
+    grad_accumulation: int = 1
     """Batches whose gradients make one update."""
     max_length: int = 256
     """Training pairs with more tokens than this on one side are left out (and counted)."""
@@ -114,11 +114,11 @@ class TrainConfig:
     """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, which is then what translates; 0 is off."""
-    init: str = ""
+    init_from: str = ""
     """Start from the weights of this run or checkpoint instead of random ones (fine-tuning)."""
-    noise: tuple[str, ...] = ()
+    source_noise: tuple[str, ...] = ()
     """Source noise, drawn anew for every pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
-    subword: str = ""
+    subword_regularization: str = ""
     """Segmentation drawn anew at every use: bpe_dropout(p=0.1) or unigram(alpha=0.2), for that kind of tokenizer."""
     valid_every: int = 500
     """Updates between validations; each writes a checkpoint."""
@@ -126,17 +126,17 @@ class TrainConfig:
     """Validation pairs that are translated for BLEU; 0 takes all of them."""
     valid_search: str = "greedy"
     """Search that validation uses."""
-    best: str = "bleu"
+    best_metric: str = "bleu"
     """What the best checkpoint is chosen by, and early stopping decides by: bleu, chrf or loss."""
     patience: int = 0
     """Stop after this many validations without a better one; 0 never stops early."""
-    keep: int = 2
+    keep_last: int = 2
     """Latest checkpoints that are kept, besides the best."""
     keep_best: int = 1
     """Best checkpoints that are kept."""
-    average: int = 0
+    average_last: int = 0
     """At the end, also average the weights of this many latest checkpoints; 0 does not."""
-    samples: int = 2
+    num_samples: int = 2
     """Translations of validation sentences that are shown at each validation."""
     log_every: int = 50
     """Updates between two lines of metrics.jsonl."""
@@ -148,9 +148,9 @@ class Config:
 
     seed: int = 1
     """Seed of everything random: initial weights, data order, dropout, noise."""
-    search: str = "beam(size=4)"
+    search: str = "beam(beam_size=4)"
     """Search that `nmt translate` and `nmt evaluate` use unless told otherwise."""
-    lower_shouting: bool = False
+    lowercase_all_caps: bool = False
     """Translate a text in CAPITALS, four or more and nothing small, as if in small letters; training text stays."""
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from nmt.config import MOST_PIECES, Config
+from nmt.config import MAX_PIECES, Config
 from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
 
-MOST_LAYERS = 1000
-MOST_WIDTH = 65_536
+MAX_LAYERS = 1000
+MAX_WIDTH = 65_536
 SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
 
 
@@ -73,8 +73,8 @@ def find(name: str) -> Path:
 
 
 def _shipped() -> Path:
-    inside = Path(__file__).parent / "configs"  # in a wheel
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "configs"
+    inside = Path(__file__).parents[1] / "configs"  # in a wheel
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "configs"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -224,20 +224,20 @@ def check(config: Config) -> None:
     """
     model, train = config.model, config.train
     at_least_one = {
-        "tokenizer.size": config.tokenizer.size,
-        "tokenizer.sample": config.tokenizer.sample,
+        "tokenizer.vocab_size": config.tokenizer.vocab_size,
+        "tokenizer.max_training_sentences": config.tokenizer.max_training_sentences,
         "model.dim": model.dim,
         "model.heads": model.heads,
-        "model.ff": model.ff,
+        "model.ffn_dim": model.ffn_dim,
         "model.encoder_layers": model.encoder_layers,
         "model.decoder_layers": model.decoder_layers,
         "model.layer_sharing": model.layer_sharing,
         "train.steps": train.steps,
         "train.batch_tokens": train.batch_tokens,
-        "train.accumulate": train.accumulate,
+        "train.grad_accumulation": train.grad_accumulation,
         "train.max_length": train.max_length,
         "train.valid_every": train.valid_every,
-        "train.keep": train.keep,
+        "train.keep_last": train.keep_last,
         "train.keep_best": train.keep_best,
         "train.log_every": train.log_every,
     }
@@ -247,21 +247,21 @@ def check(config: Config) -> None:
     if config.seed >= 2**63:
         raise ConfigError(f"seed must be below 2^63, got {config.seed}")
     for path, value, most in (
-        ("tokenizer.size", config.tokenizer.size, MOST_PIECES),
-        ("model.encoder_layers", model.encoder_layers, MOST_LAYERS),
-        ("model.decoder_layers", model.decoder_layers, MOST_LAYERS),
-        ("model.dim", model.dim, MOST_WIDTH),
-        ("model.ff", model.ff, MOST_WIDTH),
+        ("tokenizer.vocab_size", config.tokenizer.vocab_size, MAX_PIECES),
+        ("model.encoder_layers", model.encoder_layers, MAX_LAYERS),
+        ("model.decoder_layers", model.decoder_layers, MAX_LAYERS),
+        ("model.dim", model.dim, MAX_WIDTH),
+        ("model.ffn_dim", model.ffn_dim, MAX_WIDTH),
     ):
         if value > most:
             raise ConfigError(f"{path} must be at most {most}, got {value}")
     not_negative: dict[str, float] = {
         "seed": config.seed,
-        "model.window": model.window,
+        "model.attention_window": model.attention_window,
         "model.kv_heads": model.kv_heads,
         "train.patience": train.patience,
-        "train.average": train.average,
-        "train.samples": train.samples,
+        "train.average_last": train.average_last,
+        "train.num_samples": train.num_samples,
         "train.valid_pairs": train.valid_pairs,
         "train.clip_norm": train.clip_norm,
         "train.weight_decay": train.weight_decay,
@@ -272,7 +272,7 @@ def check(config: Config) -> None:
     below_one = {
         "model.dropout": model.dropout,
         "model.attention_dropout": model.attention_dropout,
-        "model.ff_dropout": model.ff_dropout,
+        "model.activation_dropout": model.activation_dropout,
         "train.label_smoothing": train.label_smoothing,
         "train.ema": train.ema,
         "train.beta1": train.beta1,
@@ -292,14 +292,14 @@ def check(config: Config) -> None:
             f"train.max_length ({train.max_length}) must not be above train.batch_tokens ({train.batch_tokens})",
             "a batch must hold at least the longest pair",
         )
-    if train.average > train.keep:
+    if train.average_last > train.keep_last:
         raise ConfigError(
-            f"train.average ({train.average}) must not be above train.keep ({train.keep})",
+            f"train.average_last ({train.average_last}) must not be above train.keep_last ({train.keep_last})",
             "what is averaged must have been kept",
         )
-    _choice("tokenizer.kind", config.tokenizer.kind, ("unigram", "bpe"))
-    _choice("model.norm", model.norm, ("post", "pre"))
-    _choice("train.best", train.best, ("bleu", "chrf", "loss"))
+    _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
+    _choice("model.norm_position", model.norm_position, ("post", "pre"))
+    _choice("train.best_metric", train.best_metric, ("bleu", "chrf", "loss"))
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
     if config.data.src == config.data.tgt:

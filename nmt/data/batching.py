@@ -30,9 +30,9 @@ class Batch:
     src_BS: Tensor
     src_mask_BS: Tensor
     tgt_in_BT: Tensor
-    places_N: Tensor
+    target_index_N: Tensor
     """Where the real ones of the B·T target positions are; numbers, since counting a mask would wait for a GPU."""
-    target_N: Tensor
+    labels_N: Tensor
     """What the decoder must say there."""
     pairs: tuple[int, ...] = ()
     """Numbers of the pairs in the store, so that a bad batch can be named."""
@@ -41,34 +41,34 @@ class Batch:
         """Move the tensors to `device`."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pinned(self) -> Batch:
+    def pin_memory(self) -> Batch:
         """Move the tensors to memory from which a GPU copies while it computes."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, move: Callable[[Tensor], Tensor]) -> Batch:
-        names = ("src_BS", "src_mask_BS", "tgt_in_BT", "places_N", "target_N")
+        names = ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N")
         moved: dict[str, Any] = {name: move(getattr(self, name)) for name in names}
         return replace(self, **moved)
 
     @property
     def tokens(self) -> int:
         """Real target positions, the end tokens counted."""
-        return len(self.target_N)
+        return len(self.labels_N)
 
-    def halves(self) -> tuple[Batch, Batch]:
+    def split(self) -> tuple[Batch, Batch]:
         """Cut the batch in two, for when it does not fit into memory; it must hold two pairs at least."""
         middle = len(self.src_BS) // 2
         return self._rows(0, middle), self._rows(middle, len(self.src_BS))
 
     def _rows(self, first: int, end: int) -> Batch:
         columns = self.tgt_in_BT.shape[1]
-        row_N, column_N = self.places_N // columns, self.places_N % columns
+        row_N, column_N = self.target_index_N // columns, self.target_index_N % columns
         mine_N = (row_N >= first) & (row_N < end)
         row_N, column_N = row_N[mine_N] - first, column_N[mine_N]
         src, tgt = int(self.src_mask_BS[first:end].sum(1).max()), int(column_N.max()) + 1  # less padding
         return Batch(
             self.src_BS[first:end, :src], self.src_mask_BS[first:end, :src], self.tgt_in_BT[first:end, :tgt],
-            row_N * tgt + column_N, self.target_N[mine_N], self.pairs[first:end],
+            row_N * tgt + column_N, self.labels_N[mine_N], self.pairs[first:end],
         )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int
     for start in range(0, len(order), POOL_PAIRS):
         pool = order[start : start + POOL_PAIRS]
         src, tgt = lengths_N2[pool, 0], lengths_N2[pool, 1]
-        # By the longer side, and within it by the difference, to and fro: neighbours then resemble each other on both
+        # By the longer side, and within it by the difference, to and fro: neighbors then resemble each other on both
         # sides. Stable: pairs of equal lengths stay shuffled.
         longest, difference = np.maximum(src, tgt).astype(np.int64), (src - tgt).astype(np.int64)
         pool = pool[np.argsort((longest << 32) + np.where(longest % 2, -difference, difference), kind="stable")]
@@ -132,9 +132,9 @@ def collate(pairs: Sequence[tuple[Ids, Ids]], numbers: Sequence[int] = ()) -> Ba
     tgt_out_BT = pad_rows(targets, after=EOS)
     lengths_B = torch.tensor([len(tgt) + 1 for tgt in targets])
     real_BT = torch.arange(tgt_out_BT.shape[1])[None] < lengths_B[:, None]
-    places_N = real_BT.flatten().nonzero().squeeze(1)
+    target_index_N = real_BT.flatten().nonzero().squeeze(1)
     tgt_in_BT = pad_rows(targets, before=BOS)
-    return Batch(src_BS, src_mask_BS, tgt_in_BT, places_N, tgt_out_BT[real_BT], tuple(numbers))
+    return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, tgt_out_BT[real_BT], tuple(numbers))
 
 
 def collate_source(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:

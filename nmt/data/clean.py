@@ -73,7 +73,7 @@ def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
             yield source, target
 
 
-def new_spelling(pairs: Iterator[Pair]) -> Iterator[Pair]:
+def german_1996_spelling(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Write German ß as since the reform of 1996 on both sides: daß is dass, mußte musste, but Fuß stays."""
     for source, target in pairs:
         yield _OLD_SS.sub(_reformed, source), _OLD_SS.sub(_reformed, target)
@@ -127,12 +127,12 @@ CLEANERS: dict[str, Cleaner] = {
     "identical": identical,
     "dedup": dedup,
     "charset": charset,
-    "new_spelling": new_spelling,
+    "german_1996_spelling": german_1996_spelling,
 }
 
 
 @dataclass
-class Dropped:
+class CleaningStats:
     """What one step did: how many pairs it let through and how many it dropped."""
 
     step: str
@@ -140,23 +140,23 @@ class Dropped:
     dropped: int = 0
 
 
-class Cleaned:
-    """The pairs that survive; `report` holds a `Dropped` for "blank" and one per step, complete after iteration."""
+class CleaningPipeline:
+    """The pairs that survive; `report` holds a `CleaningStats` for "blank" and one per step, complete after iteration."""
 
     def __init__(self, pairs: Iterable[Pair], steps: Sequence[tuple[str, Cleaner]]) -> None:
         self._pairs = pairs
         self._steps = [("blank", _not_blank), *steps]
-        self.report = [Dropped(name) for name, _ in self._steps]
+        self.report = [CleaningStats(name) for name, _ in self._steps]
 
     def __iter__(self) -> Iterator[Pair]:
-        self.report[:] = [Dropped(name) for name, _ in self._steps]
+        self.report[:] = [CleaningStats(name) for name, _ in self._steps]
         stream: Iterator[Pair] = iter(self._pairs)
         for (_, step), entry in zip(self._steps, self.report, strict=True):
             stream = _after(step(_before(stream, entry)), entry)
         return stream
 
 
-def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> Cleaned:
+def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
     """Chain the cleaning steps that `specs` name, in their order, behind the blank check that always runs.
 
     Raises:
@@ -165,7 +165,7 @@ def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> Cleaned:
     steps = [(spec.strip(), resolve("cleaning step", CLEANERS, spec)) for spec in specs]
     for _, step in steps:
         next(step(iter(())), None)  # the steps check their options when they start
-    return Cleaned(pairs, steps)
+    return CleaningPipeline(pairs, steps)
 
 
 def is_blank(text: str) -> bool:
@@ -177,13 +177,13 @@ def _not_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
     return (pair for pair in pairs if not is_blank(pair[0]) and not is_blank(pair[1]))
 
 
-def _before(pairs: Iterator[Pair], entry: Dropped) -> Iterator[Pair]:
+def _before(pairs: Iterator[Pair], entry: CleaningStats) -> Iterator[Pair]:
     for pair in pairs:
         entry.dropped += 1  # until it comes out at the other end
         yield pair
 
 
-def _after(pairs: Iterator[Pair], entry: Dropped) -> Iterator[Pair]:
+def _after(pairs: Iterator[Pair], entry: CleaningStats) -> Iterator[Pair]:
     for pair in pairs:
         entry.dropped -= 1
         entry.kept += 1

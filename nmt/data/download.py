@@ -32,12 +32,12 @@ ATTEMPTS = 5
 """Failures in a row, without a byte gained, before giving up."""
 PAUSE = 0.5
 """Seconds before the first new attempt; doubled each time."""
-MOST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 """Longest wait in seconds that a server's Retry-After is granted."""
 
-MOST_BYTES = 100 << 30
+MAX_BYTES = 100 << 30
 """An archive that claims to hold more is refused."""
-MOST_RATIO = 100
+MAX_RATIO = 100
 """Text packs to a third or a tenth of its size; an archive that grows more than this is a bomb."""
 HARMLESS = 10 << 20
 """Bytes below which the ratio does not matter."""
@@ -227,14 +227,14 @@ def _start(response: httpx.Response) -> int | None:
 
 def _retry_after(response: httpx.Response) -> float:
     wait = response.headers.get("Retry-After", "")
-    return min(float(wait), MOST_PAUSE) if wait.isdecimal() else 0.0
+    return min(float(wait), MAX_PAUSE) if wait.isdecimal() else 0.0
 
 
 @contextlib.contextmanager
 def unpacked(sources: Sequence[Path], near: Path) -> Iterator[list[Path]]:
     """Yield the files of archives (zip, tar), of folders (not of folders in them) and single files.
 
-    Archives are unpacked into a folder in `near` that is gone afterwards.
+    Archives are unpacked into a folder in `near` that is gone afterward.
 
     Raises:
         DataError: a source does not exist.
@@ -323,5 +323,5 @@ def _check_name(archive: Path, name: str) -> None:
 
 def _check_size(archive: Path, total: int) -> None:
     packed = max(archive.stat().st_size, 1)
-    if total > MOST_BYTES or (total > HARMLESS and total > MOST_RATIO * packed):
+    if total > MAX_BYTES or (total > HARMLESS and total > MAX_RATIO * packed):
         raise DownloadError(f"{archive.name} is refused: {packed:,} bytes would become {total:,}")

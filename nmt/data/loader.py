@@ -55,8 +55,10 @@ class Loader:
         """
         self.store, self.tokenizer, self.config, self.seed = store, tokenizer, config, seed
         self.rank, self.world = rank, world
-        self.noise = compose(config.noise) if config.noise else None
-        self.sampler = Sampler(config.subword, tokenizer, seed) if config.subword else None
+        self.noise = compose(config.source_noise) if config.source_noise else None
+        self.sampler = (
+            Sampler(config.subword_regularization, tokenizer, seed) if config.subword_regularization else None
+        )
         self._noisy: tuple[int, NDArray[np.integer]] | None = None
         lengths_N2 = store.lengths_N2
         self._fitting = np.flatnonzero((lengths_N2 < config.max_length).all(axis=1))  # < leaves room for </s>
@@ -78,7 +80,7 @@ class Loader:
         share may be empty.
         """
         batches = self.batches(epoch)
-        size = self.config.accumulate * self.world
+        size = self.config.grad_accumulation * self.world
         for first in range(skip, len(batches), size):
             whole = batches[first : first + size]
             tokens = sum(int(self.lengths_N2[numbers, 1].sum()) + len(numbers) for numbers in whole)
@@ -114,7 +116,7 @@ class Loader:
                 bar.update(len(numbers))
         return lengths_N2
 
-    def hardest(self) -> list[Batch]:
+    def worst_case_batches(self) -> list[Batch]:
         """Return the batches of the first epoch that need most memory: the largest, and that of the longest pairs."""
         batches, lengths_N2 = self.batches(0), self._lengths_in(0)
         longest = [int(lengths_N2[numbers].max()) + 1 for numbers in batches]
@@ -143,12 +145,12 @@ class Loader:
         return [row if len(row) < self.config.max_length else was for row, was in zip(rows, clean, strict=True)]
 
 
-def prefetched(updates: Iterator[Update], ahead: int = 2) -> Iterator[Update]:
+def prefetch(updates: Iterator[Update], ahead: int = 2) -> Iterator[Update]:
     """Yield `updates`, of which a thread makes the next ones, in pinned memory, while a GPU computes."""
 
     def make() -> Update | None:
         update = next(updates, None)
-        return update and replace(update, batches=[batch.pinned() for batch in update.batches])
+        return update and replace(update, batches=[batch.pin_memory() for batch in update.batches])
 
     with ThreadPoolExecutor(1) as thread:
         waiting = deque(thread.submit(make) for _ in range(ahead))

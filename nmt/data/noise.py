@@ -18,7 +18,7 @@ _SPELT_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö"
 _NO_DOTS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_NEIGHBOURS = {
+_NEIGHBORS = {
     letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2]) for row in _ROWS for i, letter in enumerate(row)
 }
 """The keys beside each letter's on an English keyboard."""
@@ -66,7 +66,7 @@ def _mistyped(word: str, rng: Random) -> str:
     if slip == 2:
         second = max(i, 2)
         return word[: second - 1] + word[second] + word[second - 1] + word[second + 1 :]
-    near = _NEIGHBOURS.get(word[i].lower(), word[i])
+    near = _NEIGHBORS.get(word[i].lower(), word[i])
     hit = near[rng.randrange(len(near))]
     return word[:i] + (hit.upper() if word[i].isupper() else hit) + word[i + 1 :]
 

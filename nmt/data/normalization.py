@@ -1,4 +1,4 @@
-"""One line of text as nmt reads it: normalised for training and users alike, and how shouting is read."""
+"""One line of text as nmt reads it: normalized for training and users alike, and how shouting is read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 
 
-def as_read(text: str, *, lower_shouting: bool) -> str:
+def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
     """Return a source text as a model reads it: in small letters where it shouts and the model wants that."""
-    return unshouted(text) if lower_shouting else text
+    return _lowercase_all_caps(text) if lowercase_all_caps else text
 
 
-def unshouted(text: str) -> str:
+def _lowercase_all_caps(text: str) -> str:
     """Write a text in small letters if it is in capitals throughout, but for an ß, and more than an abbreviation."""
     shouted = text.replace("ß", "").isupper() and sum(map(str.isupper, text)) >= 4
     return text.lower() if shouted else text

@@ -120,7 +120,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
-                "save it as UTF-8, or put U+FFFD for bad bytes: --errors replace, or errors='replace' in files(...)",
+                "save it as UTF-8, or put U+FFFD for bad bytes: --encoding-errors replace, or errors='replace' in files(...)",
             ) from None
 
 

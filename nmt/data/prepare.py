@@ -26,7 +26,7 @@ from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_side, is_encoded
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
-from nmt.paths import data_dir, growing_directory, locked, write_bytes, write_text
+from nmt.paths import data_dir, locked, resumable_directory, write_bytes, write_text
 
 SAMPLED = 10_000
 """Lines whose sentences are counted."""
@@ -75,7 +75,7 @@ def prepare(config: Config) -> Prepared:
         lock = folder.with_name(f".{fingerprint}.lock")
         with locked(lock, lambda: log(f"another process is preparing the same text; waiting for {folder}")):
             if not _stands(folder):
-                with growing_directory(folder) as work:
+                with resumable_directory(folder) as work:
                     meta = {"fingerprint": fingerprint, "recipe": recipe} | _make(config, train, valid, work)
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[
     if not (work / "spm.model").is_file():
         write_bytes(work / "spm.model", _tokenizer(config, work, 2 * pairs).model)
     tokenizer = Tokenizer.load(work / "spm.model")
-    with progress(2 * (pairs + valid_pairs), "tokenising", " sentences", unit_scale=True) as bar:
+    with progress(2 * (pairs + valid_pairs), "tokenizing", " sentences", unit_scale=True) as bar:
         for split in ("train", "valid"):
             for code in (src, tgt):
                 if is_encoded(work / f"{split}.{code}"):
@@ -146,7 +146,7 @@ def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[
         "pieces": len(tokenizer),
         # What is longer was hardly ever learned from; a translator cuts such input into sentences.
         "longest_source": int(np.percentile(lengths_N2[:, 0], 99.9, method="higher")),
-        "most_sentences": _most_sentences(Store(work, "train", src, tgt), src),
+        "max_sentences_per_line": _most_sentences(Store(work, "train", src, tgt), src),
         "tokenizer": tokenizer.checksum,
     }
 
@@ -195,6 +195,8 @@ def _ticking(train: list[Split], counts: list[int | None]) -> Iterator[Pair]:
 def _tokenizer(config: Config, work: Path, sentences: int) -> Tokenizer:
     if config.tokenizer.model:
         return Tokenizer.load(Path(config.tokenizer.model))
-    log(f"training a {config.tokenizer.kind} tokenizer on {min(sentences, config.tokenizer.sample):,} sentences")
+    log(
+        f"training a {config.tokenizer.model_type} tokenizer on {min(sentences, config.tokenizer.max_training_sentences):,} sentences"
+    )
     sides = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
     return tokenizers.train(chain.from_iterable(read_lines(side) for side in sides), config.tokenizer)

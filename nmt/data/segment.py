@@ -83,7 +83,7 @@ def _trim(text: str, span: Span) -> list[Span]:
 
 
 def _pack(text: str, spans: Iterable[Span], fits: Callable[[str], bool]) -> list[Span]:
-    """Join neighbours while they fit: a clause is translated better with its company."""
+    """Join neighbors while they fit: a clause is translated better with its company."""
     packed: list[Span] = []
     for start, end in spans:
         if packed and fits(text[packed[-1][0] : end]):

@@ -24,7 +24,7 @@ VERSION = 3
 Number = TypeVar("Number", bound=np.generic)
 
 CHUNK = 20_000
-"""Sentences tokenised at a time."""
+"""Sentences tokenized at a time."""
 
 
 class Side:

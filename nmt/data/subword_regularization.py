@@ -1,4 +1,4 @@
-"""Segmentations drawn at random, so that a model sees words spelt in more ways than one.
+"""Segmentations drawn at random, so that a model sees words spelled in more ways than one.
 
 SentencePiece draws them too, but in no way that could be repeated: its generators cannot be seeded. Here a word has
 `VARIANTS` segmentations, a pure function of (seed, word), made when first needed; a text draws one for each word.
@@ -82,7 +82,7 @@ KINDS: dict[Sampling, str] = {bpe_dropout: "bpe", unigram: "unigram"}
 
 
 def sampling(spec: str, kind: str | None) -> Sampling:
-    """Resolve the spec string of `train.subword` for a tokenizer of the kind `bpe` or `unigram`; None: not known yet.
+    """Resolve the spec string of `train.subword_regularization` for a tokenizer of the kind `bpe` or `unigram`; None: not known yet.
 
     Raises:
         ConfigError: unknown name or option, a value outside its range, or for another kind of tokenizer.
@@ -90,10 +90,10 @@ def sampling(spec: str, kind: str | None) -> Sampling:
     function = resolve("subword sampling", SAMPLINGS, spec)
     for name, value in getattr(function, "keywords", {}).items():
         if not 0 < value <= 1:
-            raise ConfigError(f"train.subword {spec}: {name} must be above 0 and at most 1")
+            raise ConfigError(f"train.subword_regularization {spec}: {name} must be above 0 and at most 1")
     needed = KINDS[getattr(function, "func", function)]
     if kind not in (None, needed):
-        raise ConfigError(f"train.subword {spec} needs a tokenizer of the kind {needed}, not {kind}")
+        raise ConfigError(f"train.subword_regularization {spec} needs a tokenizer of the kind {needed}, not {kind}")
     return function
 
 
@@ -106,7 +106,7 @@ class Sampler:
         Raises:
             ConfigError: `spec` is not for this kind of tokenizer.
         """
-        draw, pieces = sampling(spec, tokenizer.kind), Pieces(tokenizer.scores())
+        draw, pieces = sampling(spec, tokenizer.model_type), Pieces(tokenizer.scores())
 
         @lru_cache(MEMORY)
         def variant(word: str, number: int) -> list[int]:

@@ -23,7 +23,7 @@ TRAINER_THREADS = 4
 """Fixed, because the sums of unigram training run in another order with another number of threads."""
 
 
-LEAST_PIECES = 4 + 256 + 1
+MIN_PIECES = 4 + 256 + 1
 """Special pieces, every byte, and a character."""
 
 
@@ -59,7 +59,7 @@ class Tokenizer:
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the model file, by which a checkpoint recognises its tokenizer."""
+        """The SHA-256 of the model file, by which a checkpoint recognizes its tokenizer."""
         return hashlib.sha256(self.model).hexdigest()
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Tokenizer:
         return ids
 
     @property
-    def kind(self) -> str:
+    def model_type(self) -> str:
         """`bpe` or `unigram`: BPE scores its pieces by their rank, a whole number, unigram by a log-probability."""
         return "bpe" if all(score.is_integer() for score in self.scores().values()) else "unigram"
 
@@ -106,19 +106,19 @@ class Tokenizer:
 
 
 def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Train a tokenizer on `lines`, at most `config.sample` of them (sampled).
+    """Train a tokenizer on `lines`, at most `config.max_training_sentences` of them (sampled).
 
-    A corpus too small for `config.size` pieces gets as many as it allows, with a log line.
+    A corpus too small for `config.vocab_size` pieces gets as many as it allows, with a log line.
 
     Raises:
-        DataError: there is no text, or `config.size` cannot hold the alphabet.
+        DataError: there is no text, or `config.vocab_size` cannot hold the alphabet.
     """
-    if config.size < LEAST_PIECES:
-        raise DataError(f"a tokenizer needs at least {LEAST_PIECES} pieces, got {config.size}", "8000 is usual")
-    texts = _sample((text for line in lines if (text := normalize(line))), config.sample)
+    if config.vocab_size < MIN_PIECES:
+        raise DataError(f"a tokenizer needs at least {MIN_PIECES} pieces, got {config.vocab_size}", "8000 is usual")
+    texts = _sample((text for line in lines if (text := normalize(line))), config.max_training_sentences)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")
-    size = config.size
+    size = config.vocab_size
     while True:
         try:
             return Tokenizer(_train(texts, config, size))
@@ -142,8 +142,8 @@ def _smaller(message: str, size: int) -> int:
     """Return the size SentencePiece would accept, from its own complaint."""
     if too_small := re.search(r"smaller than required_chars[^\d]*\d+ vs (\d+)", message):
         raise DataError(
-            f"tokenizer.size {size} cannot hold the corpus's {too_small[1]} characters",
-            "set tokenizer.size higher, or clean the corpus: clean: [charset]",
+            f"tokenizer.vocab_size {size} cannot hold the corpus's {too_small[1]} characters",
+            "set tokenizer.vocab_size higher, or clean the corpus: clean: [charset]",
         ) from None
     allowed = re.search(r"value <= (\d+)", message)
     if not allowed or int(allowed[1]) >= size:
@@ -157,7 +157,7 @@ def _train(texts: list[str], config: TokenizerConfig, size: int) -> bytes:
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_writer=model,
-        model_type=config.kind,
+        model_type=config.model_type,
         vocab_size=size,
         max_sentence_length=16384,
         character_coverage=0.9999,

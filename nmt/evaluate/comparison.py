@@ -1,6 +1,6 @@
 """Two systems on one test set: which is better, how surely, and where.
 
-Significance is sacrebleu's: paired bootstrap resampling (Koehn 2004) and paired approximate randomisation (Riezler and
+Significance is sacrebleu's: paired bootstrap resampling (Koehn 2004) and paired approximate randomization (Riezler and
 Maxwell 2005). Single sentences are compared by chrF (Popović 2015), which BLEU is too coarse for.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from nmt.console import progress
 from nmt.errors import DataError, UsageError
-from nmt.evaluate.metrics import MOST_DRAWN
+from nmt.evaluate.metrics import MAX_RESAMPLED
 from nmt.evaluate.test_sets import TestSet
 
 LENGTHS = (10, 20, 30, 50)
@@ -43,13 +43,13 @@ class MetricResult:
     first_confidence: float
     second_confidence: float
     bootstrap_p: float
-    randomisation_p: float
+    randomization_p: float
     signature: str
 
     @property
     def better(self) -> int:
         """0 or 1: the system that is better by both tests; -1: neither is."""
-        if max(self.bootstrap_p, self.randomisation_p) >= LEVEL or self.first == self.second:
+        if max(self.bootstrap_p, self.randomization_p) >= LEVEL or self.first == self.second:
             return -1
         return int((self.second > self.first) != (self.name == "TER"))
 
@@ -125,7 +125,7 @@ def compare(
         second: what is compared with it.
         test: sources and references.
         metrics: bleu, chrf, ter.
-        resamples: draws of the bootstrap; the randomisation makes ten times as many trials, as sacrebleu does.
+        resamples: draws of the bootstrap; the randomization makes ten times as many trials, as sacrebleu does.
         shown: sentences to show in each direction.
         counts: how often the training text has each source word.
 
@@ -137,7 +137,7 @@ def compare(
         if len(system.hypotheses) != len(test.sources):
             lines = f"{system.name} has {len(system.hypotheses):,} lines and {test.name} {len(test.sources):,}"
             raise DataError(lines, "line n must be the translation of line n")
-    most = MOST_DRAWN // 2 // len(test.sources)  # 95 bytes for each line drawn
+    most = MAX_RESAMPLED // 2 // len(test.sources)  # 95 bytes for each line drawn
     if resamples > most:
         raise UsageError(
             f"{resamples:,} draws of {len(test.sources):,} lines take too much memory",

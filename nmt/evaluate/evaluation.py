@@ -12,8 +12,8 @@ from nmt import __version__
 from nmt.console import log, progress
 from nmt.errors import NMTError, UsageError
 from nmt.evaluate.metrics import METRICS, Score, comet
-from nmt.evaluate.test_sets import TestSet, file_stem
-from nmt.inference.chunking import in_windows
+from nmt.evaluate.test_sets import TestSet, safe_filename
+from nmt.inference.chunking import chunked
 from nmt.inference.translator import Translator
 from nmt.paths import write_text
 
@@ -51,7 +51,7 @@ def hypotheses(translator: Translator, test: TestSet, spec: str) -> list[str]:
     """Translate a test set as a user's text is translated."""
     found = []
     with progress(len(test.sources), f"translating {test.name}", " lines") as bar:
-        for best in translator.stream(in_windows(test.sources), spec, tick=bar.update):
+        for best in translator.stream(chunked(test.sources), spec, tick=bar.update):
             found.append(best[0].text)
     return found
 
@@ -86,7 +86,7 @@ def evaluate(translator: Translator, test: TestSet, spec: str, output: Path, wis
         "nmt": __version__,
         "scores": [asdict(score) for score in scores],
     }
-    stem = file_stem(test.name)
+    stem = safe_filename(test.name)
     try:
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in texts))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")

@@ -14,7 +14,7 @@ from sacrebleu.metrics.ter import TER
 from nmt.console import log
 from nmt.errors import UsageError
 
-MOST_DRAWN = 20_000_000
+MAX_RESAMPLED = 20_000_000
 """Lines that may be drawn for a confidence interval: sacrebleu holds them all at once, some 70 bytes each."""
 References = Sequence[Sequence[str]]
 """One translation or more of every line: R sequences of equal length."""
@@ -40,7 +40,7 @@ Metric = Callable[..., Score]
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
-    """BLEU on cased, detokenised text, tokenised by 13a (Papineni et al. 2002)."""
+    """BLEU on cased, detokenized text, tokenized by 13a (Papineni et al. 2002)."""
     return _score("BLEU", BLEU(), hypotheses, references, resamples)
 
 
@@ -58,7 +58,7 @@ METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
 def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references: References, resamples: int) -> Score:
-    if resamples * len(hypotheses) > MOST_DRAWN:
+    if resamples * len(hypotheses) > MAX_RESAMPLED:
         log(f"{name}: no confidence interval for {len(hypotheses):,} lines, it would take too much memory")
         resamples = 0
     streams = [list(stream) for stream in references]

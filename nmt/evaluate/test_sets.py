@@ -13,7 +13,7 @@ from nmt.data.sources import SOURCES, open_split
 from nmt.errors import ConfigError, DataError, UsageError, suggest
 from nmt.registry import parse
 
-MOST_LETTERS = 120
+MAX_CHARACTERS = 120
 """Of a file's name: file systems take 255 bytes."""
 
 
@@ -29,13 +29,13 @@ class TestSet:
     __test__ = False  # not a pytest class
 
 
-def file_stem(name: str) -> str:
+def safe_filename(name: str) -> str:
     """Return what files that belong to the test set `name` are called."""
     stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")
-    return stem[-MOST_LETTERS:].strip("-.") or "test"  # of a path, the end tells more
+    return stem[-MAX_CHARACTERS:].strip("-.") or "test"  # of a path, the end tells more
 
 
-def own_test_set(data: DataConfig) -> TestSet:
+def default_test_set(data: DataConfig) -> TestSet:
     """Return the test split of the corpus that a config trains on."""
     spec = data.test or data.train[0]
     split = open_split(spec, "test", data.src, data.tgt)

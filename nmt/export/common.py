@@ -13,11 +13,11 @@ from nmt.config import ModelConfig
 from nmt.data.tokenizer import BOS, EOS, Tokenizer
 from nmt.errors import UsageError
 from nmt.model.transformer import Transformer
-from nmt.runs.discovery import Loaded
+from nmt.runs.discovery import LoadedModel
 from nmt.search import SearchRequest, StepModel, search
 
 Engine = Callable[[Sequence[str]], list[str]]
-"""Translates normalised sentences that the model is long enough for: greedily, on the CPU, in float32, within the
+"""Translates normalized sentences that the model is long enough for: greedily, on the CPU, in float32, within the
 length that `nmt translate` allows. So the same model says the same in every engine."""
 
 BATCH = 64
@@ -26,7 +26,7 @@ RUN_FILES = ("config.yaml", "spm.model", "data.json")
 """What a run holds besides its weights, and an engine may need."""
 
 
-def transformer(loaded: Loaded, engine: str, but: Sequence[str] = ()) -> Transformer:
+def transformer(loaded: LoadedModel, engine: str, but: Sequence[str] = ()) -> Transformer:
     """Return the model, if it is a Transformer as the paper has it; another engine may know no other.
 
     Args:
@@ -52,7 +52,7 @@ def transformer(loaded: Loaded, engine: str, but: Sequence[str] = ()) -> Transfo
     return cast(Transformer, loaded.model)
 
 
-def copy_run_files(loaded: Loaded, folder: Path) -> None:
+def copy_run_files(loaded: LoadedModel, folder: Path) -> None:
     """Put the run's configuration, tokenizer and facts of its data beside a model."""
     for name in RUN_FILES:
         shutil.copyfile(loaded.run / name, folder / name)
@@ -68,7 +68,7 @@ def most_tokens(source: int) -> int:
     return 2 * (source + 1) + 10
 
 
-def positions(loaded: Loaded) -> int:
+def positions(loaded: LoadedModel) -> int:
     """Return how many positions a model is written out with: for the longest translation and some more."""
     return max(1024, most_tokens(loaded.max_source) + 2)
 

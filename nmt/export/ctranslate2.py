@@ -19,26 +19,26 @@ from nmt.model.layers import Linear
 from nmt.model.positions.absolute import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
-from nmt.runs.discovery import Loaded
+from nmt.runs.discovery import LoadedModel
 from nmt.search import search
 
 
-def export(loaded: Loaded, folder: Path) -> None:
-    """Write the model, in float32, and the run's files into `folder`, which stands; CTranslate2 quantises on loading.
+def export(loaded: LoadedModel, folder: Path) -> None:
+    """Write the model, in float32, and the run's files into `folder`, which stands; CTranslate2 quantizes on loading.
 
-    It takes pieces for input and gives pieces: text is segmented and joined with the run's `spm.model`, and normalised
+    It takes pieces for input and gives pieces: text is segmented and joined with the run's `spm.model`, and normalized
     by `nmt.text.normalize` before.
 
     Raises:
         UsageError: CTranslate2 is not installed, or has no such model.
     """
     config = loaded.config.model
-    encoding, options = parse(config.positions)
+    encoding, options = parse(config.position_encoding)
     rotary = encoding == "rotary"
     model = transformer(loaded, "CTranslate2", ("positions",) if rotary else ())
     specs = _ctranslate2().specs
     copy_run_files(loaded, folder)
-    common = {"pre_norm": config.norm == "pre", "activation": specs.Activation.RELU}
+    common = {"pre_norm": config.norm_position == "pre", "activation": specs.Activation.RELU}
     if rotary:
         common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", 10000.0)}
     spec = specs.TransformerSpec(
@@ -51,7 +51,7 @@ def export(loaded: Loaded, folder: Path) -> None:
         embeddings.weight = _array(model.table(role))
         if hasattr(side, "position_encodings"):  # where queries and keys are turned, an encoder still adds a table
             side.position_encodings.encodings = 0 * table if rotary else table
-    if config.norm == "pre":
+    if config.norm_position == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.output_weight_VD)
@@ -97,7 +97,7 @@ def _ctranslate2() -> Any:
 
 def _encoder_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _self_attention(spec.self_attention, layer.attention)
-    _norm(spec.self_attention.layer_norm, layer.around_attention.norm)
+    _norm(spec.self_attention.layer_norm, layer.attention_residual.norm)
     _feed_forward(spec.ffn, layer)
 
 
@@ -105,7 +105,7 @@ def _decoder_layer(spec: Any, layer: DecoderLayer) -> None:
     _encoder_layer(spec, layer)
     for linear, own in zip(spec.attention.linear, (layer.cross.q, layer.cross.kv, layer.cross.out), strict=True):
         _linear(linear, own)
-    _norm(spec.attention.layer_norm, layer.around_cross.norm)
+    _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
 
 
 def _self_attention(spec: Any, attention: SelfAttention) -> None:
@@ -116,7 +116,7 @@ def _self_attention(spec: Any, attention: SelfAttention) -> None:
 def _feed_forward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     _linear(spec.linear_0, layer.feed_forward.up)
     _linear(spec.linear_1, layer.feed_forward.down)
-    _norm(spec.layer_norm, layer.around_ff.norm)
+    _norm(spec.layer_norm, layer.ffn_residual.norm)
 
 
 def _linear(spec: Any, layer: Linear) -> None:

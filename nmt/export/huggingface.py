@@ -22,22 +22,22 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export.common import Engine, in_batches, missing, most_tokens, positions, transformer
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
-from nmt.runs.discovery import Loaded
+from nmt.runs.discovery import LoadedModel
 
 Weights = dict[str, Tensor]
 
 
-def export(loaded: Loaded, folder: Path) -> None:
+def export(loaded: LoadedModel, folder: Path) -> None:
     """Write model and tokenizer into `folder`, which stands, in float32.
 
-    `generate` searches greedily unless it is told otherwise. Text is normalised by `nmt.text.normalize` before.
+    `generate` searches greedily unless it is told otherwise. Text is normalized by `nmt.text.normalize` before.
 
     Raises:
         UsageError: Transformers is not installed, or has no such model.
     """
     own_model = transformer(loaded, "Hugging Face")
     transformers = _transformers()
-    post = loaded.config.model.norm == "post"
+    post = loaded.config.model.norm_position == "post"
     kind, network = (
         (transformers.MarianConfig, transformers.MarianMTModel)
         if post
@@ -84,7 +84,7 @@ def _transformers() -> Any:
     return transformers
 
 
-def _config(loaded: Loaded) -> dict[str, Any]:
+def _config(loaded: LoadedModel) -> dict[str, Any]:
     """Return what describes the network there."""
     config, pieces = loaded.config.model, len(loaded.tokenizer)
     sizes = {
@@ -95,13 +95,13 @@ def _config(loaded: Loaded) -> dict[str, Any]:
         "activation_function": "relu",
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.ff_dropout,
-        "tie_word_embeddings": config.tied,
+        "activation_dropout": config.activation_dropout,
+        "tie_word_embeddings": config.tie_embeddings,
     }
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        sizes |= {f"{side}_layers": layers, f"{side}_ffn_dim": config.ff, f"{side}_attention_heads": config.heads}
-    if config.norm == "post":
-        sizes |= {"share_encoder_decoder_embeddings": config.tied, "decoder_vocab_size": pieces}
+        sizes |= {f"{side}_layers": layers, f"{side}_ffn_dim": config.ffn_dim, f"{side}_attention_heads": config.heads}
+    if config.norm_position == "post":
+        sizes |= {"share_encoder_decoder_embeddings": config.tie_embeddings, "decoder_vocab_size": pieces}
     return sizes | _ids()
 
 
@@ -115,11 +115,11 @@ def _ids() -> dict[str, Any]:
     }
 
 
-def _generation(loaded: Loaded) -> dict[str, Any]:
+def _generation(loaded: LoadedModel) -> dict[str, Any]:
     return _ids() | {"num_beams": 1, "do_sample": False, "max_length": most_tokens(loaded.max_source) + 2}
 
 
-def _save_tokenizer(loaded: Loaded, folder: Path, transformers: Any) -> None:
+def _save_tokenizer(loaded: LoadedModel, folder: Path, transformers: Any) -> None:
     """Write the tokenizer: the SentencePiece model for both sides, and the ids of its pieces."""
     tokenizer = loaded.tokenizer
     files = {name: folder / name for name in ("source.spm", "target.spm", "vocab.json")}
@@ -160,7 +160,7 @@ def _named(model: Transformer, wanted: Iterable[str]) -> Weights:
         for number, layer in enumerate(layers):
             found = _layer(layer, order_D)
             named |= {f"model.{side}.layers.{number}.{name}": tensor for name, tensor in found.items()}
-    if model.config.norm == "pre":
+    if model.config.norm_position == "pre":
         named |= _under("model.encoder.layer_norm", _norm(model.encoder_norm, order_D))
         named |= _under("model.decoder.layer_norm", _norm(model.decoder_norm, order_D))
     return named
@@ -168,14 +168,14 @@ def _named(model: Transformer, wanted: Iterable[str]) -> Weights:
 
 def _layer(layer: EncoderLayer | DecoderLayer, order_D: Tensor) -> Weights:
     found = _under("self_attn", _attention(layer.attention, order_D))
-    found |= _under("self_attn_layer_norm", _norm(layer.around_attention.norm, order_D))
+    found |= _under("self_attn_layer_norm", _norm(layer.attention_residual.norm, order_D))
     if isinstance(layer, DecoderLayer):
         found |= _under("encoder_attn", _attention(layer.cross, order_D))
-        found |= _under("encoder_attn_layer_norm", _norm(layer.around_cross.norm, order_D))
+        found |= _under("encoder_attn_layer_norm", _norm(layer.cross_attention_residual.norm, order_D))
     up, down = layer.feed_forward.up, layer.feed_forward.down
     found |= _under("fc1", {"weight": up.weight[:, order_D], "bias": up.bias})
     found |= _under("fc2", {"weight": down.weight[order_D], "bias": down.bias[order_D]})
-    found |= _under("final_layer_norm", _norm(layer.around_ff.norm, order_D))
+    found |= _under("final_layer_norm", _norm(layer.ffn_residual.norm, order_D))
     return found
 
 

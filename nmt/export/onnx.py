@@ -8,7 +8,7 @@ so far, L decoder layers, H heads of keys and values, K head width, V vocabulary
                    -> logits [R, V], present [L, 2, R, H, T+1, K]
 
 `memory` holds the keys and values of the source, `past` those of the target: empty (T = 0) at first, when every token
-is <s>, and the last step's `present` afterwards. A search with several rows a sentence repeats memory and mask.
+is <s>, and the last step's `present` afterward. A search with several rows a sentence repeats memory and mask.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from torch import Tensor, nn
 
 from nmt.errors import UsageError
 from nmt.export.common import Engine, copy_run_files, missing, positions, searching, transformer
-from nmt.model.build import most_positions
+from nmt.model.build import max_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
 from nmt.model.positions.base import Positions, Rows
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.runs import discovery
-from nmt.runs.discovery import Loaded
+from nmt.runs.discovery import LoadedModel
 from nmt.runtime import num_threads
 from nmt.search.request import Floats, Ints, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
 
-def export(loaded: Loaded, folder: Path) -> None:
+def export(loaded: LoadedModel, folder: Path) -> None:
     """Write the graphs, in float32, and the run's files into `folder`, which stands.
 
     Raises:
@@ -83,10 +83,10 @@ def engine(folder: Path) -> Engine:
         UsageError: ONNX Runtime is not installed.
     """
     config, tokenizer, *_ = discovery.load_settings(folder)
-    return searching(OnnxModel.load(folder), tokenizer, most_positions(config.model))
+    return searching(OnnxModel.load(folder), tokenizer, max_positions(config.model))
 
 
-def graphs(loaded: Loaded) -> tuple[nn.Module, nn.Module]:
+def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
     """Return what is written, encoder and decoder, as modules of tensors alone.
 
     Raises:

@@ -15,8 +15,8 @@ from nmt.export.common import Engine, copy_run_files, searching
 from nmt.inference.pytorch import TorchModel
 from nmt.paths import sha256
 from nmt.runs import checkpoint, discovery
-from nmt.runs.checkpoint import FORMAT, META, WEIGHTS, WITH_INT8
-from nmt.runs.discovery import Loaded
+from nmt.runs.checkpoint import META, WEIGHTS
+from nmt.runs.discovery import LoadedModel
 from nmt.runs.quantization import SCALE, quantize
 
 Weights = Mapping[str, Tensor]
@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[Weights], Weights]] = {
 """How weights are written."""
 
 
-def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
+def export(loaded: LoadedModel, folder: Path, *, weights: str = "fp32") -> None:
     """Write a run with one checkpoint into `folder`, which stands; `nmt translate --model` takes it as it is.
 
     Args:
@@ -50,7 +50,6 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
     step = folder / f"step-{meta['progress']['step']:06d}"  # for an average too: it is the only one here
     step.mkdir()
     save_file(dict(KINDS[weights](loaded.model.state_dict())), step / WEIGHTS)
-    meta["format"] = WITH_INT8 if weights == "int8" else FORMAT
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
@@ -58,4 +57,4 @@ def export(loaded: Loaded, folder: Path, *, weights: str = "fp32") -> None:
 def engine(folder: Path) -> Engine:
     """Return a translator of what `export` wrote."""
     loaded = discovery.load(folder)
-    return searching(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.most_positions)
+    return searching(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)

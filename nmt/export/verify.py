@@ -15,7 +15,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from nmt.config import DataConfig
-from nmt.data.normalization import as_read, normalize
+from nmt.data.normalization import normalize, normalize_case
 from nmt.data.pairs import read_lines
 from nmt.data.segment import count_sentences, segments
 from nmt.data.sources import find
@@ -27,10 +27,9 @@ from nmt.export.common import RUN_FILES
 from nmt.inference.translator import Translator
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
-from nmt.runs import discovery
-from nmt.runs import pretrained as shipped
+from nmt.runs import discovery, pretrained
 from nmt.runs.checkpoint import META, WEIGHTS
-from nmt.runs.discovery import Loaded
+from nmt.runs.discovery import LoadedModel
 
 LINES = 100
 """Lines of a corpus that are translated where the user names no text."""
@@ -47,7 +46,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Verification:
     """The same sentences translated by nmt and by another engine."""
 
     folder: Path
@@ -86,7 +85,9 @@ class Proof:
         return ""
 
 
-def export(path: Path, to: str, folder: Path | None = None, probe: Path | None = None, least: float = 0.99) -> Proof:
+def export(
+    path: Path, to: str, folder: Path | None = None, probe: Path | None = None, least: float = 0.99
+) -> Verification:
     """Write a model for another engine and prove it; the folder appears only if the proof succeeds.
 
     Args:
@@ -105,8 +106,8 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
     """
     write = resolve("format", EXPORTS, to)
     if not 0 <= least <= 1:
-        raise UsageError(f"--least must be between 0 and 1, got {least}", "0.99 is the default")
-    folder = folder or shipped.place(discovery.locate(path)[0]) / parse(to)[0]
+        raise UsageError(f"--min-agreement must be between 0 and 1, got {least}", "0.99 is the default")
+    folder = folder or pretrained.output_dir(discovery.resolve_model(path)[0]) / parse(to)[0]
     if folder.exists():
         raise UsageError(f"{folder} stands already", "name another folder with --output, or remove it")
     loaded = discovery.load(path)
@@ -114,7 +115,7 @@ def export(path: Path, to: str, folder: Path | None = None, probe: Path | None =
     with new_directory(folder) as work:
         _write(lambda: write(loaded, work), folder)
         ours, theirs = _nmt(path, loaded, sources), _timed(ENGINES[parse(to)[0]](work), sources, _size(work))
-        proof = Proof(folder, name, sources, ours, theirs, loaded.tokenizer)
+        proof = Verification(folder, name, sources, ours, theirs, loaded.tokenizer)
         if proof.share < least:
             raise NMTError(
                 f"{to} translates {proof.identical} of {len(sources)} sentences as nmt does, not {least:.1%}",
@@ -132,7 +133,7 @@ def _write(write: Callable[[], object], folder: Path) -> None:
         raise NMTError(f"cannot write {folder}: {reason}", "is there room on that disk?") from None
 
 
-def _nmt(path: Path, loaded: Loaded, sources: list[str]) -> Side:
+def _nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> Side:
     translator = Translator.load(path, "cpu", "fp32")
     files = (*(loaded.run / file for file in RUN_FILES), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
 
@@ -153,7 +154,7 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _own_probe(loaded: Loaded) -> tuple[str, list[str]]:
+def _own_probe(loaded: LoadedModel) -> tuple[str, list[str]]:
     """Return the beginning of the model's test or validation text, where it is on disk, else of the phrasebook."""
     data = loaded.config.data
     tried = [(data.test or data.train[0], "test"), (data.valid or data.train[0], "valid"), ("phrasebook", "test")]
@@ -161,7 +162,7 @@ def _own_probe(loaded: Loaded) -> tuple[str, list[str]]:
         name, lines = _beginning(spec, split, data)
         if sentences := _sentences(lines, loaded):
             return name, sentences
-    raise DataError("the model's test text is not on disk", "name a text in its source language with --probe")
+    raise DataError("the model's test text is not on disk", "name a text in its source language with --verify-with")
 
 
 def _beginning(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]:
@@ -175,18 +176,18 @@ def _beginning(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]
         return "", []
 
 
-def _file_probe(file: Path, loaded: Loaded) -> tuple[str, list[str]]:
+def _file_probe(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
     sentences = _sentences(list(read_lines(file)), loaded)
     if not sentences:
         raise DataError(f"{file} holds no text", "give a text in the model's source language")
     return file.name, sentences
 
 
-def _sentences(lines: list[str], loaded: Loaded) -> list[str]:
+def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
     """Return what the lines hold as the model reads it, and cut where it is longer than the model was trained for."""
 
     def read(text: str) -> str:
-        return as_read(text, lower_shouting=loaded.config.lower_shouting)
+        return normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
 
     def fits(text: str) -> bool:
         few = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences

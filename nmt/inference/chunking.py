@@ -15,14 +15,14 @@ WINDOW = 1024
 L = TypeVar("L")
 
 
-def in_windows(lines: Iterable[L], size: int | None = None) -> Iterator[list[L]]:
+def chunked(lines: Iterable[L], size: int | None = None) -> Iterator[list[L]]:
     """Group lines of a file: as many as are sorted together, unless `size` says how many."""
     stream = iter(lines)
     while window := list(islice(stream, size or WINDOW)):
         yield window
 
 
-def as_they_come(lines: Iterable[str]) -> Iterator[list[str]]:
+def chunk_by_arrival(lines: Iterable[str]) -> Iterator[list[str]]:
     """Group lines of a stream by arrival: a typed line is answered at once, and a fast pipe still fills batches."""
     arrived: Queue[str | Exception | None] = Queue(WINDOW)
 

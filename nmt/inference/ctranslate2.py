@@ -66,7 +66,7 @@ class CTranslate2Engine:
         """
         if not isinstance(search, Greedy | Beam):
             raise UsageError("the engine ctranslate2 knows the searches greedy and beam only", "leave out --engine")
-        if isinstance(search, Beam) and search.coverage:  # the score it returns is no log-probability
+        if isinstance(search, Beam) and search.coverage_penalty:  # the score it returns is no log-probability
             raise UsageError("the engine ctranslate2 takes no coverage penalty", "leave out --engine, or coverage")
         step = BATCH * self.translator.num_translators
         found: dict[int, list[Hypothesis]] = {}
@@ -94,13 +94,17 @@ class CTranslate2Engine:
     def _translate(self, sources: Sequence[Source], search: Greedy | Beam, least: int, most: int) -> list[Any]:
         options: dict[str, Any] = {"beam_size": 1}
         if isinstance(search, Beam):
-            options = {"beam_size": search.size, "num_hypotheses": search.size, "length_penalty": search.length_penalty}
+            options = {
+                "beam_size": search.beam_size,
+                "num_hypotheses": search.beam_size,
+                "length_penalty": search.length_penalty,
+            }
         prefixes = [source.prefix for source in sources]
         found: list[Any] = self.translator.translate_batch(
             self._pieces([source.ids for source in sources]),
             target_prefix=self._pieces(prefixes) if any(prefixes) else None,
             max_batch_size=BATCH, min_decoding_length=least, max_decoding_length=most, return_scores=True,
-            no_repeat_ngram_size=search.no_repeat_ngram, **options,
+            no_repeat_ngram_size=search.no_repeat_ngram_size, **options,
         )  # fmt: skip
         return found
 
@@ -114,7 +118,7 @@ class CTranslate2Engine:
                 found.append(Hypothesis(ids, log_prob, log_prob / norm, norm))
             else:
                 found.append(Hypothesis(ids, score, score))
-        return sorted(found, key=lambda h: -h.score)[: search.top]
+        return sorted(found, key=lambda h: -h.score)[: search.n_best]
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
         return [self.tokenizer.pieces(row) for row in rows]
@@ -124,6 +128,6 @@ def _limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:
     """Return the least and most tokens of a sentence's translation, as our own searches keep them."""
     length = len(source.ids)
     most = 2 * (length + 1) + 10
-    if search.max_ratio:
-        most = math.ceil(min(most, search.max_ratio * length))
-    return math.floor(min(most, search.min_ratio * length)), max(1, most, len(source.prefix))
+    if search.max_length_ratio:
+        most = math.ceil(min(most, search.max_length_ratio * length))
+    return math.floor(min(most, search.min_length_ratio * length)), max(1, most, len(source.prefix))

@@ -44,7 +44,7 @@ POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary
 MATRICES = (
     "attention.qkv", "attention.out", "cross.q", "cross.kv", "cross.out", "feed_forward.up", "feed_forward.down",
 )  # fmt: skip
-NORMS = ("around_attention.norm", "around_cross.norm", "around_ff.norm")
+NORMS = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
 Weights = Mapping[str, NDArray[np.float32]]
 
 
@@ -101,18 +101,18 @@ class NativeModel:
         self.vocab_size = 0 if output is None else len(output)
         if _shapes(config, self.vocab_size) != {name: weight.shape for name, weight in weights.items()}:
             raise ValueError("the weights are not those of such a network")
-        name, options = parse(config.positions)
+        name, options = parse(config.position_encoding)
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
         arrays = list(_ordered(config, weights))
         pointers = (c_void_p * len(arrays))(*map(_at, arrays))
         self._handle = self.library.model_new(
             _Config(
-                config.dim, config.heads, config.kv_heads or config.heads, config.ff, config.encoder_layers,
+                config.dim, config.heads, config.kv_heads or config.heads, config.ffn_dim, config.encoder_layers,
                 config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
-                config.norm == "pre", config.normalization == "rms", ACTIVATIONS.index(config.activation),
+                config.norm_position == "pre", config.norm == "rms", ACTIVATIONS.index(config.activation),
                 POSITIONS.index(name), self.max_positions or options.get("most_distant", 128),
-                1e-6 if config.normalization == "rms" else 1e-5, options.get("base", 10_000.0),
+                1e-6 if config.norm == "rms" else 1e-5, options.get("base", 10_000.0),
             ),
             pointers,
         )  # fmt: skip
@@ -174,8 +174,8 @@ def _ordered(config: ModelConfig, weights: Weights) -> Iterator[Floats | None]:
                 yield get(f"{stack}.{layer}.{part}.bias")
         yield get(f"{stack}_norm.weight")
         yield get(f"{stack}_norm.bias")
-        yield get("embeddings.shared" if config.tied and side == "source" else f"embeddings.{side}")
-        name, options = parse(config.positions)
+        yield get("embeddings.shared" if config.tie_embeddings and side == "source" else f"embeddings.{side}")
+        name, options = parse(config.position_encoding)
         bias_MH = get(f"{side}_positions.bias_MH")
         if bias_MH is not None:
             most = options.get("most_distant", 128)
@@ -185,7 +185,7 @@ def _ordered(config: ModelConfig, weights: Weights) -> Iterator[Floats | None]:
             yield np.array(alibi_slopes(config.heads), np.float32)
         else:
             yield get(f"{side}_positions.table_ND")
-    yield get("embeddings.shared" if config.tied else "embeddings.output")
+    yield get("embeddings.shared" if config.tie_embeddings else "embeddings.output")
     yield None  # a bias of the output layer
 
 
@@ -203,22 +203,22 @@ def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
 
 def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all weights of a network."""
-    dim, ffn = config.dim, config.ff
+    dim, ffn = config.dim, config.ffn_dim
     kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
     up = 2 * ffn if config.activation == "swiglu" else ffn
     sizes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, ffn))
-    name, options = parse(config.positions)
-    tables = ("shared",) if config.tied else ("source", "target", "output")
+    name, options = parse(config.position_encoding)
+    tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
     shapes: dict[str, tuple[int, ...]] = {f"embeddings.{table}": (vocab_size, dim) for table in tables}
     for stack, side, layers in _stacks(config):
-        norms = [f"{stack}_norm"] if config.norm == "pre" else []
+        norms = [f"{stack}_norm"] if config.norm_position == "pre" else []
         for layer in range(layers):
             for part, shape in zip(MATRICES, sizes, strict=True):
                 if stack == "decoder" or "cross" not in part:
                     shapes |= {f"{stack}.{layer}.{part}.weight": shape, f"{stack}.{layer}.{part}.bias": shape[:1]}
             norms += [f"{stack}.{layer}.{part}" for part in NORMS if stack == "decoder" or "cross" not in part]
         for norm in norms:
-            shapes |= {f"{norm}.{part}": (dim,) for part in ("weight", "bias")[: 2 - (config.normalization == "rms")]}
+            shapes |= {f"{norm}.{part}": (dim,) for part in ("weight", "bias")[: 2 - (config.norm == "rms")]}
         if name == "learned":
             shapes[f"{side}_positions.table_ND"] = (options.get("n", 1024), dim)
         elif name == "t5":
@@ -286,17 +286,17 @@ def supports(config: ModelConfig) -> bool:
     """Return whether the engine computes this network; PyTorch computes the others."""
     return (
         config.arch == "transformer"
-        and config.attention == "dot"
-        and not config.window
+        and config.attention_score == "dot"
+        and not config.attention_window
         and config.activation in ACTIVATIONS
-        and config.normalization in ("layer", "rms")
-        and parse(config.positions)[0] in POSITIONS
+        and config.norm in ("layer", "rms")
+        and parse(config.position_encoding)[0] in POSITIONS
     )
 
 
 def fastest_precision(config: ModelConfig) -> str:
     """Return which of fp32 and bf16 the engine's own products are faster in, for matrices of these sizes."""
-    rows, shape = 96, (config.ff, config.dim)  # as many rows as go through the layers together
+    rows, shape = 96, (config.ffn_dim, config.dim)  # as many rows as go through the layers together
     generator = np.random.default_rng(0)
     weight_OI, x_RI = (generator.standard_normal(size, np.float32) for size in (shape, (rows, config.dim)))
 
@@ -305,8 +305,8 @@ def fastest_precision(config: ModelConfig) -> str:
         return lambda: matrix.multiply(x_RI)
 
     candidates = {precision: multiplies(precision) for precision in ("fp32", "bf16")}
-    task = f"decoding, {rows}x{config.dim}x{config.ff}"
-    return runtime.fastest(task, _engine_id(), candidates, 2.0 * rows * config.dim * config.ff)
+    task = f"decoding, {rows}x{config.dim}x{config.ffn_dim}"
+    return runtime.fastest(task, _engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
 
 
 def available() -> bool:

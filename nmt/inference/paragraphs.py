@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nmt.data.segment import sentences
-from nmt.inference.chunking import WINDOW, in_windows
+from nmt.inference.chunking import WINDOW, chunked
 from nmt.inference.translator import Line, Translator
 from nmt.inference.whitespace import gap
 
@@ -84,7 +84,7 @@ def translate(translator: Translator, lines: Iterable[str], spec: str | None = N
     Raises:
         ConfigError: unknown search or option.
     """
-    for group in in_windows(paragraphs(lines), WINDOW // 8):
+    for group in chunked(paragraphs(lines), WINDOW // 8):
         spans = [sentences(paragraph.text, translator.config.data.src) for paragraph in group]
         parts: list[str | Line] = [
             paragraph.text[slice(*span)] for paragraph, of in zip(group, spans, strict=True) for span in of

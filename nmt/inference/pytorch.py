@@ -34,7 +34,7 @@ class TorchModel:
         if dtype is not None:
             self.networks = [_cast(network, dtype) for network in networks]
         self.device = self.networks[0].output_weight_VD.device
-        self.max_positions = min((n.most_positions for n in self.networks if n.most_positions), default=None)
+        self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
 
     @torch.inference_mode()
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
@@ -56,9 +56,9 @@ class TorchModel:
         for network in self.networks:
             state = network.start(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
             state.watch()
-            hidden_ND = network.step(batch.tgt_in_BT, state).flatten(0, 1)[batch.places_N]
+            hidden_ND = network.step(batch.tgt_in_BT, state).flatten(0, 1)[batch.target_index_N]
             log_p_NV = network.project(hidden_ND).float().log_softmax(-1)
-            log_probs_N.append(log_p_NV.gather(1, batch.target_N[:, None])[:, 0])
+            log_probs_N.append(log_p_NV.gather(1, batch.labels_N[:, None])[:, 0])
             assert state.seen_RTS is not None
             attention_BTS.append(state.seen_RTS)
         log_prob_N = mean_log_prob(log_probs_N).tolist()

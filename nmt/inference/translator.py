@@ -13,18 +13,17 @@ from pathlib import Path
 
 from nmt import runtime
 from nmt.config import Config
-from nmt.data.normalization import as_read, normalize
+from nmt.data.normalization import normalize, normalize_case
 from nmt.data.segment import count_sentences, segments
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, DataError, UsageError, suggest
 from nmt.inference import Engine, Source, TokenScores
 from nmt.inference.alignment import align
-from nmt.inference.chunking import in_windows
+from nmt.inference.chunking import chunked
 from nmt.inference.ctranslate2 import MODEL, CTranslate2Engine
 from nmt.inference.load import load_engine
 from nmt.inference.whitespace import gap, outer_space
-from nmt.runs import discovery
-from nmt.runs import pretrained as shipped
+from nmt.runs import discovery, pretrained
 from nmt.search import Constrained, Hypothesis, Search, search
 
 END = "</s>"
@@ -53,7 +52,7 @@ class Translation:
 
     text: str
     score: float
-    """What the search ranks by, such as the normalised log-probability; over the pieces of a long line, their sum."""
+    """What the search ranks by, such as the normalized log-probability; over the pieces of a long line, their sum."""
     log_prob: float
     """Σ log p(token), the end of each piece included, in nats."""
     tokens: tuple[str, ...] = ()
@@ -126,7 +125,7 @@ class Translator:
     def _load_exported(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
         if len(paths) > 1:
             raise UsageError("the engine ctranslate2 takes one model", "leave out --engine to use several")
-        path = shipped.place(shipped.find(paths[0]) or paths[0])
+        path = pretrained.output_dir(pretrained.find(paths[0]) or paths[0])
         folder = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
         if not (folder / MODEL).exists():
             raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
@@ -144,13 +143,13 @@ class Translator:
 
         Args:
             lines: source text, one sentence (or more) a line.
-            spec: search, such as `beam(size=4)`; None takes the one in the model's config.
+            spec: search, such as `beam(beam_size=4)`; None takes the one in the model's config.
 
         Raises:
             ConfigError: unknown search or option.
             UsageError: a line has phrases, and the search is not `constrained`.
         """
-        return [best[0].text for best in self.stream(in_windows(_several(lines)), spec)]
+        return [best[0].text for best in self.stream(chunked(_several(lines)), spec)]
 
     def n_best(self, lines: Iterable[str | Line], spec: str | None = None) -> Iterator[list[Translation]]:
         """Yield each line's translations with all that is known of them, in the order the search ranks them.
@@ -159,12 +158,12 @@ class Translator:
 
         Args:
             lines: as for `translate`.
-            spec: search, such as `beam(size=4, top=4)`.
+            spec: search, such as `beam(beam_size=4, top_beams=4)`.
 
         Raises:
             ConfigError, UsageError: as for `translate`.
         """
-        return self.stream(in_windows(_several(lines)), spec, details=True)
+        return self.stream(chunked(_several(lines)), spec, details=True)
 
     def stream(
         self,
@@ -191,7 +190,7 @@ class Translator:
             DataError: a line is longer than the positions that the model has learned.
         """
         before = 0
-        for window in in_windows(pairs):
+        for window in chunked(pairs):
             sources = [self._encode(src) for src, _ in window]
             targets = [self.tokenizer.encode(tgt) for _, tgt in window]
             self._check_lengths(sources, targets, before)
@@ -246,7 +245,7 @@ class Translator:
     def _pieces(self, line: Line, find: Search) -> list[_Piece]:
         """Cut a line into what is translated as one; a prefix and phrases belong to the first piece."""
         if line.phrases and not isinstance(find, Constrained):
-            raise UsageError("phrases need the search 'constrained'", "constrained(size=8)")
+            raise UsageError("phrases need the search 'constrained'", "constrained(beam_size=8)")
         text, end = line.text, 0
         pieces: list[_Piece] = []
         whole = self._encode(text)
@@ -280,7 +279,7 @@ class Translator:
 
     def _encode(self, text: str) -> list[int]:
         """Return the ids of source text."""
-        return self.tokenizer.encode(as_read(text, lower_shouting=self.config.lower_shouting))
+        return self.tokenizer.encode(normalize_case(text, lowercase_all_caps=self.config.lowercase_all_caps))
 
     def _join(
         self,

@@ -23,7 +23,7 @@ def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last axis in which masked places weigh exactly zero; a fully masked row is all zero.
 
     The fill is finite, not -inf, because a row of -inf becomes NaN and its gradient stays NaN however it is
-    covered up afterwards.
+    covered up afterward.
     """
     if mask is None:
         return scores_BHQS.softmax(-1)
@@ -67,7 +67,7 @@ class Additive(nn.Module):
         return scores_BHQS
 
 
-SCORINGS: dict[str, type[Dot] | type[Additive]] = {"dot": Dot, "additive": Additive}
+ATTENTION_SCORES: dict[str, type[Dot] | type[Additive]] = {"dot": Dot, "additive": Additive}
 
 
 class Attention(nn.Module):
@@ -83,7 +83,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
         self.width = config.dim // config.heads
-        self.scoring = SCORINGS[config.attention](self.heads, self.width)
+        self.scoring = ATTENTION_SCORES[config.attention_score](self.heads, self.width)
         self.scaled = isinstance(self.scoring, Dot)
         self.dropout = Dropout(config.attention_dropout)
         self.record: list[Tensor] | None = None
@@ -155,7 +155,7 @@ class SelfAttention(Attention):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         shared = self.kv_heads * self.width
-        self.window = config.window
+        self.window = config.attention_window
         self.qkv = Linear(config.dim, config.dim + 2 * shared, parts=(config.dim, shared, shared))
         self.out = Linear(config.dim, config.dim)
 

@@ -23,7 +23,7 @@ class Linear(nn.Linear):
         Args:
             inputs: width of x.
             outputs: width of y.
-            parts: outputs of each of several matrices stacked in one (fused query, key, value), which are initialised
+            parts: outputs of each of several matrices stacked in one (fused query, key, value), which are initialized
                 one by one; empty: it is one.
             bias: whether there is a b.
         """
@@ -44,10 +44,10 @@ class Linear(nn.Linear):
 
 
 class LayerNorm(nn.LayerNorm):
-    """Normalisation over features in the type of x; the statistics are float32 inside the kernel."""
+    """Normalization over features in the type of x; the statistics are float32 inside the kernel."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise [..., D]."""
+        """Normalize [..., D]."""
         weight: Tensor = self.weight
         bias: Tensor = self.bias
         if weight.dtype != input.dtype:  # asked first: of one sentence's search, such calls are a good part
@@ -63,7 +63,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise [..., D]; the statistics are float32."""
+        """Normalize [..., D]; the statistics are float32."""
         return F.rms_norm(input.float(), input.shape[-1:], self.weight.float(), 1e-6).to(input.dtype)
 
 

@@ -72,7 +72,7 @@ class Recurrent(Seq2Seq):
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the states of both directions at each source token, memory_BSE."""
-        x_BSD = self.dropout(self.look_up("source", src_BS)).float()
+        x_BSD = self.dropout(self.embed_tokens("source", src_BS)).float()
         lengths_B = src_mask_BS.sum(1).clamp(min=1).cpu()  # the backward direction begins at the last real token
         packed = nn.utils.rnn.pack_padded_sequence(x_BSD, lengths_B, batch_first=True, enforce_sorted=False)
         memory_BSE, _ = nn.utils.rnn.pad_packed_sequence(
@@ -91,7 +91,7 @@ class Recurrent(Seq2Seq):
 
     def step(self, tgt_RT: Tensor, state: RecurrentState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""
-        tokens_RTD = self.dropout(self.look_up("target", tgt_RT))
+        tokens_RTD = self.dropout(self.embed_tokens("target", tgt_RT))
         given_RT3D = self.from_token(tokens_RTD.float())
         hidden = list(state.hidden_LRD.repeat_interleave(len(tgt_RT) // state.hidden_LRD.shape[1], 1))
         found, seen = [], []

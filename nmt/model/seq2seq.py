@@ -24,7 +24,7 @@ from nmt.model.layers import Dropout
 class Seq2Seq(nn.Module, ABC):
     """An encoder-decoder over pieces of a joint vocabulary; an architecture adds `encode`, `start` and `step`."""
 
-    most_positions: int | None = None
+    max_positions: int | None = None
     """Tokens, the end token counted, up to which source and target may be long; None: there is no limit."""
 
     def __init__(self, config: ModelConfig, vocabulary: int, pad: int = 0) -> None:
@@ -38,13 +38,13 @@ class Seq2Seq(nn.Module, ABC):
         super().__init__()
         self.config = config
         self.compute_dtype: torch.dtype | None = None  # type of the activations; None: that of the weights
-        tables = ("shared",) if config.tied else ("source", "target", "output")
+        tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
         self.embeddings = nn.ParameterDict({name: _embedding(vocabulary, config.dim, pad) for name in tables})
         self.dropout = Dropout(config.dropout)
 
     def table(self, role: str) -> Tensor:
         """Return the embeddings' matrix [V, D] of `source` or `target`, or the `output` layer's."""
-        weight_VD: Tensor = self.embeddings["shared" if self.config.tied else role]
+        weight_VD: Tensor = self.embeddings["shared" if self.config.tie_embeddings else role]
         return weight_VD
 
     @property
@@ -80,18 +80,18 @@ class Seq2Seq(nn.Module, ABC):
         """Read one more token per row and return the float32 log-probabilities of the next, [R, V]."""
         return self.next_logits(tokens_R, state).log_softmax(-1)
 
-    def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, places_N: Tensor) -> Tensor:
+    def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, target_index_N: Tensor) -> Tensor:
         """Return hidden_ND of the real target positions, padding gone: what the loss projects, in chunks.
 
-        `places_N` are their numbers among the B·T positions.
+        `target_index_N` are their numbers among the B·T positions.
 
         Target padding needs no mask of its own: it only follows the real tokens, which do not see what comes after.
         """
         memory = self.encode(src_BS, src_mask_BS)
         hidden_BTD = self.step(tgt_in_BT, self.start(memory, src_mask_BS, keep=False))
-        return hidden_BTD.flatten(0, 1).index_select(0, places_N)
+        return hidden_BTD.flatten(0, 1).index_select(0, target_index_N)
 
-    def look_up(self, role: str, ids_BT: Tensor) -> Tensor:
+    def embed_tokens(self, role: str, ids_BT: Tensor) -> Tensor:
         """Return the scaled embeddings [B, T, D] of `source` or `target` ids, in the type of the activations."""
         x_BTD = F.embedding(ids_BT, self.table(role)) * math.sqrt(self.config.dim)
         return x_BTD if self.compute_dtype is None else x_BTD.to(self.compute_dtype)

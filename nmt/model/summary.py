@@ -83,7 +83,7 @@ def _outputs(model: Seq2Seq) -> dict[nn.Module, tuple[int | str, ...]]:
     """Send a small batch through the model and return the shape that each module computes."""
     found: dict[nn.Module, tuple[int | str, ...]] = {}
 
-    target = min(TARGET, model.most_positions or TARGET)
+    target = min(TARGET, model.max_positions or TARGET)
     source = min(SOURCE, max(1, target - 1))
     letters = {source: "S", target: "T"}
 

@@ -88,14 +88,14 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config)
-        self.feed_forward = FeedForward(config.dim, config.ff, config.ff_dropout, config.activation)
-        self.around_attention, self.around_ff = _residual(config), _residual(config)
+        self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
+        self.attention_residual, self.ffn_residual = _residual(config), _residual(config)
 
     def forward(self, x_BSD: Tensor, mask_B11S: Tensor, place: Place) -> Tensor:
         """Run one layer over the source."""
-        q, kv = self.attention.project(self.around_attention.before(x_BSD), place)
-        x_BSD = self.around_attention.after(x_BSD, self.attention.attend(q, *keys_and_values(kv), mask_B11S, place))
-        return self.around_ff.after(x_BSD, self.feed_forward(self.around_ff.before(x_BSD)))
+        q, kv = self.attention.project(self.attention_residual.before(x_BSD), place)
+        x_BSD = self.attention_residual.after(x_BSD, self.attention.attend(q, *keys_and_values(kv), mask_B11S, place))
+        return self.ffn_residual.after(x_BSD, self.feed_forward(self.ffn_residual.before(x_BSD)))
 
 
 class DecoderLayer(nn.Module):
@@ -105,22 +105,24 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.attention = SelfAttention(config)
         self.cross = CrossAttention(config)
-        self.feed_forward = FeedForward(config.dim, config.ff, config.ff_dropout, config.activation)
-        self.around_attention, self.around_cross, self.around_ff = (_residual(config) for _ in range(3))
+        self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
+        self.attention_residual, self.cross_attention_residual, self.ffn_residual = (
+            _residual(config) for _ in range(3)
+        )
 
     def forward(self, x_RTD: Tensor, state: DecoderState, causal_TT: Tensor | None, place: Place) -> Tensor:
         """Run the layer at `place` over T new target positions."""
-        q, kv = self.attention.project(self.around_attention.before(x_RTD), place)
+        q, kv = self.attention.project(self.attention_residual.before(x_RTD), place)
         k, v = state.remember(place.layer, kv)
-        x_RTD = self.around_attention.after(x_RTD, self.attention.attend(q, k, v, causal_TT, place))
+        x_RTD = self.attention_residual.after(x_RTD, self.attention.attend(q, k, v, causal_TT, place))
         # The W rows of a sentence are read as W*T queries of one attention, so that the source's keys and values
         # exist once per sentence and not once per beam.
         k, v = state.sources[place.layer]
-        q = self.cross.project_q(self.around_cross.before(x_RTD).reshape(k.shape[0], -1, x_RTD.shape[-1]))
+        q = self.cross.project_q(self.cross_attention_residual.before(x_RTD).reshape(k.shape[0], -1, x_RTD.shape[-1]))
         seen = self.cross.attend(q, k, v, state.mask_B11S)
         state.observe(place.layer, self.cross, q, x_RTD.shape[0])
-        x_RTD = self.around_cross.after(x_RTD, seen.view_as(x_RTD))
-        return self.around_ff.after(x_RTD, self.feed_forward(self.around_ff.before(x_RTD)))
+        x_RTD = self.cross_attention_residual.after(x_RTD, seen.view_as(x_RTD))
+        return self.ffn_residual.after(x_RTD, self.feed_forward(self.ffn_residual.before(x_RTD)))
 
 
 class Transformer(Seq2Seq):
@@ -129,14 +131,14 @@ class Transformer(Seq2Seq):
     def __init__(self, config: ModelConfig, vocabulary: int, pad: int = 0) -> None:
         """Make the network with fresh weights; see `Seq2Seq`."""
         super().__init__(config, vocabulary, pad)
-        encoding = resolve("positions", POSITIONS, config.positions)
+        encoding = resolve("positions", POSITIONS, config.position_encoding)
         self.source_positions = encoding(Stack(config.dim, config.heads, config.encoder_layers))
         self.target_positions = encoding(Stack(config.dim, config.heads, config.decoder_layers, causal=True))
-        self.most_positions = self.source_positions.most
+        self.max_positions = self.source_positions.most
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(_own(config.encoder_layers, config)))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(_own(config.decoder_layers, config)))
-        # Pre-norm leaves the residual stream unnormalised, so each stack ends on a norm; post-norm already does.
-        final = NORMS[config.normalization] if config.norm == "pre" else nn.Identity
+        # Pre-norm leaves the residual stream unnormalized, so each stack ends on a norm; post-norm already does.
+        final = NORMS[config.norm] if config.norm_position == "pre" else nn.Identity
         self.encoder_norm = final(config.dim)
         self.decoder_norm = final(config.dim)
 
@@ -189,12 +191,12 @@ class Transformer(Seq2Seq):
     def embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
         """Return the embeddings [B, T, D] of `source` or `target` ids that stand at positions start, start+1, ..."""
         positions = self.source_positions if role == "source" else self.target_positions
-        embedded: Tensor = self.dropout(positions.embed(self.look_up(role, ids_BT), 0, start))
+        embedded: Tensor = self.dropout(positions.embed(self.embed_tokens(role, ids_BT), 0, start))
         return embedded
 
 
 def _residual(config: ModelConfig) -> Residual:
-    return Residual(config.dim, config.dropout, config.norm, config.normalization)
+    return Residual(config.dim, config.dropout, config.norm_position, config.norm)
 
 
 def _own(layers: int, config: ModelConfig) -> int:

@@ -7,7 +7,7 @@
     runs/NAME/.lock                 held by the process that trains here
     runs/NAME/step-000500/          one checkpoint
         model.safetensors           the weights that translate
-        training.safetensors        optimiser moments, random state, raw weights where an average translates
+        training.safetensors        optimizer moments, random state, raw weights where an average translates
         meta.json                   progress, scores, checksums of the two files
     runs/NAME/average-5/            the mean of the five latest checkpoints' weights
 
@@ -41,9 +41,8 @@ if TYPE_CHECKING:  # what only translates needs no PyTorch
 
 
 T = TypeVar("T")
-FORMAT, WITH_INT8 = 1, 2
-"""Versions of the folder's layout: what training writes, and where weights may be quantized (`nmt.quantization`). A
-model from a newer nmt is refused by name."""
+FORMAT = 1
+"""Version of the run directory's layout. A model from a later version is rejected by name."""
 OTHER, OWN = "use another checkpoint of the run", "put the run's own file back"
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
 
@@ -60,10 +59,10 @@ class Progress:
     """Time spent in training, over all sessions."""
     tokens: int = 0
     """Target tokens learned from."""
-    bad_validations: int = 0
+    validations_since_best: int = 0
     """Validations since the best one."""
     best: float | None = None
-    """Best value of `train.best` so far; higher is better (a loss is negated)."""
+    """Best value of `train.best_metric` so far; higher is better (a loss is negated)."""
     precision: str = ""
     """Type of the activations, which a resumed training keeps."""
     scores: dict[str, float] = field(default_factory=dict)
@@ -114,7 +113,7 @@ def average(run: Path, last: int) -> Path:
     found = checkpoints(run)[-last:]
     if len(found) < last:
         raise CheckpointError(
-            f"{run} holds {len(found)} checkpoints, not {last}", f"ask for fewer, or train with train.keep={last}"
+            f"{run} holds {len(found)} checkpoints, not {last}", f"ask for fewer, or train with train.keep_last={last}"
         )
     import torch
 
@@ -123,11 +122,11 @@ def average(run: Path, last: int) -> Path:
         for name, weight in read_weights(path).items():
             total[name] = total.get(name, np.zeros(weight.shape)) + weight
     weights = {name: torch.from_numpy((weight / last).astype(np.float32)) for name, weight in total.items()}
-    progress = replace(read_progress(found[-1]), scores={}, bad_validations=0)
+    progress = replace(read_progress(found[-1]), scores={}, validations_since_best=0)
     return _write(run / f"average-{last}", progress, str(read_meta(found[-1])["tokenizer"]), {WEIGHTS: weights})
 
 
-def note_scores(checkpoint: Path, scores: dict[str, float]) -> None:
+def write_scores(checkpoint: Path, scores: dict[str, float]) -> None:
     """Write a validation's results into a checkpoint that was made without one."""
     meta = read_meta(checkpoint)
     meta["progress"]["scores"] = scores
@@ -171,7 +170,7 @@ def _was_best(path: Path) -> bool:
         raise
     except CheckpointError:  # damaged: it must not take the others along
         return False
-    return not progress.bad_validations and progress.scores.get("quality", math.nan) == progress.best
+    return not progress.validations_since_best and progress.scores.get("quality", math.nan) == progress.best
 
 
 def prune(run: Path, keep: int = 2, keep_best: int = 1) -> None:
@@ -193,7 +192,7 @@ def read_meta(checkpoint: Path) -> dict[str, Any]:
     """
     try:
         meta: dict[str, Any] = json.loads((checkpoint / META).read_text(encoding="utf-8"))
-        newer, version = meta["format"] > WITH_INT8, meta["nmt"]
+        newer, version = meta["format"] > FORMAT, meta["nmt"]
         if not newer:  # what else a newer one holds is not for us to judge
             Progress(**meta["progress"])
             if missing := {"tokenizer", "sha256"} - meta.keys():
@@ -259,7 +258,7 @@ def _verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
         raise CheckpointError(f"{path} is damaged", OTHER) from None
 
 
-def set_aside(run: Path, after: Path) -> None:
+def quarantine(run: Path, after: Path) -> None:
     """Rename checkpoints newer than `after`, which are damaged, so that none is ever taken for the best or latest."""
     for path in checkpoints(run):
         if _step(path) > _step(after):

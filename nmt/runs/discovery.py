@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.paths import runs_dir
-from nmt.runs import pretrained as shipped
+from nmt.runs import pretrained
 from nmt.runs.checkpoint import META, OWN, best, checkpoints, read_meta, read_weights
 
 if TYPE_CHECKING:  # what only translates needs no PyTorch
@@ -40,13 +39,13 @@ class ModelFiles:
 
 
 @dataclass(frozen=True)
-class Loaded(ModelFiles):
+class LoadedModel(ModelFiles):
     """A model as a PyTorch network."""
 
     model: Seq2Seq
 
 
-def load(path: Path) -> Loaded:
+def load(path: Path) -> LoadedModel:
     """Load a run (its best checkpoint) or one checkpoint folder as a PyTorch network.
 
     Raises:
@@ -54,16 +53,16 @@ def load(path: Path) -> Loaded:
     """
     import torch
 
-    from nmt.model import build
+    from nmt.model.build import build_model
 
     files = find(path)
-    model = build(files.config.model, len(files.tokenizer))
+    model = build_model(files.config.model, len(files.tokenizer))
     weights = {name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()}
     try:
         model.load_state_dict(weights)
     except (RuntimeError, KeyError):
         raise files.misfit() from None
-    return Loaded(**vars(files), model=model.eval())
+    return LoadedModel(**vars(files), model=model.eval())
 
 
 def find(path: Path) -> ModelFiles:
@@ -72,7 +71,7 @@ def find(path: Path) -> ModelFiles:
     Raises:
         CheckpointError: nothing there, something missing or damaged, or another tokenizer than it was trained with.
     """
-    run, checkpoint = locate(path)
+    run, checkpoint = resolve_model(path)
     meta = read_meta(checkpoint)
     config, tokenizer, *most = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
@@ -84,7 +83,7 @@ def find(path: Path) -> ModelFiles:
 
 
 def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
-    """Load what a run says of itself: its config, its tokenizer, `Loaded.max_source` and `Loaded.max_sentences`.
+    """Load what a run says of itself: its config, its tokenizer, `LoadedModel.max_source` and `LoadedModel.max_sentences`.
 
     Raises:
         CheckpointError: something is missing or damaged.
@@ -104,7 +103,7 @@ def _most(run: Path, config: Config) -> tuple[int, int]:
     """Return the most source tokens and sentences of a line that the model was trained for."""
     try:
         data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        longest, sentences = int(data["longest_source"]), int(data.get("most_sentences", 1))
+        longest, sentences = int(data["longest_source"]), int(data.get("max_sentences_per_line", 1))
     except OSError as error:
         raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", OWN) from None
     except (ValueError, KeyError, TypeError):
@@ -112,7 +111,7 @@ def _most(run: Path, config: Config) -> tuple[int, int]:
     return max(1, min(longest, config.train.max_length - 1)), max(1, sentences)
 
 
-def locate(path: Path) -> tuple[Path, Path]:
+def resolve_model(path: Path) -> tuple[Path, Path]:
     """Return the run and the checkpoint that a path means: a run's best, or the checkpoint itself.
 
     The name of a model that comes with nmt is a path too.
@@ -120,9 +119,9 @@ def locate(path: Path) -> tuple[Path, Path]:
     Raises:
         CheckpointError: there is neither.
     """
-    path = shipped.find(path) or path
+    path = pretrained.find(path) or path
     if not path.exists():
-        hint = f"nmt train makes one; see the folders under runs/; with nmt come {', '.join(shipped.DIRECTIONS)}"
+        hint = f"nmt train makes one; see the folders under runs/; with nmt come {', '.join(pretrained.DIRECTIONS)}"
         raise CheckpointError(f"there is no model at {path}", hint)
     if (path / META).is_file():
         return path.resolve().parent, path
@@ -154,7 +153,7 @@ def newest_run() -> Path:
     if runs := _newest_first():
         return runs[0]
     raise CheckpointError(
-        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or name {shipped.towards('')}"
+        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or name {pretrained.for_target('')}"
     )
 
 
@@ -167,9 +166,9 @@ def newest_model(language: str = "") -> Path:
     for run in _newest_first():
         if not language or _target(run) == language:
             return run
-    if name := shipped.towards(language):
-        return shipped.FOLDER / name
-    known = ", ".join(sorted({target for _, target in shipped.DIRECTIONS.values()}))
+    if name := pretrained.for_target(language):
+        return pretrained.FOLDER / name
+    known = ", ".join(sorted({target for _, target in pretrained.DIRECTIONS.values()}))
     raise CheckpointError(
         f"no model under {runs_dir()}/ translates into '{language}'", f"train one, or name --model; nmt brings {known}"
     )

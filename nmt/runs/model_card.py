@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.config import ModelConfig
 from nmt.errors import NMTError
 from nmt.paths import write_text
-from nmt.runs.run_info import gather
+from nmt.runs.run_info import collect
 
 if TYPE_CHECKING:  # it loads torch
     pass
@@ -21,7 +21,7 @@ CARD = "README.md"
 MARK = "<!-- Written by nmt from the run's own files; remove this line to keep what you write here. -->"
 
 
-UNTOLD = (
+OPTIONAL_FIELDS = (
     "normalization", "activation", "attention", "window", "kv_heads", "layer_sharing", "dropout", "attention_dropout",
     "ff_dropout", "tied",
 )  # fmt: skip
@@ -38,14 +38,14 @@ def write_card(run: Path) -> Path | None:
     try:
         if path.is_file() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
             return None
-        write_text(path, card(gather(run)))
+        write_text(path, card(collect(run)))
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "is the run's folder writable?") from None
     return path
 
 
 def card(found: dict[str, Any]) -> str:
-    """Return the model card of what `gather` found: metadata in YAML, then text."""
+    """Return the model card of what `collect` found: metadata in YAML, then text."""
     import yaml
 
     results = [
@@ -74,11 +74,11 @@ def card(found: dict[str, Any]) -> str:
 def _render(found: dict[str, Any]) -> str:
     from nmt.templates import render
 
-    return render("card.md", found=found, lines=told(found))
+    return render("card.md", found=found, lines=describe(found))
 
 
-def told(found: dict[str, Any]) -> dict[str, list[str]]:
-    """Return what `gather` found in words: lines by subject."""
+def describe(found: dict[str, Any]) -> dict[str, list[str]]:
+    """Return what `collect` found in words: lines by subject."""
     model, data, training, best = found["model"], found["data"], found["training"], found["best"]
     pairs, dropped = data["pairs"], sum(data["dropped"].values())
     scores = best["validation"]
@@ -91,8 +91,8 @@ def told(found: dict[str, Any]) -> dict[str, list[str]]:
             f"{found['tokenizer']['kind']}, {found['tokenizer']['pieces']:,} pieces, {_short(found['tokenizer'])}"
         ],
         "data": [
-            *(f"{corpus['name']} ({licence}), {_short(corpus)}"
-              for corpus, licence in zip(data["train"], data["licences"], strict=False)),
+            *(f"{corpus['name']} ({license}), {_short(corpus)}"
+              for corpus, license in zip(data["train"], data["licenses"], strict=False)),
             f"{pairs.get('train', 0):,} pairs; {dropped:,} dropped by {', '.join(data['cleaning']) or 'no cleaning'}",
             f"validation: {data['valid'].get('name', '')}, {pairs.get('valid', 0):,} pairs, {_short(data['valid'])}",
         ],
@@ -128,7 +128,7 @@ def _variant(model: dict[str, Any]) -> str:
         return ""
     told = f", {model['heads']} heads, feed-forward {model['ff']}, {model['norm']}-norm, {model['positions']} positions"
     usual = asdict(ModelConfig())
-    return told + "".join(f", {name}={model[name]}" for name in UNTOLD if model[name] != usual[name])
+    return told + "".join(f", {name}={model[name]}" for name in OPTIONAL_FIELDS if model[name] != usual[name])
 
 
 def _thinned(points: list[dict[str, Any]], most: int = 16) -> list[dict[str, Any]]:

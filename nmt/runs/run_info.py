@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError
-from nmt.runs import pretrained as shipped
+from nmt.runs import pretrained
 
 if TYPE_CHECKING:  # it loads torch
     from nmt.runs import checkpoint, discovery
@@ -55,7 +55,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def note_session(
+def log_session(
     run: Path, step: int, device: str, processes: int, precision: str, time_limit: float | None = None
 ) -> None:
     """Note that a training session begins after update `step`."""
@@ -68,7 +68,7 @@ def note_session(
         file.write(json.dumps(session | {"environment": environment()}) + "\n")
 
 
-def gather(run: Path) -> dict[str, Any]:
+def collect(run: Path) -> dict[str, Any]:
     """Return all that is known of a run; what a file does not say is left out.
 
     Raises:
@@ -90,27 +90,27 @@ def gather(run: Path) -> dict[str, Any]:
         "target": config.data.tgt,
         "parameters": _parameters(chosen),
         "model": _model(config.model),
-        "tokenizer": {"kind": config.tokenizer.kind, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
+        "tokenizer": {"kind": config.tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
             "train": [{"name": name, "sha256": sum_} for name, sum_ in recipe.get("train", [])],
             "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
             "pairs": data.get("pairs", {}),
             "cleaning": list(config.data.clean),
             "dropped": data.get("dropped", {}),
-            "licences": _licences(config.data.train),
+            "licenses": _licenses(config.data.train),
             "longest_source": max_source,
         },
         "training": {
             "updates": last.step, "of": config.train.steps, "epoch": last.epoch, "tokens": last.tokens,
             "hours": last.seconds / 3600, "precision": last.precision, "seed": config.seed,
-            "batch_tokens": config.train.batch_tokens * config.train.accumulate, "schedule": config.train.schedule,
+            "batch_tokens": config.train.batch_tokens * config.train.grad_accumulation, "schedule": config.train.schedule,
         },
         "best": {"checkpoint": chosen.name, "validation": checkpoint.read_progress(chosen).scores},
         "curve": [
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
             for line in _lines(run / "metrics.jsonl") if _are_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
-        "tests": list(filter(_is_report, map(_json, sorted((shipped.place(run) / "eval").rglob("*.json"))))),
+        "tests": list(filter(_is_report, map(_json, sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))))),
         "sessions": list(filter(_is_session, _lines(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_size, run.rglob("*"))),
@@ -123,13 +123,13 @@ def _model(config: ModelConfig) -> dict[str, Any]:
     return found if config.arch == "transformer" else {name: found[name] for name in RECURRENT}
 
 
-def _licences(specs: Sequence[str]) -> list[str]:
+def _licenses(specs: Sequence[str]) -> list[str]:
     from nmt.data.sources import find
 
     found = []
     for spec in specs:
         try:
-            found.append(find(spec).about.licence)
+            found.append(find(spec).about.license)
         except NMTError:  # a corpus of a later or an earlier version
             found.append("unknown")
     return found

@@ -27,8 +27,8 @@ class Search(Protocol):
         """Rows of a batch for each sentence."""
 
     @property
-    def top(self) -> int:
-        """Most hypotheses returned per sentence."""
+    def n_best(self) -> int:
+        """Maximum number of hypotheses returned per sentence."""
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return each sentence's hypotheses, best first."""

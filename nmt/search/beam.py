@@ -18,13 +18,13 @@ NORMALIZATIONS = ("gnmt", "average")
 class BeamOptions(SearchOptions):
     """Options of every search with beams."""
 
-    size: int = 4
+    beam_size: int = 4
     """W, partial hypotheses kept at every step (beam_size)."""
-    top: int = 1
+    top_beams: int = 1
     """Translations returned per sentence (top_beams)."""
     length_penalty: float = 1.0
     """Exponent α of length normalization; 0 is none and favors short translations."""
-    normalisation: str = "gnmt"
+    length_normalization: str = "gnmt"
     """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
     length^α; the end token counts as one."""
     early_stopping: bool = False
@@ -33,23 +33,28 @@ class BeamOptions(SearchOptions):
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if not 1 <= self.size <= MAX_BEAMS:
-            raise ConfigError(f"beam size must be between 1 and {MAX_BEAMS}, got {self.size}", "4 to 10 is usual")
-        if not 1 <= self.top <= self.size:
-            raise ConfigError(f"top beams must be between 1 and the beam size ({self.size}), got {self.top}")
+        if not 1 <= self.beam_size <= MAX_BEAMS:
+            raise ConfigError(f"beam size must be between 1 and {MAX_BEAMS}, got {self.beam_size}", "4 to 10 is usual")
+        if not 1 <= self.top_beams <= self.beam_size:
+            raise ConfigError(f"top beams must be between 1 and the beam size ({self.beam_size}), got {self.top_beams}")
         if not 0 <= self.length_penalty <= 10:
             raise ConfigError(f"length penalty must be between 0 and 10, got {self.length_penalty}", "1.0 is usual")
-        if self.normalisation not in NORMALIZATIONS:
-            raise ConfigError(f"normalisation must be {' or '.join(NORMALIZATIONS)}, got '{self.normalisation}'")
+        if self.length_normalization not in NORMALIZATIONS:
+            raise ConfigError(f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got '{self.length_normalization}'")
 
     @property
     def rows(self) -> int:
         """Rows of a batch for each sentence."""
-        return self.size
+        return self.beam_size
+
+    @property
+    def n_best(self) -> int:
+        """Maximum number of hypotheses returned per sentence."""
+        return self.top_beams
 
     def norm(self, length: Ints | int) -> Floats:
         """Return the divisor of log-probabilities of translations of that length, the end token counted."""
-        base = (5 + np.asarray(length)) / 6 if self.normalisation == "gnmt" else np.asarray(length)
+        base = (5 + np.asarray(length)) / 6 if self.length_normalization == "gnmt" else np.asarray(length)
         return np.asarray(base.astype(np.float64) ** self.length_penalty, np.float32)
 
     def unfinished(self, best_B: Floats, max_length_B: Ints, finished: FinishedHypotheses, top: int) -> Bools:
@@ -74,57 +79,57 @@ class Beam(BeamOptions):
     (`can_improve`), or, with `early_stopping`, already when W hypotheses have finished.
     """
 
-    coverage: float = 0.0
+    coverage_penalty: float = 0.0
     """β of the coverage penalty (Wu et al. 2016, equation 14): translations that leave a part of the source without
     attention lose; 0 is off, 0.2 is usual."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if not 0 <= self.coverage <= 10:
-            raise ConfigError(f"coverage must be between 0 and 10, got {self.coverage}", "0.2 is usual")
+        if not 0 <= self.coverage_penalty <= 10:
+            raise ConfigError(f"coverage_penalty must be between 0 and 10, got {self.coverage_penalty}", "0.2 is usual")
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top` best hypotheses per sentence, best first."""
         # All beams would begin alike: one row for each sentence reads the start token; its extensions fill the beam.
-        partial = PartialHypotheses(model, request, self, track_attention=bool(self.coverage))
-        finished = FinishedHypotheses(len(partial), self.size)
+        partial = PartialHypotheses(model, request, self, track_attention=bool(self.coverage_penalty))
+        finished = FinishedHypotheses(len(partial), self.beam_size)
         coverage_RS: Floats | None = None
         log_prob_BW = np.zeros((len(partial), 1), np.float32)
         while len(partial):
             # At most one extension per beam ends, so among 2W at least W do not.
-            result = partial.step(2 * self.size)
+            result = partial.step(2 * self.beam_size)
             width, k = partial.width, result.tokens_RK.shape[1]
-            log_prob_BC, at_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.size)
+            log_prob_BC, at_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.beam_size)
             rows_BC = np.arange(len(partial))[:, None] * width + at_BC // k
             tokens_BC = result.tokens_RK[rows_BC, at_BC % k]
             ends_BC = tokens_BC == request.eos
 
             # An impossible beam also proposes its end; it must not count as a hypothesis.
             finishes_BC = ends_BC & np.isfinite(log_prob_BC)
-            finishes_BC[:, self.size :] = False
+            finishes_BC[:, self.beam_size :] = False
             penalty_BC = None
-            if self.coverage:
+            if self.coverage_penalty:
                 assert partial.state.attention_RS is not None
                 attention_RS = partial.state.attention_RS
                 coverage_RS = attention_RS if coverage_RS is None else coverage_RS + attention_RS
                 lengths_R = request.source_length_B[partial.sentence_B].repeat(width)
-                penalty_BC = self.coverage * coverage_penalty(coverage_RS, lengths_R)[rows_BC]
+                penalty_BC = self.coverage_penalty * coverage_penalty(coverage_RS, lengths_R)[rows_BC]
             norm = self.norm(partial.length + 1)
             finished.add(finishes_BC, rows_BC, partial, log_prob_BC, norm, penalty_BC)
 
             # What ends is out; where too few others are possible (the first step, the length limit), -inf fills up.
             going_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
-            order_BW = np.argsort(-going_BC, axis=1, kind="stable")[:, : self.size]
+            order_BW = np.argsort(-going_BC, axis=1, kind="stable")[:, : self.beam_size]
             log_prob_BW = np.take_along_axis(going_BC, order_BW, 1)
-            stay_B = self.unfinished(log_prob_BW[:, 0], partial.max_length_B, finished, self.top)
+            stay_B = self.unfinished(log_prob_BW[:, 0], partial.max_length_B, finished, self.top_beams)
             rows_R = np.take_along_axis(rows_BC, order_BW, 1)[stay_B].ravel()
             tokens_R = np.take_along_axis(tokens_BC, order_BW, 1)[stay_B].ravel()
             log_prob_BW = log_prob_BW[stay_B]
             coverage_RS = None if coverage_RS is None else coverage_RS[rows_R]
             finished.keep(stay_B)
             partial.advance(rows_R, tokens_R, stay_B)
-        return finished.best(self.top)
+        return finished.best(self.top_beams)
 
 
 def best_candidates(log_prob_BW: Floats, log_p_RK: Floats, count: int) -> tuple[Floats, Ints]:

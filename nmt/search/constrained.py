@@ -32,20 +32,20 @@ class Constrained(BeamOptions):
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if self.no_repeat_ngram:
-            raise ConfigError("constrained takes no no_repeat_ngram: a constraint may need what it forbids")
+        if self.no_repeat_ngram_size:
+            raise ConfigError("constrained takes no no_repeat_ngram_size: a constraint may need what it forbids")
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top` best hypotheses per sentence that meet every constraint, best first."""
         constraints = Constraints(request)
-        partial = PartialHypotheses(model, request, self, width=self.size, reserved_B=constraints.tokens_B)
-        constraints.keep(np.ones(len(partial), bool), self.size)
-        finished = FinishedHypotheses(len(partial), self.size)
+        partial = PartialHypotheses(model, request, self, width=self.beam_size, reserved_B=constraints.tokens_B)
+        constraints.keep(np.ones(len(partial), bool), self.beam_size)
+        finished = FinishedHypotheses(len(partial), self.beam_size)
         met_RP: Ints = np.zeros_like(constraints.length_RP)
-        log_prob_BW = first_beams(len(partial), self.size)
+        log_prob_BW = first_beams(len(partial), self.beam_size)
         while len(partial):
             next_RP = constraints.next_tokens(met_RP)
-            result = partial.step(2 * self.size, gather_RP=next_RP)
+            result = partial.step(2 * self.beam_size, gather_RP=next_RP)
             assert result.gathered_RP is not None
             known_RP = (next_RP[:, :, None] == result.tokens_RK[:, None]).any(-1) | _seen_before(next_RP)
             log_p_RC = np.concatenate((result.log_p_RK, np.where(known_RP, -np.inf, result.gathered_RP)), 1)
@@ -54,7 +54,7 @@ class Constrained(BeamOptions):
             met_RCP = constraints.advance(met_RP, tokens_RC)
             left_RC = constraints.left(met_RCP)
             ends_RC = tokens_RC == request.eos
-            room_R1 = (partial.max_length_B - partial.length).repeat(self.size)[:, None]
+            room_R1 = (partial.max_length_B - partial.length).repeat(self.beam_size)[:, None]
             impossible_RC = np.where(ends_RC, left_RC > 0, constraints.needed(met_RCP) > room_R1 - 1)
             total_RC = np.where(impossible_RC, -np.inf, log_prob_BW.reshape(-1, 1) + log_p_RC).astype(np.float32)
             rows_RC = np.broadcast_to(np.arange(len(total_RC))[:, None], total_RC.shape)
@@ -62,22 +62,24 @@ class Constrained(BeamOptions):
             total_BX, bank_BX, ends_BX = total_RC.reshape(shape), left_RC.reshape(shape), ends_RC.reshape(shape)
             tokens_BX, rows_BX = tokens_RC.reshape(shape), rows_RC.reshape(shape)
 
-            at_BW, log_prob_BW = _allocate_banks(total_BX, bank_BX, self.size)
+            at_BW, log_prob_BW = _allocate_banks(total_BX, bank_BX, self.beam_size)
             finishes_BW = np.take_along_axis(ends_BX, at_BW, 1) & np.isfinite(log_prob_BW)
             rows_BW = np.take_along_axis(rows_BX, at_BW, 1)
             finished.add(finishes_BW, rows_BW, partial, log_prob_BW, self.norm(partial.length + 1))
 
-            at_BW, log_prob_BW = _allocate_banks(np.where(ends_BX, np.float32(-np.inf), total_BX), bank_BX, self.size)
-            stay_B = self.unfinished(log_prob_BW.max(1), partial.max_length_B, finished, self.top)
+            at_BW, log_prob_BW = _allocate_banks(
+                np.where(ends_BX, np.float32(-np.inf), total_BX), bank_BX, self.beam_size
+            )
+            stay_B = self.unfinished(log_prob_BW.max(1), partial.max_length_B, finished, self.top_beams)
             rows_R, tokens_R = (np.take_along_axis(x_BX, at_BW, 1)[stay_B].ravel() for x_BX in (rows_BX, tokens_BX))
             count = met_RCP.shape[2]
             met_BXP = met_RCP.reshape(*total_BX.shape, count)
             met_RP = np.take_along_axis(met_BXP, at_BW[:, :, None], 1)[stay_B].reshape(len(rows_R), count)
             log_prob_BW = log_prob_BW[stay_B]
             finished.keep(stay_B)
-            constraints.keep(stay_B, self.size)
+            constraints.keep(stay_B, self.beam_size)
             partial.advance(rows_R, tokens_R, stay_B)
-        return finished.best(self.top)
+        return finished.best(self.top_beams)
 
 
 class Constraints:

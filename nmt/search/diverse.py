@@ -24,26 +24,26 @@ class Diverse(BeamOptions):
 
     groups: int = 2
     """G; it must divide the size."""
-    diversity: float = 0.5
+    diversity_penalty: float = 0.5
     """λ, in nats a token."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if not 1 <= self.groups <= self.size or self.size % self.groups:
-            raise ConfigError(f"groups must divide the beam size ({self.size}), got {self.groups}")
-        if not 0 <= self.diversity <= 100:
-            raise ConfigError(f"diversity must be between 0 and 100, got {self.diversity}", "0.5 is usual")
+        if not 1 <= self.groups <= self.beam_size or self.beam_size % self.groups:
+            raise ConfigError(f"groups must divide the beam size ({self.beam_size}), got {self.groups}")
+        if not 0 <= self.diversity_penalty <= 100:
+            raise ConfigError(f"diversity_penalty must be between 0 and 100, got {self.diversity_penalty}", "0.5 is usual")
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top` best different hypotheses per sentence, best first."""
-        partial = PartialHypotheses(model, request, self, width=self.size)
-        width = self.size // self.groups
+        partial = PartialHypotheses(model, request, self, width=self.beam_size)
+        width = self.beam_size // self.groups
         groups = [FinishedHypotheses(len(partial), width) for _ in range(self.groups)]
         log_prob_GBW = [first_beams(len(partial), width) for _ in groups]
         while running := len(partial):
             # Up to W tokens of each other group may lose their place, and W more may end.
-            result = partial.step(self.size + width)
+            result = partial.step(self.beam_size + width)
             k = result.tokens_RK.shape[1]
             tokens_BGX = result.tokens_RK.reshape(running, self.groups, -1)
             log_p_BGWK = result.log_p_RK.reshape(running, self.groups, width, k)
@@ -55,7 +55,7 @@ class Diverse(BeamOptions):
                 tokens_BX = tokens_BGX[:, number]
                 total_BX = (log_prob_GBW[number][:, :, None] + log_p_BGWK[:, number]).reshape(running, -1)
                 repeats_BX = (tokens_BX[:, :, None] == chosen_BX[:, None]).sum(-1)
-                ranked_BX = total_BX - np.float32(self.diversity) * repeats_BX.astype(np.float32)
+                ranked_BX = total_BX - np.float32(self.diversity_penalty) * repeats_BX.astype(np.float32)
                 at_BC = np.argsort(-ranked_BX, axis=1, kind="stable")[:, : 2 * width]
                 log_prob_BC, tokens_BC, ranked_BC = (
                     np.take_along_axis(x_BX, at_BC, 1) for x_BX in (total_BX, tokens_BX, ranked_BX)
@@ -76,13 +76,16 @@ class Diverse(BeamOptions):
                 next_BGW.append(np.take_along_axis(tokens_BC, order_BW, 1))
                 chosen_BX = np.concatenate((chosen_BX, next_BGW[-1]), 1)
                 best_B = log_prob_GBW[number].max(1)
-                stay_B |= self.unfinished(best_B, partial.max_length_B, finished, min(self.top, width))
+                stay_B |= self.unfinished(best_B, partial.max_length_B, finished, min(self.top_beams, width))
             rows_R, tokens_R = (np.concatenate(parts, 1)[stay_B].ravel() for parts in (rows_BGW, next_BGW))
             log_prob_GBW = [log_prob_BW[stay_B] for log_prob_BW in log_prob_GBW]
             for finished in groups:
                 finished.keep(stay_B)
             partial.advance(rows_R, tokens_R, stay_B)
-        return [_different(hypotheses)[: self.top] for hypotheses in zip(*(each.found for each in groups), strict=True)]
+        return [
+            _different(hypotheses)[: self.top_beams]
+            for hypotheses in zip(*(each.found for each in groups), strict=True)
+        ]
 
 
 def _different(found: tuple[list[Hypothesis], ...]) -> list[Hypothesis]:

@@ -16,7 +16,7 @@ class Greedy(SearchOptions):
     """Takes the most probable token at every step."""
 
     rows: ClassVar[int] = 1
-    top: ClassVar[int] = 1
+    n_best: ClassVar[int] = 1
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return one hypothesis per sentence."""

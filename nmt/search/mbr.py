@@ -18,9 +18,9 @@ class MBR:
     estimate of the expectation over the model's translations.
     """
 
-    candidates: str = "sample(top=32)"
+    candidates: str = "sample(n_best=32)"
     """The search whose results are compared."""
-    top: int = 1
+    n_best: int = 1
     """Translations returned per sentence."""
 
     def __post_init__(self) -> None:
@@ -29,9 +29,9 @@ class MBR:
 
         inner = search(self.candidates)
         if isinstance(inner, MBR):
-            raise ConfigError("the candidates of mbr must come from another search", "sample(top=32) is usual")
-        if not 1 <= self.top <= inner.top:
-            raise ConfigError(f"top must be between 1 and the candidates ({inner.top}), got {self.top}")
+            raise ConfigError("the candidates of mbr must come from another search", "sample(n_best=32) is usual")
+        if not 1 <= self.n_best <= inner.n_best:
+            raise ConfigError(f"top must be between 1 and the candidates ({inner.n_best}), got {self.n_best}")
         object.__setattr__(self, "_inner", inner)
 
     @property
@@ -50,7 +50,7 @@ class MBR:
         different: dict[str, Hypothesis] = {}
         for text, h in zip(texts, hypotheses, strict=True):  # best first: of equal texts that one stays
             different.setdefault(text, replace(h, score=utility[text], norm=math.inf))
-        return sorted(different.values(), key=lambda h: -h.score)[: self.top]
+        return sorted(different.values(), key=lambda h: -h.score)[: self.n_best]
 
 
 def expected_chrf(texts: list[str]) -> dict[str, float]:

@@ -21,22 +21,24 @@ UNCONSTRAINED = -1
 class SearchOptions:
     """Options of every search."""
 
-    min_ratio: float = 0.0
+    min_length_ratio: float = 0.0
     """Minimum number of target tokens per source token, end tokens not counted."""
-    max_ratio: float = 0.0
+    max_length_ratio: float = 0.0
     """Maximum number of target tokens per source token; 0: the request's limit, twice as many and ten."""
-    no_repeat_ngram: int = 0
+    no_repeat_ngram_size: int = 0
     """No n-gram of this size may occur twice; 0 is off."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
-        for name in ("min_ratio", "max_ratio"):
+        for name in ("min_length_ratio", "max_length_ratio"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
-        if self.max_ratio and self.min_ratio > self.max_ratio:
-            raise ConfigError(f"min_ratio ({self.min_ratio}) must not be above max_ratio ({self.max_ratio})")
-        if self.no_repeat_ngram < 0:
-            raise ConfigError(f"no_repeat_ngram must be 0 or more, got {self.no_repeat_ngram}")
+        if self.max_length_ratio and self.min_length_ratio > self.max_length_ratio:
+            raise ConfigError(
+                f"min_length_ratio ({self.min_length_ratio}) must not be above max_length_ratio ({self.max_length_ratio})"
+            )
+        if self.no_repeat_ngram_size < 0:
+            raise ConfigError(f"no_repeat_ngram_size must be 0 or more, got {self.no_repeat_ngram_size}")
 
 
 class PartialHypotheses:
@@ -63,17 +65,21 @@ class PartialHypotheses:
             track_attention: whether to note cross-attention; see `State`.
         """
         source_B = request.source_length_B - 1
-        self.request, self.no_repeat_ngram = request, options.no_repeat_ngram
+        self.request, self.no_repeat_ngram_size = request, options.no_repeat_ngram_size
         self.sentence_B = np.arange(len(request.sources))
         self.max_length_B = request.max_length_B.astype(np.int64)
-        if options.max_ratio:
-            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_ratio * source_B)).astype(np.int64)
-        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_ratio * source_B)).astype(np.int64)
+        if options.max_length_ratio:
+            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_length_ratio * source_B)).astype(
+                np.int64
+            )
+        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_length_ratio * source_B)).astype(
+            np.int64
+        )
         longest = max(map(len, request.prefixes), default=0)
         self.prefix_BT = np.full((len(source_B), longest), UNCONSTRAINED)
         for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):
             prefix_T[: len(prefix)] = prefix
-        # A prefix counts towards the limits, and they do not cut it.
+        # A prefix counts toward the limits, and they do not cut it.
         self.max_length_B = np.maximum(
             self.max_length_B, (self.prefix_BT != UNCONSTRAINED).sum(1, dtype=np.int64) + reserved_B
         )
@@ -159,8 +165,8 @@ class PartialHypotheses:
         banned = []
         if (self.min_length_B > self.length).any():
             banned.append(np.where(self.min_length_B > self.length, self.request.eos, -1).repeat(self.width)[:, None])
-        if self.no_repeat_ngram:
-            banned.append(repeated_ngrams(self.tokens_RT, self.no_repeat_ngram))
+        if self.no_repeat_ngram_size:
+            banned.append(repeated_ngrams(self.tokens_RT, self.no_repeat_ngram_size))
         return np.concatenate(banned, 1) if banned else None
 
 

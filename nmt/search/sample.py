@@ -24,7 +24,7 @@ SMALLEST = 1e-4
 class Sample(SearchOptions):
     """Draws each token from the model's distribution, sharpened or cut on request."""
 
-    top: int = 1
+    n_best: int = 1
     """Samples drawn per sentence; all are returned, the most probable first."""
     temperature: float = 1.0
     """Divisor of the logits: below 1 prefers what is probable anyway."""
@@ -38,8 +38,8 @@ class Sample(SearchOptions):
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
         super().__post_init__()
-        if not 1 <= self.top <= MAX_SAMPLES:
-            raise ConfigError(f"samples (top) must be between 1 and {MAX_SAMPLES}, got {self.top}")
+        if not 1 <= self.n_best <= MAX_SAMPLES:
+            raise ConfigError(f"samples (top) must be between 1 and {MAX_SAMPLES}, got {self.n_best}")
         if not SMALLEST <= self.temperature <= 100:
             raise ConfigError(f"temperature must be between {SMALLEST} and 100, got {self.temperature}", "1.0 is usual")
         if self.top_k < 0:
@@ -50,11 +50,11 @@ class Sample(SearchOptions):
     @property
     def rows(self) -> int:
         """Rows of a batch for each sentence."""
-        return self.top
+        return self.n_best
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the samples per sentence, the most probable first; log-probabilities are the model's own."""
-        partial = PartialHypotheses(model, request, self, width=self.top)
+        partial = PartialHypotheses(model, request, self, width=self.n_best)
         found: list[list[Hypothesis]] = [[] for _ in range(len(partial))]
         chance_RT = self._chances(request, int(partial.max_length_B.max(initial=0)) + 1)
         log_prob_R = np.zeros(len(chance_RT), np.float32)
@@ -67,15 +67,15 @@ class Sample(SearchOptions):
             tokens_R = draw(self._cut(logits_RV), chance_RT[:, partial.length])
             log_prob_R = log_prob_R + log_p_RV[np.arange(len(tokens_R)), tokens_R]  # read only where a row ends
             ends_R = ~ended_R & (tokens_R == request.eos)
-            sentence_R = partial.sentence_B.repeat(self.top)
+            sentence_R = partial.sentence_B.repeat(self.n_best)
             for sentence, ids, log_prob in zip(
                 sentence_R[ends_R].tolist(), partial.tokens_RT[ends_R, 1:].tolist(), log_prob_R[ends_R].tolist(),
                 strict=True,
             ):  # fmt: skip
                 found[sentence].append(Hypothesis(ids, log_prob, log_prob))
             ended_R |= ends_R
-            stay_B: Bools = np.logical_not(ended_R.reshape(-1, self.top).all(1))
-            rows_R = stay_B.repeat(self.top).nonzero()[0]
+            stay_B: Bools = np.logical_not(ended_R.reshape(-1, self.n_best).all(1))
+            rows_R = stay_B.repeat(self.n_best).nonzero()[0]
             log_prob_R, ended_R, chance_RT = log_prob_R[rows_R], ended_R[rows_R], chance_RT[rows_R]
             partial.advance(rows_R, tokens_R[rows_R], stay_B)
         return [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in found]
@@ -87,7 +87,7 @@ class Sample(SearchOptions):
             address = hashlib.sha256(f"{self.seed} {list(source)}".encode()).digest()
             generator = np.random.Generator(np.random.PCG64(int.from_bytes(address[:16], "big")))
             # Steps first, so that a longer limit, which the batch may bring, draws the same for the steps before.
-            chances.append(generator.random((steps, self.top)).T)
+            chances.append(generator.random((steps, self.n_best)).T)
         return np.concatenate(chances) if chances else np.empty((0, steps))
 
     def _cut(self, logits_RV: Floats) -> Floats:

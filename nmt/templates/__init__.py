@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from nmt import __version__
@@ -12,7 +13,7 @@ def render(template: str, **values: Any) -> str:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("nmt"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=template.endswith(".html"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

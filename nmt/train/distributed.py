@@ -20,7 +20,7 @@ from torch import Tensor
 from nmt.errors import TrainingError
 
 T = TypeVar("T")
-PATIENCE = timedelta(days=1)
+TIMEOUT = timedelta(days=1)
 """How long a rank waits for another, which may be validating; one that died is noticed at once."""
 
 
@@ -29,33 +29,37 @@ class Group:
     """The ranks that train together; on its own, rank 0 of 1."""
 
     rank: int = 0
-    world: int = 1
+    world_size: int = 1
     control: dist.ProcessGroup | None = None
     """For objects, on the CPU; None where there is one rank."""
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the rank that validates, saves and decides."""
         return self.rank == 0
 
-    def told(self, decision: T) -> T:
+    def broadcast(self, decision: T) -> T:
         """Return rank 0's `decision` on every rank."""
-        if self.world == 1:
+        if self.world_size == 1:
             return decision
         box = [decision]
         dist.broadcast_object_list(box, src=0, group=self.control)
         return box[0]
 
-    def gathered(self, value: T) -> list[T]:
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self.broadcast(None)
+
+    def all_gather(self, value: T) -> list[T]:
         """Return every rank's `value`, in order of rank."""
-        values: list[T] = [value] * self.world
-        if self.world > 1:
+        values: list[T] = [value] * self.world_size
+        if self.world_size > 1:
             dist.all_gather_object(values, value, group=self.control)
         return values
 
-    def sum_(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over the ranks, all in one message."""
-        if self.world == 1 or not tensors:
+        if self.world_size == 1 or not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         dist.all_reduce(flat)
@@ -64,7 +68,7 @@ class Group:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Group]:
+def init_process_group(device: torch.device) -> Iterator[Group]:
     """Join the other processes that torchrun started, if it did.
 
     Raises:
@@ -78,8 +82,8 @@ def joined(device: torch.device) -> Iterator[Group]:
         torch.cuda.set_device(device)
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
-        dist.init_process_group(backend, timeout=PATIENCE)
-        yield Group(dist.get_rank(), world, dist.new_group(backend="gloo", timeout=PATIENCE))
+        dist.init_process_group(backend, timeout=TIMEOUT)
+        yield Group(dist.get_rank(), world, dist.new_group(backend="gloo", timeout=TIMEOUT))
     except RuntimeError as error:  # what torch raises when a connection breaks has no class of its own
         if not _lost(error):
             raise

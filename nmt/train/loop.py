@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.console import log, progress
-from nmt.train.run_dir import Journal
+from nmt.train.run_dir import MetricsLogger
 from nmt.train.step import StepStats
 from nmt.train.stopping import Clock, Stop
 from nmt.train.trainer import Trainer
 
 
-def run(trainer: Trainer, journal: Journal, stop: Stop, time_limit: float | None) -> bool:
+def run(trainer: Trainer, journal: MetricsLogger, stop: Stop, time_limit: float | None) -> bool:
     """Train to the end; False if it was stopped before."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
-    clock = Clock(time_limit, state, last_validations=2 if config.average else 1)
+    clock = Clock(time_limit, state, last_validations=2 if config.average_last else 1)
     due = state.step >= config.steps or state.step % config.valid_every == 0
     if state.step and due and not state.scores:  # it was stopped when this validation was next
         _validate(trainer, journal, clock, stop)
         if not state.scores:
             return False
-    if state.step >= config.steps or (config.patience and state.bad_validations >= config.patience):
+    if state.step >= config.steps or (config.patience and state.validations_since_best >= config.patience):
         log("this run is finished; set train.steps higher to go on")
         return True
     trainer.model.train()
@@ -41,10 +41,10 @@ def run(trainer: Trainer, journal: Journal, stop: Stop, time_limit: float | None
             bar.set_postfix_str(f"loss {stats.loss:.3f}, lr {rate:.1e}, {window.speed():,.0f} tok/s", refresh=False)
             bar.update()
             if state.step % config.log_every == 0:
-                if group.leads:
+                if group.is_main:
                     journal.write(_position(trainer) | {"lr": rate, **window.means()})
                 window = Window()
-            decisions = group.gathered(_decide(trainer, clock, stop))
+            decisions = group.all_gather(_decide(trainer, clock, stop))
             decision, total = decisions[0], decisions[0].total
             bar.total = max(total, state.step + 1)
             if any(each.stop for each in decisions):  # the signal may have reached one rank only
@@ -70,23 +70,23 @@ def _position(trainer: Trainer) -> dict[str, Any]:
     return {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), "tokens": state.tokens}
 
 
-def _validate(trainer: Trainer, journal: Journal, clock: Clock, stop: Stop) -> bool:
+def _validate(trainer: Trainer, journal: MetricsLogger, clock: Clock, stop: Stop) -> bool:
     """Validate, judge, save and report; False when patience has run out.
 
     A stop breaks it off, which leaves `scores` empty: the run begins with it when it goes on.
     """
     state = trainer.progress
     with clock.validation():
-        scores = trainer.group.told(stop.unless_stopped(trainer.validate) if trainer.group.leads else None)
+        scores = trainer.group.broadcast(stop.interruptible(trainer.validate) if trainer.group.is_main else None)
     going_on = trainer.judge(scores) if scores else True
-    if scores and trainer.group.leads:  # before the save, which a resumed run begins from: no line may be lost
+    if scores and trainer.group.is_main:  # before the save, which a resumed run begins from: no line may be lost
         samples = {"samples": trainer.samples} if trainer.samples else {}
         journal.write(_position(trainer) | scores | samples)
     trainer.save()
-    if scores and trainer.group.leads:
-        best = " (best)" if state.bad_validations == 0 else ""
+    if scores and trainer.group.is_main:
+        best = " (best)" if state.validations_since_best == 0 else ""
         loss, bleu = scores["valid_loss"], scores["valid_bleu"]
-        chrf = f", chrF {scores['valid_chrf']:.1f}" if trainer.config.train.best == "chrf" else ""
+        chrf = f", chrF {scores['valid_chrf']:.1f}" if trainer.config.train.best_metric == "chrf" else ""
         log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
         for source, translation in trainer.samples:
             log(f"  {source} → {translation}")

@@ -24,7 +24,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, smoothing: float, need_grad: bool
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, need_grad: bool
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
         even = smoothing / len(weight)
@@ -32,7 +32,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), CHUNK):
-            hidden, target_N1 = hidden_ND[start : start + CHUNK], target_N[start : start + CHUNK, None]
+            hidden, target_N1 = hidden_ND[start : start + CHUNK], labels_N[start : start + CHUNK, None]
             logits_NV = (hidden @ weight.t()).float()
             prob_NV = logits_NV.softmax(-1)  # one pass; log Z follows from the largest, which never underflows
             log_z_N = logits_NV.amax(-1) - prob_NV.amax(-1).log()
@@ -57,7 +57,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return grad_hidden.mul_(grad.to(grad_hidden.dtype)), grad_weight.mul_(grad), None, None, None
 
 
-def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, *, smoothing: float) -> Tensor:
+def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
     loss = -Σ_n Σ_v q(v) log p_n(v), where q puts 1-ε on the target and ε/V on every piece (Szegedy et al. 2016,
@@ -65,5 +65,5 @@ def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, *, smo
     update by the caller, so that micro-batches and devices weigh by their tokens.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
-    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, target_N, smoothing, need_grad)  # type: ignore[no-untyped-call]
+    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing, need_grad)  # type: ignore[no-untyped-call]
     return loss

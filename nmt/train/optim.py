@@ -81,7 +81,7 @@ def schedule(spec: str) -> Schedule:
 
 
 def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
-    """Make the optimiser (Kingma and Ba 2015; decoupled decay: Loshchilov and Hutter 2019), one fused kernel."""
+    """Make the optimizer (Kingma and Ba 2015; decoupled decay: Loshchilov and Hutter 2019), one fused kernel."""
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(
         model.parameters(), lr=0.0, betas=betas, eps=config.eps, weight_decay=config.weight_decay, fused=True

@@ -47,7 +47,7 @@ def _fastest(config: Config) -> str:
         return lambda: layer(x, mask_B11S, place).float().sum().backward()
 
     candidates = {precision: passes(precision) for precision in ("fp32", "bf16")}
-    task = f"training, {sentences * LENGTH}x{model.dim}x{model.ff}"
+    task = f"training, {sentences * LENGTH}x{model.dim}x{model.ffn_dim}"
     try:
         return runtime.fastest(task, f"torch {torch.__version__}", candidates, 6.0 * sentences * LENGTH * parameters)
     finally:

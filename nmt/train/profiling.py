@@ -21,7 +21,7 @@ from nmt.config import Config
 from nmt.console import log, progress
 from nmt.data.prepare import Prepared
 from nmt.errors import TrainingError
-from nmt.model import build as models
+from nmt.model.build import count_parameters
 from nmt.train.distributed import Group
 from nmt.train.step import train_step
 from nmt.train.trainer import Trainer
@@ -35,14 +35,14 @@ SECONDS, MOST_UPDATES = 15.0, 100
 
 
 def largest_batch(config: Config, prepared: Prepared, device: torch.device, dtype: torch.dtype, group: Group) -> int:
-    """Return the largest `train.batch_tokens` whose hardest batch every rank can learn from.
+    """Return the largest `train.batch_tokens` whose worst_case_batches batch every rank can learn from.
 
     Raises:
         TrainingError: not even a batch of `train.max_length` tokens fits.
     """
 
     def fits(tokens: int) -> bool:
-        sized = replace(config, train=replace(config.train, batch_tokens=tokens, accumulate=1))
+        sized = replace(config, train=replace(config.train, batch_tokens=tokens, grad_accumulation=1))
         try:
             _learn_hardest(Trainer(sized, Path(), prepared, device, dtype))
         except MemoryError:
@@ -57,7 +57,7 @@ def largest_batch(config: Config, prepared: Prepared, device: torch.device, dtyp
 
     smallest = config.train.max_length
     words = int(prepared.store("train").lengths_N2.max(axis=1).sum())
-    found = min(group.gathered(_search(fits, smallest, max(smallest, words // BATCHES_PER_EPOCH))))
+    found = min(group.all_gather(_search(fits, smallest, max(smallest, words // BATCHES_PER_EPOCH))))
     if not found:
         raise TrainingError(
             f"a batch of {smallest} tokens does not fit into memory", "set model.dim or the layers lower"
@@ -83,7 +83,7 @@ def _search(fits: Callable[[int], bool], smallest: int, most: int) -> int:
 
 def _learn_hardest(trainer: Trainer) -> None:
     trainer.model.train()
-    for batch in trainer.loader.hardest():
+    for batch in trainer.loader.worst_case_batches():
         micro = [batch.to(trainer.device)]
         train_step(trainer.model, micro, trainer.optimizer, trainer.config.train, scaler=trainer.scaler)
 
@@ -116,10 +116,10 @@ class Estimate:
 
 
 def estimate(trainer: Trainer) -> Estimate:
-    """Measure some updates of a training that has not begun; its weights are of no use afterwards.
+    """Measure some updates of a training that has not begun; its weights are of no use afterward.
 
     Raises:
-        TrainingError: the hardest batch does not fit into memory.
+        TrainingError: the worst_case_batches batch does not fit into memory.
     """
     config, device = trainer.config.train, trainer.device
     try:
@@ -127,7 +127,7 @@ def estimate(trainer: Trainer) -> Estimate:
     except MemoryError:
         raise TrainingError(
             f"batches of {config.batch_tokens} tokens do not fit into memory",
-            "training would cut them; set train.batch_tokens lower and train.accumulate higher",
+            "training would cut them; set train.batch_tokens lower and train.grad_accumulation higher",
         ) from None
     lengths_N, batches = trainer.loader.lengths_N2[:, 1] + 1, trainer.loader.batches(0)
     tokens = int(lengths_N.sum())
@@ -144,10 +144,10 @@ def estimate(trainer: Trainer) -> Estimate:
             if elapsed > SECONDS:
                 break
     parameters = count_parameters(trainer.model)
-    kept = config.keep + config.keep_best + (1 if config.average else 0)
+    kept = config.keep_last + config.keep_best + (1 if config.average_last else 0)
     copies = 4 if config.ema else 3  # weights, two moments, and raw weights besides an average
     return Estimate(
-        parameters, len(lengths_N), tokens, -(-len(batches) // config.accumulate), 1 - tokens / positions, done,
+        parameters, len(lengths_N), tokens, -(-len(batches) // config.grad_accumulation), 1 - tokens / positions, done,
         seen / elapsed, elapsed / done, _peak(device), 4 * parameters * copies * kept,
     )  # fmt: skip
 

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt import runtime
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.runs import checkpoint
-from nmt.runs import run_info as record
+from nmt.runs import checkpoint, run_info
 from nmt.train.session import train
 
 WHERE = ("device", "processes", "precision")
@@ -53,7 +51,7 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
         UsageError: `into` holds another run, or the run was stopped before its end.
         TrainingError: text or tokenizer have changed, and `changed` does not allow it; or the training was stopped.
     """
-    found = record.gather(run)
+    found = run_info.collect(run)
     config = config_io.load(run / "config.yaml")
     begun = _begun(into, config)
     _check_text(run, prepare(config).meta, changed)
@@ -63,10 +61,10 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
         limit = _limit(run, found)
         log(f"{run} was stopped after {training['updates']:,} of {training['of']:,} updates: it gets as long again")
         if begun:
-            limit = max(1.0, limit - 3600 * record.gather(into)["training"]["hours"])
+            limit = max(1.0, limit - 3600 * run_info.collect(into)["training"]["hours"])
     wanted = training["precision"]
     train(config, into, resume=begun, device=device, precision=runtime.precision_of(wanted), time_limit=limit)
-    again = record.gather(into)
+    again = run_info.collect(into)
     if limit is None and not config.train.patience and again["training"]["updates"] < training["updates"]:
         raise TrainingError("the reproduction was stopped", "the same command goes on with it")
     pairs = [each["best"]["validation"] for each in (found, again)]
@@ -104,7 +102,7 @@ def _check_text(run: Path, now: dict[str, Any], changed: bool) -> None:
     if others and not changed:
         raise TrainingError(
             f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} not what {run} was trained on",
-            "put the text back, or go on with what there is: --changed-data",
+            "put the text back, or go on with what there is: --allow-changed-data",
         )
     for name in others:
         log(f"{name} is not what {run} was trained on")

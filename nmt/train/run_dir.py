@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nmt import runtime
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.paths import locked, write_text
 from nmt.runs import checkpoint
@@ -20,14 +19,14 @@ LOCK = ".lock"
 
 
 @contextmanager
-def claimed(config: Config, run: Path, resume: bool) -> Iterator[None]:
+def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
     """Make the run's folder, or check that the one standing there is to be continued; keep other processes out."""
     holds_run = (run / "config.yaml").exists() or bool(checkpoint.checkpoints(run))
     if holds_run and not resume:
         raise UsageError(f"{run} already holds a run", "go on with --resume, or name another with --run")
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file", "name a folder with --run")
-    if resume and not holds_run:  # a misspelt name must not start another training
+    if resume and not holds_run:  # a misspelled name must not start another training
         raise UsageError(f"there is no run to resume in {run}", "start it without --resume")
     if holds_run:
         _check_same(config, run)
@@ -45,7 +44,7 @@ def claimed(config: Config, run: Path, resume: bool) -> Iterator[None]:
                     run.rmdir()
 
 
-def check_text(run: Path, meta: dict[str, Any]) -> None:
+def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     """Refuse to go on with other text than the run has learned from.
 
     Raises:
@@ -59,11 +58,11 @@ def check_text(run: Path, meta: dict[str, Any]) -> None:
     if any(before.get(name) != now[name] for name in ("train", "valid", "tokenizer")):
         raise TrainingError(
             f"the text or the tokenizer that {run} was trained with has changed since",
-            f"put it back, or begin a run on what there is with these weights: nmt train --init {run} --run NEW",
+            f"put it back, or begin a run on what there is with these weights: nmt train --init-from {run} --run NEW",
         )
 
 
-def precision_before(run: Path) -> str:
+def saved_precision(run: Path) -> str:
     """Return the name of the precision that a run was trained in: a change would be another training."""
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
@@ -78,17 +77,17 @@ def _refuse(run: Path) -> NoReturn:
 
 def _check_same(config: Config, run: Path) -> None:
     before = config_io.load(run / "config.yaml")
-    same = ("data", "tokenizer", "model", "seed", "lower_shouting")
+    same = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
     changed = [name for name in same if getattr(before, name) != getattr(config, name)]
-    if before.train.best != config.train.best:  # its values so far would be compared with others
-        changed.append("train.best")
+    if before.train.best_metric != config.train.best_metric:  # its values so far would be compared with others
+        changed.append("train.best_metric")
     if changed:
         raise UsageError(
             f"{run} was trained with another '{changed[0]}'", "resume with its own config, or name a new --run"
         )
 
 
-class Journal:
+class MetricsLogger:
     """What is logged of a run: metrics.jsonl, and the folder `tensorboard` where that is asked for."""
 
     def __init__(self, run: Path, step: int, *, tensorboard: bool = False) -> None:
@@ -125,7 +124,7 @@ def tensorboard_writer() -> Any:
     return SummaryWriter
 
 
-def rewind(run: Path, step: int, *, validated: bool = True) -> None:
+def truncate_after(run: Path, step: int, *, validated: bool = True) -> None:
     """Drop what the log says of updates after `step`, which a killed training made and this one makes again.
 
     Unless it is `validated`, the validation of `step` itself is made again too.

@@ -1,7 +1,7 @@
 """Training: updates, validation, checkpoints, and stopping at any moment without losing work.
 
 step.py      one update
-trainer.py   the state: model, optimiser, data position; saved and restored
+trainer.py   the state: model, optimizer, data position; saved and restored
 loop.py      update after update, the log, validations
 control.py   signals and time limits
 folder.py    the run's folder: whose it is, what was logged
@@ -20,25 +20,23 @@ from pathlib import Path
 import torch
 
 from nmt import runtime
-from nmt.config import Config
-from nmt.config import config_io
+from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data import noise
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.data.subword_regularization import sampling
 from nmt.errors import NMTError, TrainingError, UsageError
-from nmt.model import build as models
+from nmt.model.build import check_model, count_parameters
 from nmt.paths import write_bytes, write_text
-from nmt.runs import checkpoint, discovery, model_card
-from nmt.runs import run_info as record
+from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search
 from nmt.train import loop
-from nmt.train.distributed import Group, joined
+from nmt.train.distributed import Group, init_process_group
 from nmt.train.optim import schedule
 from nmt.train.precision import training_dtype
 from nmt.train.profiling import Estimate, estimate, largest_batch
-from nmt.train.run_dir import Journal, check_text, claimed, precision_before, tensorboard_writer
+from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.step import StepStats, train_step
 from nmt.train.stopping import stopping
 from nmt.train.trainer import Trainer
@@ -55,9 +53,9 @@ def check_specs(config: Config) -> None:
     search(config.search)
     search(config.train.valid_search)
     schedule(config.train.schedule)
-    noise.compose(config.train.noise)
-    if config.train.subword:
-        sampling(config.train.subword, None if config.tokenizer.model else config.tokenizer.kind)
+    noise.compose(config.train.source_noise)
+    if config.train.subword_regularization:
+        sampling(config.train.subword_regularization, None if config.tokenizer.model else config.tokenizer.model_type)
     check_model(config.model)
     check_data(config.data)
 
@@ -99,20 +97,20 @@ def train(
         _check_fitting(where, resume)
     if tensorboard:
         tensorboard_writer()
-    dtype = training_dtype(precision_before(run) if resume and precision == "auto" else precision, where, config)
-    with joined(where) as group, claimed(config, run, resume) if group.leads else nullcontext():
-        dtype = group.told(dtype)  # ranks may measure differently; the others wait until the run is claimed
+    dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, where, config)
+    with init_process_group(where) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
+        dtype = group.broadcast(dtype)  # ranks may measure differently; the others wait until the run is lock_run
         prepared = prepare(config)
         if resume:
-            check_text(run, prepared.meta)
+            check_data_unchanged(run, prepared.meta)
         if fit_batch:
             config = _fitted(config, largest_batch(config, prepared, where, dtype, group))
         trainer = _trainer(config, run, prepared, where, dtype, group)
         if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
             log(f"resuming {run} at update {trainer.progress.step:,}")
-        elif config.train.init:
-            trainer.start_from(Path(config.train.init))
-        if group.leads:
+        elif config.train.init_from:
+            trainer.start_from(Path(config.train.init_from))
+        if group.is_main:
             write_text(run / "config.yaml", config_io.dump(config))
             write_bytes(run / "spm.model", trainer.tokenizer.model)
             write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
@@ -120,20 +118,20 @@ def train(
             log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
         log(
             f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
-            f"{_devices(where, group.world)} {str(dtype).removeprefix('torch.')}, into {run}"
+            f"{_devices(where, group.world_size)} {str(dtype).removeprefix('torch.')}, into {run}"
         )
-        if group.leads:
+        if group.is_main:
             kind = str(dtype).removeprefix("torch.")
-            record.note_session(run, trainer.progress.step, where.type, group.world, kind, time_limit)
-        journal = Journal(run, trainer.progress.step, tensorboard=tensorboard and group.leads)
+            run_info.log_session(run, trainer.progress.step, where.type, group.world_size, kind, time_limit)
+        journal = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
         with stopping() as stop:
             finished = loop.run(trainer, journal, stop, time_limit and time_limit - (time.monotonic() - began))
-        if finished and config.train.average and group.leads:
+        if finished and config.train.average_last and group.is_main:
             _add_average(trainer)
     chosen = checkpoint.best(run)
     if chosen is None:
         raise TrainingError("training ended before its first checkpoint", "give it more time")
-    if group.leads:
+    if group.is_main:
         try:
             model_card.write_card(run)
         except NMTError as error:  # the training itself is saved
@@ -190,14 +188,14 @@ def _trainer(
         if not runtime.is_out_of_memory(error):
             raise
         raise TrainingError(
-            "the model does not fit into memory", "set model.dim, model.ff or the layers lower"
+            "the model does not fit into memory", "set model.dim, model.ffn_dim or the layers lower"
         ) from None
 
 
 def _add_average(trainer: Trainer) -> None:
     """Average the latest checkpoints and validate the result, which is then chosen if it is the best."""
-    last = min(trainer.config.train.average, len(checkpoint.checkpoints(trainer.run)))
+    last = min(trainer.config.train.average_last, len(checkpoint.checkpoints(trainer.run)))
     path = checkpoint.average(trainer.run, last)
     scores = trainer.validate(discovery.load(path).model.to(trainer.device))
-    checkpoint.note_scores(path, scores)
+    checkpoint.write_scores(path, scores)
     log(f"average of {last}: validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}")

@@ -1,4 +1,4 @@
-"""One update: forward, loss, backward, sum over ranks, clipping, optimiser."""
+"""One update: forward, loss, backward, sum over ranks, clipping, optimizer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def train_step(
         raise MemoryError from None
     parameters = list(model.parameters())
     total = torch.stack(losses).sum() if losses else torch.zeros((), device=parameters[0].device)
-    group.sum_([*(_gradient(parameter) for parameter in parameters), total])
+    group.all_reduce_([*(_gradient(parameter) for parameter in parameters), total])
     scaler.unscale_(optimizer)
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
     loss, grad_norm = torch.stack((total, norm)).tolist()  # the one moment at which a GPU is waited for
@@ -87,8 +87,8 @@ def train_step(
 
 def _backward(model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
     """Add a batch's gradient and return its share of the loss per token."""
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
-    loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=smoothing) / tokens
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+    loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 

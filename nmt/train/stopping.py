@@ -32,7 +32,7 @@ class Stop:
         if self._breakable:
             raise _Interrupted
 
-    def unless_stopped(self, work: Callable[[], T]) -> T | None:
+    def interruptible(self, work: Callable[[], T]) -> T | None:
         """Return `work()`, or None if a request to stop broke it off; it must be something that can be done again."""
         try:
             try:

@@ -216,7 +216,7 @@ def _claim(plan: Sweep, folder: Path) -> None:
 
 
 def _run(plan: Sweep, run: Path, options: Options, seed: int) -> Result:
-    from nmt.runs import run_info as record
+    from nmt.runs import run_info
 
     name = _name(options, seed)
     log(f"training {name}")
@@ -233,7 +233,7 @@ def _run(plan: Sweep, run: Path, options: Options, seed: int) -> Result:
     code, out = _nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", plan.device])
     if code:
         return Result(name, dict(options), seed, failed=code)
-    found = record.gather(run)
+    found = run_info.collect(run)
     scores = dict(found["best"]["validation"])
     scores.pop("quality", None)
     scores |= {score["name"]: score["value"] for score in json.loads(out)[0]["scores"]}

@@ -1,4 +1,4 @@
-"""The state of a training: model, optimiser, position in the data; saved, restored, moved on, validated."""
+"""The state of a training: model, optimizer, position in the data; saved, restored, moved on, validated."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from nmt import runtime
 from nmt.config import Config
 from nmt.console import log
 from nmt.data.batching import Batch, collate, plan
-from nmt.data.loader import Loader, Update, prefetched
+from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import Prepared
 from nmt.errors import CheckpointError, ConfigError, TrainingError
 from nmt.evaluate import metrics
 from nmt.inference.load import engine_of
 from nmt.inference.translator import Translator
-from nmt.model import build as models
+from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
 from nmt.train.distributed import Group
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import Schedule, adam, schedule
-from nmt.train.run_dir import rewind
+from nmt.train.run_dir import truncate_after
 from nmt.train.step import StepStats, train_step
 
 
 class Trainer:
-    """One run: model, optimiser, data position, and the folder they are saved in. Every rank has one."""
+    """One run: model, optimizer, data position, and the folder they are saved in. Every rank has one."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class Trainer:
         self.tokenizer = prepared.tokenizer()
         runtime.seed_everything(config.seed)
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
-        most = self.model.most_positions
+        most = self.model.max_positions
         if most and config.train.max_length > most:
             raise ConfigError(
                 f"train.max_length is {config.train.max_length}, and the model has {most} positions",
-                f"set train.max_length={most}, or model.positions=learned(n={config.train.max_length})",
+                f"set train.max_length={most}, or model.position_encoding=learned(max_positions={config.train.max_length})",
             )
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
@@ -61,13 +61,13 @@ class Trainer:
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
-            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world
+            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size
         )
         self.largest: int | None = None
         self.samples: list[tuple[str, str]] = []
         self.progress = Progress(precision=str(dtype).removeprefix("torch."))
         self.valid_src, self.valid_tgt = prepared.lines("valid")
-        if not self.group.leads:  # all ranks drew the same weights; what they drop must differ
+        if not self.group.is_main:  # all ranks drew the same weights; what they drop must differ
             self._seed_rank()
 
     def _seed_rank(self) -> None:
@@ -77,10 +77,10 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of this moment and delete the ones that are no longer needed; all ranks take part."""
-        states = self.group.gathered(_generators(self.device))
-        if self.group.leads:
+        states = self.group.all_gather(_generators(self.device))
+        if self.group.is_main:
             self._write(states)
-        self.group.told(None)  # no rank goes on, or ends, before the checkpoint stands
+        self.group.barrier()  # no rank goes on, or ends, before the checkpoint stands
 
     def _write(self, generators: list[dict[str, Tensor]]) -> None:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
@@ -91,7 +91,7 @@ class Trainer:
         training |= {f"rng.{rank}.{kind}": t for rank, kinds in enumerate(generators) for kind, t in kinds.items()}
         weights = (self.ema or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
-        checkpoint.prune(self.run, self.config.train.keep, self.config.train.keep_best)
+        checkpoint.prune(self.run, self.config.train.keep_last, self.config.train.keep_best)
 
     def _moments(self) -> list[dict[str, Tensor]]:
         return [self.optimizer.state[p] for p in self.model.parameters()]
@@ -106,7 +106,7 @@ class Trainer:
         if start.tokenizer.checksum != self.tokenizer.checksum:
             raise CheckpointError(
                 f"{path} has another tokenizer than the data is prepared with",
-                f"--set tokenizer.model={start.run / 'spm.model'}, which --init does by itself",
+                f"--set tokenizer.model={start.run / 'spm.model'}, which --init-from does by itself",
             )
         try:
             for model in filter(None, (self.model, self.ema)):
@@ -118,11 +118,11 @@ class Trainer:
 
     def restore(self) -> bool:
         """Continue from the newest intact checkpoint of the run; False if there is none yet."""
-        found = checkpoint.latest_intact(self.run) if self.group.leads else None
-        path = self.group.told(found and found[0])
+        found = checkpoint.latest_intact(self.run) if self.group.is_main else None
+        path = self.group.broadcast(found and found[0])
         if path is None:
-            if self.group.leads:
-                rewind(self.run, 0)
+            if self.group.is_main:
+                truncate_after(self.run, 0)
             return False
         _, weights, training = found or checkpoint.read(path)
         meta = checkpoint.read_meta(path)
@@ -146,9 +146,9 @@ class Trainer:
             state = self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
             self.scaler.load_state_dict(state)
         self._restore_generators(training)
-        if self.group.leads:
-            checkpoint.set_aside(self.run, after=path)
-            rewind(self.run, self.progress.step, validated=bool(self.progress.scores))
+        if self.group.is_main:
+            checkpoint.quarantine(self.run, after=path)
+            truncate_after(self.run, self.progress.step, validated=bool(self.progress.scores))
         return True
 
     def _restore_generators(self, training: dict[str, Tensor]) -> None:
@@ -165,7 +165,7 @@ class Trainer:
     def updates(self) -> Iterator[Update]:
         """Yield updates from the present position on, epoch after epoch."""
         stream = self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
-        return prefetched(stream) if self.device.type == "cuda" else stream
+        return prefetch(stream) if self.device.type == "cuda" else stream
 
     def update(self, update: Update, total: int) -> StepStats:
         """Make one update and move the position on; `total` is the update at which training is to end.
@@ -189,7 +189,7 @@ class Trainer:
         """Make the update in one go, or in smaller batches where memory does not suffice: the result is the same."""
         tokens = update.tokens
         if self.loader.sampler:  # each rank knows its own sentences' segmentation only
-            tokens = sum(self.group.gathered(sum(batch.tokens for batch in update.batches)))
+            tokens = sum(self.group.all_gather(sum(batch.tokens for batch in update.batches)))
         while True:
             micro = [part.to(self.device) for batch in update.batches for part in _parts(batch, self.largest)]
             try:
@@ -214,7 +214,7 @@ class Trainer:
 
     @torch.no_grad()
     def _update_ema(self, step: int) -> None:
-        """Move the averaged weights towards the present ones; early on faster, so that the start is forgotten."""
+        """Move the averaged weights toward the present ones; early on faster, so that the start is forgotten."""
         assert self.ema is not None
         decay = min(self.config.train.ema, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
@@ -223,7 +223,7 @@ class Trainer:
 
     def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
         """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, `valid_chrf`, and the `quality`,
-        that of them which is to be maximised.
+        that of them which is to be maximized.
 
         Args:
             model: what to validate; None: what this training would save.
@@ -232,26 +232,26 @@ class Trainer:
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
         longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
-        sentences = self.prepared.meta.get("most_sentences", 1)
+        sentences = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_of([model], str(self.device), "auto", self.tokenizer.decode)
         translator = Translator(engine, self.tokenizer, self.config, longest, sentences)
         texts = translator.translate(self.valid_src[:count], self.config.train.valid_search)
-        self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.samples]
+        self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.num_samples]
         bleu, chrf = (metric(texts, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
         self.model.train()
-        quality = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best]
+        quality = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best_metric]
         return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "quality": quality}
 
     @torch.inference_mode()
     def _validation_loss(self, model: Seq2Seq) -> float:
         store = self.prepared.store("valid")
-        most = self.model.most_positions or 2**31  # of longer pairs the loss is not defined
+        most = self.model.max_positions or 2**31  # of longer pairs the loss is not defined
         fit = np.flatnonzero(store.lengths_N2.max(1) < most)
         total, tokens = 0.0, 0
         for numbers in plan(store.lengths_N2[fit], self.config.train.batch_tokens, seed=0, epoch=0):
             batch = collate([store[int(i)] for i in fit[numbers]]).to(self.device)
-            hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
-            total += cross_entropy(hidden_ND, model.output_weight_VD, batch.target_N, smoothing=0.0).item()
+            hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+            total += cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0).item()
             tokens += batch.tokens
         return total / max(1, tokens)
 
@@ -259,11 +259,11 @@ class Trainer:
         """Note a validation's results; False when patience has run out."""
         self.progress.scores = scores
         if self.progress.best is None or scores["quality"] > self.progress.best:
-            self.progress.best, self.progress.bad_validations = scores["quality"], 0
+            self.progress.best, self.progress.validations_since_best = scores["quality"], 0
         else:
-            self.progress.bad_validations += 1
+            self.progress.validations_since_best += 1
         patience = self.config.train.patience
-        return not patience or self.progress.bad_validations < patience
+        return not patience or self.progress.validations_since_best < patience
 
 
 def _generators(device: torch.device) -> dict[str, Tensor]:
@@ -275,4 +275,4 @@ def _parts(batch: Batch, largest: int | None) -> list[Batch]:
     """Cut a batch in halves until none has more than `largest` target positions, or they are single pairs."""
     if largest is None or batch.tgt_in_BT.numel() <= largest or len(batch.src_BS) == 1:
         return [batch]
-    return [part for half in batch.halves() for part in _parts(half, largest)]
+    return [part for half in batch.split() for part in _parts(half, largest)]

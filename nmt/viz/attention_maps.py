@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batching import collate
-from nmt.data.normalization import as_read
+from nmt.data.normalization import normalize_case
 from nmt.data.tokenizer import EOS
 from nmt.errors import UsageError
 from nmt.inference import Source
@@ -23,7 +23,7 @@ from nmt.inference.load import engine_of
 from nmt.model.attention import recording
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
-from nmt.runs.discovery import Loaded
+from nmt.runs.discovery import LoadedModel
 from nmt.search import SEARCHES, search
 
 END, START = "</s>", "<s>"
@@ -98,7 +98,7 @@ class View:
         return render("attention.html", view=self.as_dict(), parts=PARTS)
 
 
-def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | None = None, shown: int = 5) -> View:
+def look(loaded: LoadedModel, text: str, *, target: str | None = None, spec: str | None = None, shown: int = 5) -> View:
     """Translate a sentence and note what every attention looks at.
 
     Args:
@@ -113,7 +113,7 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
         ConfigError: no such search.
     """
     tokenizer, model = loaded.tokenizer, loaded.model.eval()
-    src = tokenizer.encode(as_read(text, lower_shouting=loaded.config.lower_shouting))
+    src = tokenizer.encode(normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps))
     if not src:
         raise UsageError("there is no sentence to look at", 'nmt attention "Are we done?"')
     tgt = tokenizer.encode(target) if target is not None else []
@@ -145,7 +145,7 @@ def look(loaded: Loaded, text: str, *, target: str | None = None, spec: str | No
 
 
 @torch.inference_mode()
-def _run(loaded: Loaded, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[str, Tensor], Tensor]:
+def _run(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[str, Tensor], Tensor]:
     """Read both sides at once and return the weights of each part, and the logits of every step."""
     model = loaded.model
     batch = collate([(list(src), list(tgt))])
@@ -165,7 +165,7 @@ def _run(loaded: Loaded, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[s
     return weights, logits_TV
 
 
-def _others(loaded: Loaded, log_p_V: Tensor, own: int, shown: int) -> list[tuple[str, float]]:
+def _others(loaded: LoadedModel, log_p_V: Tensor, own: int, shown: int) -> list[tuple[str, float]]:
     best = log_p_V.topk(min(shown + 1, len(log_p_V)))
     found = [(int(i), float(p)) for p, i in zip(best.values, best.indices, strict=True) if int(i) != own][:shown]
     names = loaded.tokenizer.pieces([i for i, _ in found])
@@ -175,9 +175,9 @@ def _others(loaded: Loaded, log_p_V: Tensor, own: int, shown: int) -> list[tuple
 def _whole_beam(spec: str) -> str:
     """Return a beam search's spec so that it returns all its beams."""
     name, options = parse(spec)
-    if name not in ("beam", "diverse") or "top" in options:
+    if name not in ("beam", "diverse") or "top_beams" in options:
         return spec
-    options["top"] = options.get("size", cast(Any, SEARCHES[name]).size)
+    options["top_beams"] = options.get("beam_size", cast(Any, SEARCHES[name]).beam_size)
     return compose(name, options)
 
 

@@ -65,7 +65,7 @@ def points(log: Sequence[dict[str, Any]], name: str, axis: Axis) -> tuple[list[f
 
 
 def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
-    """Draw the curves of `runs` into one picture, a colour for each; the suffix of `output` is its format.
+    """Draw the curves of `runs` into one picture, a color for each; the suffix of `output` is its format.
 
     Raises:
         UsageError: matplotlib is not installed or does not know the format, or a run has nothing to show.

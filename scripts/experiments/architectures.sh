@@ -11,11 +11,11 @@ change() {
 }
 common=("$@")
 change arch --grid model.arch=transformer,rnn
-change norm --grid model.norm=post
-change normalization --grid model.normalization=rms
+change norm --grid model.norm_position=post
+change normalization --grid model.norm=rms
 change activation --grid model.activation=gelu,swiglu
-change attention --grid model.attention=additive
-change window --grid model.window=2,8
+change attention --grid model.attention_score=additive
+change window --grid model.attention_window=2,8
 change kv_heads --grid model.kv_heads=1,2
 change layer_sharing --grid model.layer_sharing=2
 change deep_shallow --set model.decoder_layers=1 --grid model.encoder_layers=3,6

@@ -17,7 +17,7 @@ printf '\n'
 for size in $sizes; do
   row="| $size |"
   for penalty in $penalties; do
-    bleu="$(score --model "$run" --search "beam(size=$size, length_penalty=$penalty)" --output "$run/eval/beam-$size-$penalty")"
+    bleu="$(score --model "$run" --search "beam(beam_size=$size, length_penalty=$penalty)" --output "$run/eval/beam-$size-$penalty")"
     row+=" $bleu |"
   done
   printf '%s\n' "$row"

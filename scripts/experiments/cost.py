@@ -34,7 +34,7 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, window: int = 0) -> None:
         super().__init__()
-        self.inner = SelfAttention(ModelConfig(dim=dim, heads=HEADS, window=window))
+        self.inner = SelfAttention(ModelConfig(dim=dim, heads=HEADS, attention_window=window))
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Return what each position gathers."""
@@ -56,7 +56,7 @@ class Recurrence(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution over three neighbours."""
+    """A convolution over three neighbors."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ text="${NMT_RUNS:-runs}/experiments/extrapolation.text"
 [ -d "$text" ] || scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
 names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,xlnet,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
-  --set train.max_length=20 --grid "model.positions=$names" "$@" >&2
+  --set train.max_length=20 --grid "model.position_encoding=$names" "$@" >&2
 
 printf '| positions, seed | to 12 words | to 16 | to 20 | more |\n|---|---|---|---|---|\n'
 for run in "${NMT_RUNS:-runs}"/experiments/extrapolation/positions=*; do

@@ -25,7 +25,7 @@ trained() {
   touch "$runs/$name/done"
 }
 # The same, learning on from another model.
-tuned() { trained "$1" --init "$2" --set "train.steps=$steps" "${@:3}"; }
+tuned() { trained "$1" --init-from "$2" --set "train.steps=$steps" "${@:3}"; }
 falling() { echo "train.schedule=linear(peak=$1, warmup=$((steps / 8)))"; }
 constant() { echo "train.schedule=constant(peak=$1, warmup=$((steps / 8)))"; }
 
@@ -47,14 +47,14 @@ train() {
   case "$1" in
     # Regularisation, on from the trained model.
     base) tuned "$1" en-de-small --set "$(falling 5e-4)" ;;
-    bpe_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set "train.subword=bpe_dropout(p=0.1)" ;;
+    bpe_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set "train.subword_regularization=bpe_dropout(p=0.1)" ;;
     no_dropout) tuned "$1" en-de-small --set "$(falling 5e-4)" --set model.dropout=0 ;;
-    no_noise) tuned "$1" en-de-small --set "$(falling 5e-4)" --set train.noise= ;;
+    no_noise) tuned "$1" en-de-small --set "$(falling 5e-4)" --set train.source_noise= ;;
     # Averages instead of a falling rate.
     ema) tuned "$1" en-de-small --set "$(constant 5e-4)" --set train.ema=0.995 ;;
     constant)
       tuned "$1" en-de-small --set "$(constant 5e-4)" --set "train.valid_every=$((steps / 10 + 1))" \
-        --set train.valid_pairs=100 --set train.keep=5
+        --set train.valid_pairs=100 --set train.keep_last=5
       ;;
     constant/average-5)
       train constant

@@ -99,7 +99,7 @@ def subject(run: Path, lines: list[str]) -> Subject:
 
     def forward() -> Tensor:
         batch = batches[0]
-        hidden_ND: Tensor = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.places_N)
+        hidden_ND: Tensor = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         return hidden_ND
 
     kept = bytes_kept(model, forward) / 1e3 / batches[0].tokens

@@ -311,7 +311,7 @@ def _decoded(text: str) -> str:
 
 
 def knows(code: str) -> bool:
-    """Say whether text in the language `code` can be recognised."""
+    """Say whether text in the language `code` can be recognized."""
     return code in LANGUAGES
 
 

@@ -20,13 +20,13 @@ Texts = Mapping[str, Text]
 
 
 @dataclass(frozen=True)
-class About:
+class CorpusInfo:
     """What `nmt data list` says of a corpus; figures are approximate, None where they depend on the user."""
 
     pairs: int | None
     size: int | None
     """Bytes to download; 0 for what comes with nmt."""
-    licence: str
+    license: str
     source: str
 
 
@@ -56,7 +56,7 @@ class Corpus(Protocol):
         """The name in messages and of the folder on disk."""
 
     @property
-    def about(self) -> About:
+    def about(self) -> CorpusInfo:
         """What the list says."""
 
     @property

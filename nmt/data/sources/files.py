@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nmt.data.pairs import COMPRESSED, Pair, count_lines, open_text, read_pairs, read_tsv
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import About, Split, Text, digest, swapped
+from nmt.data.sources.corpus import CorpusInfo, Split, Text, digest, swapped
 from nmt.errors import ConfigError, DataError
 from nmt.paths import sha256
 
@@ -25,7 +25,7 @@ def files(
     columns: tuple[str, str] | None = None,
     hold_out: bool = True,
     errors: str = "strict",
-    licence: str = "yours",
+    license: str = "yours",
     made_by: str = "",
 ) -> Files:
     """Text of your own, each split a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV or a pair of files.
@@ -37,12 +37,12 @@ def files(
         columns: the languages of a TSV's columns, or of two files whose suffixes do not say; default (source, target).
         hold_out: False keeps all of train for training when valid or test come from elsewhere.
         errors: "strict" refuses text that is not UTF-8, "replace" goes on with U+FFFD.
-        licence: what the model card says of it.
+        license: what the model card says of it.
         made_by: the command that makes the text, for whoever has not got it yet.
     """
     named = {"train": train, "valid": valid, "test": test}
     given = {split: where for split, where in named.items() if where is not None}
-    return Files(given, columns, hold_out, errors, licence, made_by)
+    return Files(given, columns, hold_out, errors, license, made_by)
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ class Files:
     columns: tuple[str, str] | None
     hold_out: bool
     errors: str
-    licence: str
+    license: str
     made_by: str
     name = "files"
     installed = True
 
     @property
-    def about(self) -> About:
+    def about(self) -> CorpusInfo:
         """Return what is known without looking into them."""
-        return About(None, 0, self.licence, "files(train='my/corpus', valid='my/dev', test='my/test')")
+        return CorpusInfo(None, 0, self.license, "files(train='my/corpus', valid='my/dev', test='my/test')")
 
     def check(self) -> None:
-        """Raise a ConfigError where no text is named or `errors` is misspelt."""
+        """Raise a ConfigError where no text is named or `errors` is misspelled."""
         if not self.named:
             raise ConfigError("corpus 'files' names no text", "for example files(train='my/corpus')")
         if self.errors not in ("strict", "replace"):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from nmt.data import download
 from nmt.data.pairs import Pair
-from nmt.data.sources.corpus import About, Texts
-from nmt.data.sources.published import Published, Remote
+from nmt.data.sources.corpus import CorpusInfo, Texts
+from nmt.data.sources.published import DownloadableCorpus, Remote
 from nmt.errors import DataError, DownloadError
 from nmt.paths import data_dir
 
@@ -24,9 +24,9 @@ _SPLIT = re.compile(r"(?:^|[-_])(train|validation|test)\b")
 _NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
-def hub(name: str, repository: str, about: About, config: str = "de-en") -> Published:
+def hub(name: str, repository: str, about: CorpusInfo, config: str = "de-en") -> DownloadableCorpus:
     """Describe a translation data set whose parquet files lie in the folder `config` of a hub repository."""
-    return Published(
+    return DownloadableCorpus(
         name=name,
         about=about,
         remotes=partial(_remotes, name, repository, config),

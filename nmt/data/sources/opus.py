@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from nmt.data.pairs import read_pairs
-from nmt.data.sources.corpus import About, Texts
+from nmt.data.sources.corpus import CorpusInfo, Texts
 from nmt.data.sources.hub import hub
-from nmt.data.sources.published import Published, Remote, by_prefix
+from nmt.data.sources.published import DownloadableCorpus, Remote, by_prefix
 from nmt.errors import ConfigError
 
 _SERVER = "https://object.pouta.csc.fi"
@@ -21,7 +21,7 @@ def opus(
     corpus: str = "Tatoeba",
     version: str = "v2023-04-12",
     languages: tuple[str, str] = ("en", "de"),
-) -> Published:
+) -> DownloadableCorpus:
     """Any corpus of OPUS by the name and version of its page; validation and test sets are held out of it.
 
     Args:
@@ -33,7 +33,7 @@ def opus(
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", word):
             raise ConfigError(f"corpus 'opus': cannot read '{word}'", "opus(corpus='Books', version='v1')")
     pair = "-".join(sorted(languages))
-    about = About(
+    about = CorpusInfo(
         None, None, "see the corpus's page", f"opus.nlpl.eu, any: opus(corpus='{corpus}', version='{version}')"
     )
     other = "" if languages == ("en", "de") else f", languages={languages}"
@@ -41,30 +41,30 @@ def opus(
     return _moses(f"opus-{corpus}-{version}-{pair}", corpus, version, about, languages, spec)
 
 
-def europarl() -> Published:
+def europarl() -> DownloadableCorpus:
     """Debates of the European Parliament."""
-    about = About(1_960_000, 190_000_000, "free (European Parliament)", "https://opus.nlpl.eu/Europarl")
+    about = CorpusInfo(1_960_000, 190_000_000, "free (European Parliament)", "https://opus.nlpl.eu/Europarl")
     return _moses("europarl", "Europarl", "v8", about)
 
 
-def news_commentary() -> Published:
+def news_commentary() -> DownloadableCorpus:
     """Essays from newspapers (Project Syndicate)."""
-    about = About(294_498, 30_000_000, "research (Project Syndicate)", "https://opus.nlpl.eu/News-Commentary")
+    about = CorpusInfo(294_498, 30_000_000, "research (Project Syndicate)", "https://opus.nlpl.eu/News-Commentary")
     return _moses("news-commentary", "News-Commentary", "v16", about)
 
 
-def opus100() -> Published:
+def opus100() -> DownloadableCorpus:
     """A million pairs drawn from all of OPUS, with validation and test sets of 2,000 (Zhang et al. 2020)."""
     page = "https://huggingface.co/datasets/Helsinki-NLP/opus-100"
-    return hub("opus100", "Helsinki-NLP/opus-100", About(1_004_000, 116_680_890, "each part its own", page))
+    return hub("opus100", "Helsinki-NLP/opus-100", CorpusInfo(1_004_000, 116_680_890, "each part its own", page))
 
 
 def _moses(
-    name: str, corpus: str, version: str, about: About, languages: tuple[str, str] = ("en", "de"), spec: str = ""
-) -> Published:
+    name: str, corpus: str, version: str, about: CorpusInfo, languages: tuple[str, str] = ("en", "de"), spec: str = ""
+) -> DownloadableCorpus:
     archive = f"{'-'.join(sorted(languages))}.txt.zip"
     url = f"{_SERVER}/OPUS-{corpus}/{version}/moses/{archive}"
-    return Published(
+    return DownloadableCorpus(
         name=name,
         spec=spec,
         about=about,

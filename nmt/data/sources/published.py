@@ -1,7 +1,7 @@
 """Corpora that others publish: fetched once, or taken from the user's disk, and kept as plain aligned text.
 
 data/corpora/NAME/{train,valid,test}.{en,de}   one sentence a line
-                  corpus.json                  origin, licence, checksums, counts, date
+                  corpus.json                  origin, license, checksums, counts, date
 data/downloads/NAME/                           archives on their way; gone once the corpus stands
 """
 
@@ -22,7 +22,7 @@ from nmt.console import counted, log, progress
 from nmt.data import download
 from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import SPLITS, About, Split, Text, Texts, digest, swapped
+from nmt.data.sources.corpus import SPLITS, CorpusInfo, Split, Text, Texts, digest, swapped
 from nmt.errors import DataError, NMTError
 from nmt.paths import data_dir, new_directory, sha256, write_text
 
@@ -43,11 +43,11 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Published:
+class DownloadableCorpus:
     """A corpus that can be downloaded."""
 
     name: str
-    about: About
+    about: CorpusInfo
     remotes: Callable[[], Sequence[Remote]]
     """Lists what to fetch; may ask the server."""
     read: Reader
@@ -126,7 +126,7 @@ class Published:
         store = data_dir() / "downloads" / self.name
         if force:
             shutil.rmtree(store, ignore_errors=True)
-        log(f"downloading {self.name} ({self.about.licence}) to {self.folder}")
+        log(f"downloading {self.name} ({self.about.license}) to {self.folder}")
         try:
             sums = {remote.name: self._fetch(remote, store / remote.name) for remote in self.remotes()}
         except NMTError:
@@ -162,7 +162,7 @@ class Published:
             "archives": dict(archives),
             "files": {name: {"sha256": sha256(work / name), "lines": count} for name, count in names},
             "held_out": holdout.VERSION if held_out else "",
-            "licence": self.about.licence,
+            "license": self.about.license,
             "nmt": __version__,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }

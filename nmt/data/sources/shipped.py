@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nmt.data.sources.corpus import About, Split, Text, digest, swapped
+from nmt.data.sources.corpus import CorpusInfo, Split, Text, digest, swapped
 from nmt.errors import DataError
 
 
@@ -21,7 +21,7 @@ class Phrasebook:
     """The corpus in `nmt.data.sources.phrasebook`, imported when it is opened."""
 
     name = "phrasebook"
-    about = About(38_168, 0, "Apache-2.0", "comes with nmt")
+    about = CorpusInfo(38_168, 0, "Apache-2.0", "comes with nmt")
     installed = True
 
     def check(self) -> None:

@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 
 from nmt.data.pairs import read_tsv
-from nmt.data.sources.corpus import About, Texts
-from nmt.data.sources.published import Published, Remote
+from nmt.data.sources.corpus import CorpusInfo, Texts
+from nmt.data.sources.published import DownloadableCorpus, Remote
 
 URL = "https://www.manythings.org/anki/deu-eng.zip"
 
 
-def tatoeba() -> Published:
+def tatoeba() -> DownloadableCorpus:
     """Short everyday sentences, English TAB German, many German versions of one English sentence."""
-    return Published(
+    return DownloadableCorpus(
         name="tatoeba",
-        about=About(330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL),
+        about=CorpusInfo(330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL),
         remotes=lambda: [Remote("deu-eng.zip", URL)],
         read=_read,
         expects="deu-eng.zip or a folder with deu.txt",

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from nmt.data.sources.corpus import About
+from nmt.data.sources.corpus import CorpusInfo
 from nmt.data.sources.hub import hub
-from nmt.data.sources.published import Published
+from nmt.data.sources.published import DownloadableCorpus
 
 _PAGE = "https://huggingface.co/datasets/wmt"
-_LICENCE = "research; each part its own (statmt.org)"
+_LICENSE = "research; each part its own (statmt.org)"
 
 
-def wmt14() -> Published:
+def wmt14() -> DownloadableCorpus:
     """Europarl, Common Crawl and News Commentary; valid is newstest2013, test newstest2014 (the Transformer's task)."""
-    return hub("wmt14", "wmt/wmt14", About(4_514_788, 818_467_512, _LICENCE, f"{_PAGE}/wmt14"))
+    return hub("wmt14", "wmt/wmt14", CorpusInfo(4_514_788, 818_467_512, _LICENSE, f"{_PAGE}/wmt14"))
 
 
-def wmt16() -> Published:
+def wmt16() -> DownloadableCorpus:
     """Valid is newstest2015, test newstest2016."""
-    return hub("wmt16", "wmt/wmt16", About(4_554_053, 827_152_589, _LICENCE, f"{_PAGE}/wmt16"))
+    return hub("wmt16", "wmt/wmt16", CorpusInfo(4_554_053, 827_152_589, _LICENSE, f"{_PAGE}/wmt16"))
 
 
-def wmt17() -> Published:
+def wmt17() -> DownloadableCorpus:
     """Valid is newstest2016, test newstest2017."""
-    return hub("wmt17", "wmt/wmt17", About(5_912_187, 1_011_327_465, _LICENCE, f"{_PAGE}/wmt17"))
+    return hub("wmt17", "wmt/wmt17", CorpusInfo(5_912_187, 1_011_327_465, _LICENSE, f"{_PAGE}/wmt17"))
 
 
-def wmt19() -> Published:
+def wmt19() -> DownloadableCorpus:
     """With ParaCrawl; valid is newstest2018, and there is no test split."""
-    return hub("wmt19", "wmt/wmt19", About(34_785_243, 4_600_000_000, _LICENCE, f"{_PAGE}/wmt19"))
+    return hub("wmt19", "wmt/wmt19", CorpusInfo(34_785_243, 4_600_000_000, _LICENSE, f"{_PAGE}/wmt19"))

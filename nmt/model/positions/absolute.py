@@ -69,7 +69,7 @@ class Learned(Positions):
         if end > len(self.table_ND):
             raise UsageError(
                 f"{end} tokens, and the model has learned {len(self.table_ND)} positions",
-                f"cut the text, or train with positions that have no end, or more: learned(n={end})",
+                f"cut the text, or train with positions that have no end, or more: learned(max_positions={end})",
             )
         return x_BTD + self.table_ND[start:end].to(x_BTD.dtype)
 

@@ -21,19 +21,19 @@ def find(name: Path) -> Path | None:
     return FOLDER / name if str(name) in DIRECTIONS and not name.exists() else None
 
 
-def place(run: Path) -> Path:
+def output_dir(run: Path) -> Path:
     """Return where to put what is made of a run: its own folder, or one under runs/ for a model that comes with nmt."""
     return runs_dir() / "shipped" / run.name if run.resolve().parent == FOLDER.resolve() else run
 
 
-def refuse(run: Path) -> None:
+def reject_pretrained(run: Path) -> None:
     """Raise a UsageError if this is the name of a model that comes with nmt, of which no training is at hand."""
     if find(run):
         raise UsageError(
-            f"{run} comes with nmt, without the files of its training", f"train on from it: nmt train --init {run}"
+            f"{run} comes with nmt, without the files of its training", f"train on from it: nmt train --init-from {run}"
         )
 
 
-def towards(language: str) -> str | None:
+def for_target(language: str) -> str | None:
     """Return the name of the model that translates into a language, any where it is empty; None if there is none."""
     return next((name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None)

@@ -1,17 +1,28 @@
-"""The real command line in a folder of its own, and a small parallel text to train on."""
+"""The `nmt` command in a folder of its own, and a small parallel text to train on."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
+from unittest import mock
 
-import forkserver
+import numpy as np
+import pytest
+import torch
+
+from nmt import cli
+from nmt.cli import environment
 
 TINY = {
     "tokenizer.vocab_size": "350",
@@ -44,13 +55,13 @@ def sentences(count: int) -> tuple[list[str], list[str]]:
 
 
 def heed_interrupts() -> None:
-    """Undo what a shell does to its background jobs, one of which may be the whole suite."""
+    """Reset SIGINT, which shells ignore in background jobs; the test suite may be one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -73,26 +84,37 @@ class Done:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`nmt` as a user runs it, in `folder`."""
+    """Runs `nmt` commands in `folder`.
+
+    A call runs a command in the process of the tests, which saves the seconds of importing PyTorch. `process` and
+    `start` run `python -m nmt`: for tests of signals, pipes, locks, limits, imports, and of two processes' equality.
+    """
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
-    plain: bool = False
-    """Start Python anew, as a user does: where imports, or equality between processes, are what is tested."""
+
+    def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
+        """Run a command in this process. An exception that the command does not handle fails the test."""
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            streams[0].write(stdin)
+            streams[0].seek(0)
+            with _isolated(self._variables()), contextlib.chdir(self.folder), _redirected(streams):
+                sys.argv = ["nmt", *map(str, arguments)]
+                with pytest.raises(SystemExit) as end:
+                    cli.main()
+            out, err = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in streams[1:])
+        assert isinstance(end.value.code, int | None)
+        return Done(end.value.code or 0, out.decode(), err.decode())
 
     def start(self, *arguments: str | Path, **options: object) -> subprocess.Popen[bytes]:
-        """Start a command; stdout and stderr are pipes unless `options` say otherwise."""
-        known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-        env = os.environ | known | self.environment
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        """Start a process; stdin, stdout and stderr are pipes unless `options` say otherwise."""
+        defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"preexec_fn": heed_interrupts}
         command = [sys.executable, "-m", "nmt", *map(str, arguments)]
-        forked = not self.plain and forkserver.can_start(env, options)
-        begin: type[subprocess.Popen[bytes]] = forkserver.Forked if forked else subprocess.Popen
-        options = pipes | ({} if forked else {"preexec_fn": heed_interrupts}) | options
-        return begin(command, cwd=self.folder, env=env, **options)  # type: ignore[call-overload, no-any-return]
+        return subprocess.Popen(command, cwd=self.folder, env=self._variables(), **defaults | options)  # type: ignore[call-overload, no-any-return]
 
-    def __call__(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
-        """Run a command to its end; whatever it was given, it must not answer with a traceback."""
+    def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
+        """Run a process to its end; it must not print a traceback."""
         process = self.start(*arguments, **options)
         try:
             out, err = process.communicate(stdin or None, timeout=300)
@@ -102,13 +124,17 @@ class CommandLine:
         assert "Traceback" not in done.err, done.err
         return done
 
+    def _variables(self) -> dict[str, str]:
+        known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        return os.environ | known | self.environment
+
     def train(self, run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> Done:
-        """Train a tiny model; `changes` are options with `_` for the dot of a section."""
+        """Train a tiny model; `changes` are options with `__` for the dot of a section."""
         return self(*training(run, corpus, *arguments, **changes))
 
 
 def training(run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> list[str]:
-    """The arguments of a tiny training."""
+    """Return the arguments that train a tiny model."""
     options = TINY | {key.replace("__", "."): value for key, value in changes.items()} | {"data.train": corpus}
     return ["train", "--run", run, *arguments, *(w for k, v in options.items() for w in ("--set", f"{k}={v}"))]
 
@@ -118,3 +144,61 @@ def write(prefix: Path, source: list[str] | bytes, target: list[str] | bytes) ->
     for code, text in (("en", source), ("de", target)):
         content = text if isinstance(text, bytes) else "".join(f"{line}\n" for line in text).encode()
         prefix.with_name(f"{prefix.name}.{code}").write_bytes(content)
+
+
+@contextlib.contextmanager
+def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
+    """Give a command the environment, seeds and warnings of a new process; check that it changes nothing else."""
+    states = random.getstate(), np.random.get_state()
+    settings = _process_settings()
+    with (
+        mock.patch.dict(os.environ, variables, clear=True),
+        mock.patch.object(sys, "argv", sys.argv),
+        mock.patch.object(environment, "tune_malloc_for_training"),  # it would apply to all tests that follow
+        torch.random.fork_rng(devices=[]),
+        warnings.catch_warnings(),
+    ):
+        random.seed()
+        np.random.seed()
+        torch.manual_seed(67280421310721)  # the seed that PyTorch starts with
+        warnings.showwarning = _print_warning
+        warnings.simplefilter("ignore", DeprecationWarning)  # as outside of pytest
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        yield
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    assert _process_settings() == settings
+
+
+def _process_settings() -> tuple[object, ...]:
+    """Return settings of the process that a command must leave as they are."""
+    torch_settings = (
+        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+    )  # fmt: skip
+    return os.getcwd(), *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)), *torch_settings
+
+
+def _print_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object) -> None:
+    """Print a warning on stderr, where pytest would collect it."""
+    sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
+
+
+@contextlib.contextmanager
+def _redirected(files: list[BinaryIO]) -> Iterator[None]:
+    """Make files the standard streams, also of child processes and of libraries in C."""
+    names = ("stdin", "stdout", "stderr")
+    before = [(getattr(sys, name), os.dup(number)) for number, name in enumerate(names)]
+    try:
+        for number, (name, file) in enumerate(zip(names, files, strict=True)):
+            os.dup2(file.fileno(), number)
+            mode, buffering = "w" if number else "r", 1 if name == "stderr" else -1
+            setattr(sys, name, open(number, mode, buffering, "utf-8", newline="\n", closefd=False))  # noqa: SIM115
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, (name, (stream, saved)) in enumerate(zip(names, before, strict=True)):
+            setattr(sys, name, stream)
+            os.dup2(saved, number)
+            os.close(saved)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """A folder with text.en, text.de and runs/tiny, trained through the command line; not to be changed."""
     nmt = CommandLine(tmp_path_factory.mktemp("trained"))
     write(nmt.folder / "text", *sentences(400))
-    done = replace(nmt, plain=True).train("runs/tiny")
+    done = nmt.train("runs/tiny")
     assert done.code == 0, done.err
     assert done.out.startswith("runs/tiny/step-0000")
     return nmt

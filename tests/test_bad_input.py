@@ -326,7 +326,7 @@ def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
         ("train --run runs/x --time-limit=", 2, "cannot read --time-limit ''"),
         ("evaluate --model runs/tiny --test=", 2, "unknown test set ''"),
         ("config --options extra", 2, "--options explains every option and takes nothing else"),
-        ("config --set search=beam(size=4", 2, "cannot read 'beam(beam_size=4'"),
+        ("config --set search=beam(beam_size=4", 2, "cannot read 'beam(beam_size=4'"),
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
     ],

@@ -651,7 +651,7 @@ def test_a_pipe_is_no_text(here: CommandLine) -> None:
 
 
 def test_a_device_stays_one(here: CommandLine) -> None:
-    done = here("data", "check", "good.en", "good.de", "--html", "/dev/stderr")
+    done = here.process("data", "check", "good.en", "good.de", "--html", "/dev/stderr")
     assert done.code == 0
     assert "<!doctype html>" in done.err
 

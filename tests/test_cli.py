@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,8 @@ HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece",
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A folder without a model; commands start plainly, since what they do not import is much of how fast they are."""
-    return CommandLine(tmp_path_factory.mktemp("bare"), plain=True)
+    """A folder without a model."""
+    return CommandLine(tmp_path_factory.mktemp("bare"))
 
 
 def commands() -> list[list[str]]:
@@ -96,7 +95,7 @@ def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypa
     monkeypatch.setenv(names[0], "7")  # what the user has set is kept
     code = (
         f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\n"
-        "from nmt import environment\n"
+        "from nmt.cli import environment\n"
         "environment.tune_malloc_for_training = lambda: print('malloc', file=sys.stderr)\n"
         f"atexit.register(lambda: print(*(os.environ[name] for name in {names}), file=sys.stderr))\n"
         "from nmt.cli import main; main()"
@@ -125,8 +124,8 @@ def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypa
     ],
 )
 def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
-    """Those of other tests find everything imported; the fixture's training starts plainly, too."""
-    done = replace(nmt, plain=True)(*command.split())
+    """Commands of other tests may rely on modules that the test process has imported."""
+    done = nmt.process(*command.split())
     assert done.code == 0, done.err
 
 
@@ -290,11 +289,12 @@ def test_a_test_set_that_sacrebleu_holds(trained: CommandLine) -> None:
         for name in sacrebleu.DATASETS[test].fieldnames("en-de"):
             (folder / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
     sets = ("--test", "wmt14", "--test", "wmt13")
-    done = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})("evaluate", *sets, "--json")
+    nmt = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})  # sacrebleu reads it when it is imported
+    done = nmt.process("evaluate", *sets, "--json")
     assert done.code == 0, done.err
     assert [(found["test"], found["lines"]) for found in json.loads(done.out)] == [("wmt14", 2), ("wmt13", 2)]
     assert (trained.folder / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
-    done = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})("evaluate", *sets, "--resamples", "0")
+    done = nmt.process("evaluate", *sets, "--resamples", "0")
     assert [line.split("  ")[0] for line in done.out.split("\n")[:-1]] == ["wmt14", "wmt13"]
     assert "±" not in done.out
 
@@ -337,7 +337,7 @@ def test_a_full_disk_under_the_output_is_one_line(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"]):
-            trained(*command, stdout=full).refuses(1, "No space left on device", "hint: make room")
+            trained.process(*command, stdout=full).refuses(1, "No space left on device", "hint: make room")
 
 
 def test_without_a_standard_input_there_is_nothing_to_translate(trained: CommandLine) -> None:
@@ -426,7 +426,9 @@ def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, t
     tmp_path.chmod(0o555)
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
     limits = {"preexec_fn": as_anyone} if sys.platform == "linux" else {}
-    done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits)
+    done = nmt.process(
+        "train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits
+    )
     assert done.code in (1, 2)
     assert "Permission denied" in done.err
     hint = {"NMT_DATA": "name another place, or ask for the right to use this one", "NMT_RUNS": "name another folder"}

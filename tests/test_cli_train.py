@@ -243,7 +243,7 @@ def test_a_disk_that_fills_up_while_saving_keeps_the_last_checkpoint(nmt: Comman
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
     again = ["train", "--run", "runs/tiny", "--resume", "--set", "train.steps=30"]
-    done = nmt(*again, preexec_fn=fill)
+    done = nmt.process(*again, preexec_fn=fill)
     done.refuses(1, "cannot save runs/tiny/step-000030", "hint: free some space", "--resume")
     assert sorted(path.name for path in run.iterdir()) == before
     translates(nmt, "runs/tiny")

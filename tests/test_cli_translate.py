@@ -133,7 +133,7 @@ def test_several_checkpoints_translate_together(nmt: CommandLine) -> None:
     both = nmt("translate", "--format", "jsonl", "--model", steps[0], "--model", steps[1], *SOURCE[:5])
     assert both.code == 0, both.err
     assert both.out != one.out
-    assert nmt.train("runs/other", tokenizer__size="300").code == 0
+    assert nmt.train("runs/other", tokenizer__vocab_size="300").code == 0
     nmt("translate", "--model", "runs/tiny", "--model", "runs/other", "hi").refuses(
         1, "have different tokenizers", "hint"
     )
@@ -220,9 +220,9 @@ def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
         (trained.folder / f"two.de.{number}-of-2.done").write_text(text)
     ranks = [CommandLine(trained.folder, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     command = ("translate", "--input", "two.en", "--output", "two.de")
-    ranks[0](*command).refuses(2, "two.de was begun by processes that did not all finish", "--resume goes on")
+    ranks[0].process(*command).refuses(2, "two.de was begun by processes that did not all finish", "--resume goes on")
     for rank in ranks:
-        assert rank(*command, "--resume").code == 0
+        assert rank.process(*command, "--resume").code == 0
     assert (trained.folder / "two.de").read_text() == "eins\nzwei\n"
     assert [path.name for path in trained.folder.glob("*two.de*")] == ["two.de"]
 
@@ -230,8 +230,8 @@ def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
 def test_more_processes_than_lines(trained: CommandLine) -> None:
     (trained.folder / "few.en").write_text("the dog\nthe cat")
     for rank in range(4):
-        process = CommandLine(trained.folder, {"WORLD_SIZE": "4", "RANK": str(rank)})
-        assert process("translate", "--input", "few.en", "--output", "few.de").code == 0
+        nmt = CommandLine(trained.folder, {"WORLD_SIZE": "4", "RANK": str(rank)})
+        assert nmt.process("translate", "--input", "few.en", "--output", "few.de").code == 0
     assert (trained.folder / "few.de").read_text() == trained("translate", "--input", "few.en").out
 
 
@@ -366,9 +366,9 @@ def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], 
         ("-i text.en --resume", "--resume needs --input and --output"),
         ("-i text.en --document --format jsonl", "--document does not go with --format"),
         ("-i text.en --document --top-beams 2", "--document does not go with --top-beams"),
-        (f"hi --prefix {'a' * 2000}", "prefix and phrases are longer than the model was trained for"),
+        (f"hi --prefix {'a' * 2000}", "prefix and constraints are longer than the model was trained for"),
         ("hi --search sample(temperature=1e-300)", "temperature must be between"),
-        ("hi --constraint da --search greedy", "phrases need the search 'constrained'"),
+        ("hi --constraint da --search greedy", "constraints need the search 'constrained'"),
         ("hi --search sample(top_p=2.0)", "top_p must be between"),
         ("hi --search sample --beam-size 4", "is no beam search"),
         ("hi --precision int4", "unknown precision 'int4'"),
@@ -407,7 +407,7 @@ def test_slips_in_python_are_named(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
     for slip in (
         lambda: translator.translate("a dog"), lambda: translator.n_best("a dog"),
-        lambda: Line("a dog", phrases="Hund"), lambda: Translator.load([]),  # type: ignore[arg-type]
+        lambda: Line("a dog", constraints="Hund"), lambda: Translator.load([]),  # type: ignore[arg-type]
     ):  # fmt: skip
         with pytest.raises(UsageError):
             slip()
@@ -432,7 +432,7 @@ def test_threads_share_a_translator(many: CommandLine) -> None:
 
 def test_each_line_may_have_wishes_of_its_own(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
-    wishes = [Line("the dog", prefix="eine Katze"), "the dog", Line("the dog", phrases=("leise Vogel",))]
+    wishes = [Line("the dog", prefix="eine Katze"), "the dog", Line("the dog", constraints=("leise Vogel",))]
     first, plain, held = translator.translate(wishes, "constrained(beam_size=4)")
     assert first.startswith("eine Katze")
     assert "leise Vogel" in held

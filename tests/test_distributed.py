@@ -52,7 +52,7 @@ def losses(nmt: CommandLine, run: str) -> list[float]:
 
 def test_two_ranks_learn_what_one_process_learns_from_two_batches(nmt: CommandLine) -> None:
     precision = ("--precision", "fp32")
-    alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__accumulate="2", **EXACT))
+    alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
     assert alone.code == 0, alone.err
     process = start(nmt, *training("runs/two", "files(train='text')", *precision, **EXACT))
     out, err = finish(process)

@@ -172,16 +172,18 @@ def test_a_missing_compiler_is_named_once(trained: CommandLine, tmp_path: Path) 
     home = {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
     without = CommandLine(trained.folder, home)
     steps = sorted((trained.folder / "runs/tiny").glob("step-*"))
-    done = without("translate", "the dog", "the cat", *(word for step in steps for word in ("--model", step)))
+    done = without.process("translate", "the dog", "the cat", *(word for step in steps for word in ("--model", step)))
     assert done.code == 0, done.err
     line = "nmt: the native engine is not available (there is no C compiler 'no-such-compiler'): PyTorch translates"
     assert len(re.findall(re.escape(line), done.err)) == 1
-    without("translate", "the dog", "--precision", "int8").refuses(2, "there is no C compiler 'no-such-compiler'")
+    without.process("translate", "the dog", "--precision", "int8").refuses(
+        2, "there is no C compiler 'no-such-compiler'"
+    )
     wanted = trained("translate", "the dog", "--precision", "fp32")
-    assert without("translate", "the dog", "--precision", "fp32").out == wanted.out
+    assert without.process("translate", "the dog", "--precision", "fp32").out == wanted.out
 
 
 def test_what_the_native_engine_does_not_compute_needs_no_compiler(shaw: Path, tmp_path: Path) -> None:
-    done = CommandLine(tmp_path, {"CC": "no-such-compiler"})("translate", "ba be", "--model", shaw)
+    done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).process("translate", "ba be", "--model", shaw)
     assert done.code == 0, done.err
     assert done.err == ""

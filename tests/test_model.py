@@ -17,7 +17,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import ConfigError
 from nmt.inference.pytorch import TorchModel
 from nmt.model.attention import masked_softmax
-from nmt.model.build import build_model, check, count_parameters
+from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import Dropout
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
@@ -29,18 +29,18 @@ PAIRS = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},
-    "post": {"norm": "post"},
-    **{name: {"positions": name} for name in POSITIONS if name != "sinusoidal"},
-    "shaw, near": {"positions": "shaw(clip=2)"},
-    "additive": {"attention": "additive"},
-    "window": {"window": 2},
+    "post": {"norm_position": "post"},
+    **{name: {"position_encoding": name} for name in POSITIONS if name != "sinusoidal"},
+    "shaw, near": {"position_encoding": "shaw(clip=2)"},
+    "additive": {"attention_score": "additive"},
+    "attention_window": {"attention_window": 2},
     "grouped": {"kv_heads": 2},
-    "rms, gelu": {"normalization": "rms", "activation": "gelu"},
+    "rms, gelu": {"norm": "rms", "activation": "gelu"},
     "swiglu": {"activation": "swiglu"},
     "shared": {"layer_sharing": 2, "decoder_layers": 3},
     "together": {
-        "positions": "shaw(clip=3)", "window": 3, "kv_heads": 1, "attention": "additive", "norm": "post",
-        "normalization": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
+        "position_encoding": "shaw(clip=3)", "attention_window": 3, "kv_heads": 1, "attention_score": "additive", "norm_position": "post",
+        "norm": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
     },
     "rnn": {"arch": "rnn"},
 }  # fmt: skip
@@ -282,11 +282,11 @@ def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"arch": "transfomer"}, "model.arch"), ({"positions": "sinus"}, "model.position_encoding")],
+    [({"arch": "transfomer"}, "model.arch"), ({"position_encoding": "sinus"}, "model.position_encoding")],
 )
 def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        check(dataclasses.replace(TINY, **change))
+        check_model(dataclasses.replace(TINY, **change))
     assert "did you mean" in caught.value.hint
 
 

@@ -39,10 +39,10 @@ VOCABULARY = 37
 TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},
-    "post": {"norm": "post"},
-    "untied": {"tied": False},
-    "rms": {"normalization": "rms"},
-    "rms, post": {"normalization": "rms", "norm": "post", "tied": False},
+    "post": {"norm_position": "post"},
+    "untied": {"tie_embeddings": False},
+    "rms": {"norm": "rms"},
+    "rms, post": {"norm": "rms", "norm_position": "post", "tie_embeddings": False},
     "gelu": {"activation": "gelu"},
     "swiglu": {"activation": "swiglu"},
     "grouped": {"kv_heads": 2},
@@ -51,21 +51,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one layer": {"encoder_layers": 1, "decoder_layers": 1},
     "heads of 5": {"dim": 20},
     "heads of 17": {"dim": 34, "heads": 2},
-    "heads of 48": {"dim": 96, "heads": 2, "ff": 50},
-    "odd width": {"dim": 27, "heads": 3, "ff": 41, "positions": "alibi"},
-    "none": {"positions": "none"},
-    "concatenated": {"positions": "sinusoidal_concatenated"},
-    "learned": {"positions": "learned"},
-    "learned, few": {"positions": "learned(max_positions=72)", "tied": False},
-    "rotary": {"positions": "rotary"},
-    "rotary, grouped": {"positions": "rotary(base=100.0)", "kv_heads": 2, "dim": 24},
-    "alibi": {"positions": "alibi"},
-    "alibi, 3 heads": {"positions": "alibi", "dim": 36, "heads": 3},
-    "t5": {"positions": "t5"},
-    "t5, few buckets": {"positions": "t5(num_buckets=8, max_distance=16)", "norm": "post"},
+    "heads of 48": {"dim": 96, "heads": 2, "ffn_dim": 50},
+    "odd width": {"dim": 27, "heads": 3, "ffn_dim": 41, "position_encoding": "alibi"},
+    "none": {"position_encoding": "none"},
+    "concatenated": {"position_encoding": "sinusoidal_concatenated"},
+    "learned": {"position_encoding": "learned"},
+    "learned, few": {"position_encoding": "learned(max_positions=72)", "tie_embeddings": False},
+    "rotary": {"position_encoding": "rotary"},
+    "rotary, grouped": {"position_encoding": "rotary(base=100.0)", "kv_heads": 2, "dim": 24},
+    "alibi": {"position_encoding": "alibi"},
+    "alibi, 3 heads": {"position_encoding": "alibi", "dim": 36, "heads": 3},
+    "t5": {"position_encoding": "t5"},
+    "t5, few buckets": {"position_encoding": "t5(num_buckets=8, max_distance=16)", "norm_position": "post"},
     "together": {
-        "positions": "rotary", "kv_heads": 1, "norm": "post", "normalization": "rms", "activation": "swiglu",
-        "layer_sharing": 3, "encoder_layers": 4, "tied": False, "dim": 40, "ff": 70,
+        "position_encoding": "rotary", "kv_heads": 1, "norm_position": "post", "norm": "rms", "activation": "swiglu",
+        "layer_sharing": 3, "encoder_layers": 4, "tie_embeddings": False, "dim": 40, "ffn_dim": 70,
     },
 }  # fmt: skip
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -458,7 +458,9 @@ def test_weights_that_do_not_fit_are_a_checkpoints_error(
         load_engine([files], "cpu", "fp32", str)
 
 
-@pytest.mark.parametrize("change", [{"positions": "shaw"}, {"attention": "additive"}, {"window": 4}, {"arch": "rnn"}])
+@pytest.mark.parametrize(
+    "change", [{"position_encoding": "shaw"}, {"attention_score": "additive"}, {"attention_window": 4}, {"arch": "rnn"}]
+)
 def test_other_networks_are_searched_by_pytorch(change: dict[str, Any]) -> None:
     config = dataclasses.replace(TINY, **change)
     assert not native.supports(config)
@@ -546,7 +548,7 @@ def test_without_a_home_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("XDG_CACHE_HOME", "CC", "NMT_ENGINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", homeless)
-    assert native._library.__wrapped__()[0] is None
+    assert native._compiled_library.__wrapped__()[0] is None
 
 
 def test_another_compiler_source_or_processor_needs_another_library(

@@ -12,7 +12,7 @@ from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
 from nmt.errors import ConfigError, UsageError
-from nmt.model.build import build_model, check
+from nmt.model.build import build_model, check_model
 from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITIONS, Place, Positions, Stack
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
@@ -284,10 +284,13 @@ def test_every_encoding_learns(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("learned(max_positions=0)", "model.position_encoding: positions 'learned': n must be at least 1, got 0"),
+        (
+            "learned(max_positions=0)",
+            "model.position_encoding: positions 'learned': max_positions must be at least 1, got 0",
+        ),
         ("shaw(clip=-1)", "clip must be at least 0"),
-        ("t5(num_buckets=2)", "buckets must be at least 4"),
-        ("t5(num_buckets=32, max_distance=8)", "most_distant must be at least 32"),
+        ("t5(num_buckets=2)", "num_buckets must be at least 4"),
+        ("t5(num_buckets=32, max_distance=8)", "max_distance must be at least 32"),
         ("rotary(base=0.5)", "base must be at least 1"),
         ("floater(step=0)", "step must be at least 0.001"),
         ("rotary(bass=2.0)", "has no option 'bass'"),
@@ -297,7 +300,7 @@ def test_every_encoding_learns(name: str) -> None:
 )
 def test_options_out_of_range_are_refused(spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(dataclasses.replace(TINY, position_encoding=spec))
+        check_model(dataclasses.replace(TINY, position_encoding=spec))
     assert message in caught.value.message
 
 
@@ -308,4 +311,4 @@ def test_an_option_that_is_no_number_is_refused() -> None:
 
 def test_rotary_needs_pairs() -> None:
     with pytest.raises(ConfigError, match="a head has 5"):
-        check(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))
+        check_model(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))

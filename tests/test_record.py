@@ -12,8 +12,8 @@ import tiny
 import yaml
 from commandline import CommandLine, write
 
-from nmt.runs.model_card import CARD, MARK, write_card
-from nmt.runs.run_info import _thinned, environment, gather
+from nmt.runs.model_card import CARD, MARK, describe, write_card
+from nmt.runs.run_info import _thinned, collect, environment
 from nmt.train.session import train
 
 
@@ -21,7 +21,7 @@ def test_a_run_says_everything_about_itself(nmt: CommandLine) -> None:
     write(nmt.folder / "probe", ["the dog"], ["der Hund"])
     assert nmt("evaluate", "--src", "probe.en", "--ref", "probe.de").code == 0
     run = nmt.folder / "runs/tiny"
-    found = gather(run)
+    found = collect(run)
     assert json.loads(json.dumps(found)) == found
     (session,) = found["sessions"]
     assert (session["step"], session["device"], session["processes"]) == (0, "cpu", 1)
@@ -46,10 +46,10 @@ def test_a_model_is_told_with_all_that_is_not_as_usual(tmp_path: Path) -> None:
     options = ("model.kv_heads=1", "model.attention_window=3", "model.activation=swiglu", "train.steps=2")
     for name, changes in {"variant": options, "rnn": ("model.arch=rnn", "train.steps=2")}.items():
         train(tiny.config(tmp_path, *changes), tmp_path / name)
-    (line,) = describe(gather(tmp_path / "variant"))["model"]
+    (line,) = describe(collect(tmp_path / "variant"))["model"]
     assert line.endswith("sinusoidal positions, activation=swiglu, window=3, kv_heads=1")
-    assert gather(tmp_path / "variant")["model"]["window"] == 3
-    found = gather(tmp_path / "rnn")
+    assert collect(tmp_path / "variant")["model"]["window"] == 3
+    found = collect(tmp_path / "rnn")
     assert describe(found)["model"][0].endswith("layers, width 16")
     assert set(found["model"]) == {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tied"}
 
@@ -62,7 +62,7 @@ def test_info_shows_it_on_one_screen(trained: CommandLine) -> None:
     assert len(lines) < 40
     assert max(map(len, lines)) <= 120
     subjects = [line.split(" ")[0] for line in lines[1:] if not line.startswith(" ")]
-    assert subjects == [*describe(gather(trained.folder / "runs/tiny"))]
+    assert subjects == [*describe(collect(trained.folder / "runs/tiny"))]
     assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {*subjects}
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
     trained("info", "runs").refuses(1, "runs is no run with a checkpoint")
@@ -97,7 +97,7 @@ def test_a_card_that_a_person_wrote_stays(nmt: CommandLine) -> None:
 
 def test_every_session_is_noted(nmt: CommandLine) -> None:
     assert nmt("train", "--run", "runs/tiny", "--resume", "--set", "train.steps=22").code == 0
-    found = gather(nmt.folder / "runs/tiny")
+    found = collect(nmt.folder / "runs/tiny")
     assert [session["step"] for session in found["sessions"]] == [0, 20]
     assert len(describe(found)["sessions"]) == 2
 
@@ -107,7 +107,7 @@ def test_what_is_damaged_or_missing_is_left_out(nmt: CommandLine) -> None:
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"began')
     (run / "data.json").write_text('{"longest_source": 9}')
     (run / "metrics.jsonl").unlink()
-    lines = describe(gather(run))
+    lines = describe(collect(run))
     assert "sessions" not in lines
     assert "curve" not in lines
     assert nmt("info", "runs/tiny").code == 0
@@ -130,7 +130,7 @@ def test_the_last_points_of_a_curve_stay() -> None:
 
 
 def test_what_is_told_is_what_was_gathered(trained: CommandLine) -> None:
-    found = gather(trained.folder / "runs/tiny")
+    found = collect(trained.folder / "runs/tiny")
     found["training"]["of"] = 40
     found["data"]["pairs"] = {"train": 1000, "valid": 7}
     lines = describe(found)
@@ -147,7 +147,7 @@ def test_the_best_validation_is_that_of_the_best_checkpoint(nmt: CommandLine) ->
         meta["progress"] |= {"best": 9.0, "validations_since_best": int(step == 20)}
         meta["progress"]["scores"] |= {"valid_bleu": quality, "quality": quality}
         path.write_text(json.dumps(meta))
-    best = gather(run)["best"]
+    best = collect(run)["best"]
     assert (best["checkpoint"], best["validation"]["valid_bleu"]) == ("step-000010", 9.0)
 
 
@@ -166,7 +166,7 @@ def test_what_others_put_beside_the_reports_is_left_alone(nmt: CommandLine) -> N
 
 def test_damaged_checkpoints_do_not_hide_the_run(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
-    best, last = gather(run)["best"]["checkpoint"], "step-000020"
+    best, last = collect(run)["best"]["checkpoint"], "step-000020"
     if best == last:
         shutil.copytree(run / last, run / "step-000030")
         last = "step-000030"
@@ -181,11 +181,11 @@ def test_damaged_checkpoints_do_not_hide_the_run(nmt: CommandLine) -> None:
 def test_a_score_is_told_with_its_checkpoint_and_the_card_has_the_bests(nmt: CommandLine) -> None:
     shutil.rmtree(nmt.folder / "runs/tiny/eval", ignore_errors=True)
     write(nmt.folder / "probe", ["the dog"], ["der Hund"])
-    best = gather(nmt.folder / "runs/tiny")["best"]["checkpoint"]
+    best = collect(nmt.folder / "runs/tiny")["best"]["checkpoint"]
     (other,) = {"step-000010", "step-000020"} - {best}
     for name in (best, other):
         assert nmt("evaluate", "--model", f"runs/tiny/{name}", "--src", "probe.en", "--ref", "probe.de").code == 0
-    found = gather(nmt.folder / "runs/tiny")
+    found = collect(nmt.folder / "runs/tiny")
     lines = describe(found)["test"]
     assert [line.partition(":")[0] for line in lines if "probe.en" in line] == ["step-000010", "step-000020"]
     card = (nmt.folder / "runs/tiny" / CARD).read_text()

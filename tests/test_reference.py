@@ -51,7 +51,7 @@ def torch_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.Transfor
     config = model.config
     pre = config.norm == "pre"
     # d_model, nhead, dim_feedforward, dropout, activation
-    layer = (config.dim, config.heads, config.ff, 0.0, config.activation)
+    layer = (config.dim, config.heads, config.ffn_dim, 0.0, config.activation)
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(*layer, batch_first=True, norm_first=pre),
         config.encoder_layers,

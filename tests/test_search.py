@@ -153,7 +153,7 @@ def test_impossible_beams_never_become_hypotheses(size: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("spec", [*N_BEST, "mbr(candidates='beam(size=4, n_best=4)', n_best=2)"])
+@pytest.mark.parametrize("spec", [*N_BEST, "mbr(candidates='beam(beam_size=4, top_beams=4)', n_best=2)"])
 def test_reported_log_probs_are_teacher_forced_ones(seed: int, spec: str) -> None:
     model = make(seed)
     for row, hypotheses in enumerate(run(model, spec)):
@@ -328,7 +328,9 @@ def test_no_n_gram_comes_twice(spec: str, size: int) -> None:
         """The n-grams that come again, over all hypotheses of some models."""
         again = 0
         for seed in range(6):
-            for hypotheses in run(make(seed, end_bias=-2.0), spec.format(f"no_repeat_ngram_size={option}"), [12, 12, 12]):
+            for hypotheses in run(
+                make(seed, end_bias=-2.0), spec.format(f"no_repeat_ngram_size={option}"), [12, 12, 12]
+            ):
                 assert hypotheses
                 for h in hypotheses:
                     grams = [tuple(h.ids[i : i + size]) for i in range(len(h.ids) - size + 1)]
@@ -600,7 +602,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         *N_BEST, *(spec.format("min_length_ratio=1.0, max_length_ratio=2.0, no_repeat_ngram_size=2") for spec in RULED),
         "beam(beam_size=3, top_beams=3, length_penalty=0.6, length_normalization='average', early_stopping=True)",
         "beam(beam_size=40, top_beams=40, min_length_ratio=1.0)", "sample(n_best=3, top_k=3, temperature=0.7)", "sample(n_best=3, top_p=0.8)",
-        "mbr(candidates='beam(size=4, n_best=4)', n_best=2)",
+        "mbr(candidates='beam(beam_size=4, top_beams=4)', n_best=2)",
     ],
 )  # fmt: skip
 def test_the_native_engine_finds_what_pytorch_finds(spec: str, request_name: str) -> None:
@@ -666,9 +668,9 @@ def test_the_best_candidates_are_those_of_all_rows(seed: int, sentences: int, wi
         ("beam(length_penalty=-1.0)", "length penalty must be between 0 and 10"),
         ("beam(beam_size=True)", "size must be int"),
         ("beam(length_normalization='none')", "normalization must be gnmt or average, got 'none'"),
-        ("beam(coverage_penalty=-1.0)", "coverage must be between 0 and 10"),
+        ("beam(coverage_penalty=-1.0)", "coverage_penalty must be between 0 and 10"),
         ("diverse(beam_size=4, groups=3)", "groups must divide the beam size"),
-        ("diverse(diversity_penalty=-1.0)", "diversity must be between 0 and 100"),
+        ("diverse(diversity_penalty=-1.0)", "diversity_penalty must be between 0 and 100"),
         ("constrained(beam_size=0)", "beam size must be between 1 and 1000"),
         ("constrained(no_repeat_ngram_size=2)", "takes no no_repeat_ngram_size"),
         ("sample(n_best=0)", "samples .top. must be between 1 and 1000"),
@@ -677,7 +679,7 @@ def test_the_best_candidates_are_those_of_all_rows(seed: int, sentences: int, wi
         ("sample(top_p=0.0)", "top_p must be between"),
         ("mbr(candidates='beem')", "unknown search 'beem'"),
         ("mbr(candidates='mbr')", "must come from another search"),
-        ("mbr(candidates='beam(size=4, n_best=2)', n_best=3)", "between 1 and the candidates .2."),
+        ("mbr(candidates='beam(beam_size=4, top_beams=2)', n_best=3)", "between 1 and the candidates .2."),
         ("greedy(min_length_ratio=-1.0)", "min_length_ratio must be 0 or more"),
         ("greedy(min_length_ratio=2.0, max_length_ratio=1.0)", "must not be above max_length_ratio"),
         ("beam(no_repeat_ngram_size=-1)", "no_repeat_ngram_size must be 0 or more"),

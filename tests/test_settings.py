@@ -83,11 +83,15 @@ def test_mistakes_answer_clearly(text: str, message: str, hint: str, tmp_path: P
     [
         ("train.schedule=lineer", "unknown schedule 'lineer'", "did you mean 'linear'?"),
         ("search=beem", "unknown search 'beem'", "did you mean 'beam'?"),
-        ("search=beam(sise=5)", "search 'beam' has no option 'sise'", "size, top, length_penalty, normalization"),
+        (
+            "search=beam(sise=5)",
+            "search 'beam' has no option 'sise'",
+            "beam_size, top_beams, length_penalty, normalization",
+        ),
         ("search=beam(5)", "cannot read 'beam(5)'", "beam(beam_size=5)"),
         ("search=beam(beam_size=4", "cannot read", ""),
         ("search=beam(length_penalty=nan)", "cannot read", "length_penalty is a number"),
-        ("search=beam(beam_size='x')", "search 'beam': size must be int, got 'x'", ""),
+        ("search=beam(beam_size='x')", "search 'beam': beam_size must be int, got 'x'", ""),
         ("data.clean=[dedupe]", "unknown cleaning step 'dedupe'", "did you mean 'dedup'?"),
         ("data.train=[multi30]", "unknown corpus 'multi30'", "did you mean 'multi30k'?"),
         ("train.source_noise=[lowercase(q=1)]", "noise 'lowercase' has no option 'q'", "its options: p"),

@@ -113,7 +113,7 @@ def test_another_process_draws_the_same(kind: str, request: pytest.FixtureReques
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_a_tokenizer_knows_its_kind(kind: str) -> None:
-    assert tokenizer(kind).kind == kind
+    assert tokenizer(kind).model_type == kind
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -20,7 +20,7 @@ from nmt.export import ENGINES, EXPORTS
 from nmt.inference import Source
 from nmt.inference.translator import Translator
 from nmt.model.attention import SelfAttention, recording
-from nmt.model.build import build_model, check, count_parameters
+from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITIONS, Place, Stack
 from nmt.model.positions.relative import Rotary, Shaw
@@ -286,14 +286,14 @@ def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
     ("change", "message"),
     [
         ({"activation": "rellu"}, "model.activation: unknown value 'rellu'"),
-        ({"normalization": "lay"}, "model.norm: unknown value 'lay'"),
-        ({"attention": "dott"}, "model.attention_score: unknown value 'dott'"),
+        ({"norm": "lay"}, "model.norm: unknown value 'lay'"),
+        ({"attention_score": "dott"}, "model.attention_score: unknown value 'dott'"),
         ({"kv_heads": 3}, r"model.heads \(4\) must be a multiple of model.kv_heads \(3\)"),
     ],
 )
 def test_parts_that_there_are_not_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check(dataclasses.replace(TINY, **change))  # type: ignore[arg-type]
+        check_model(dataclasses.replace(TINY, **change))  # type: ignore[arg-type]
 
 
 def test_learned_positions_are_enough_for_the_training_text_and_end_translations(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) 
 
 def test_rotary_is_no_matter_of_additive_attention() -> None:
     with pytest.raises(ConfigError, match="rotary positions turn a dot product"):
-        check(dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive"))
+        check_model(dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive"))
 
 
 def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:

@@ -14,11 +14,15 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to make.", show_default="RUN/FORMAT")
     ] = None,
-    probe: Annotated[
+    verify_with: Annotated[
         Path | None,
-        typer.Option(help="Source sentences of the proof.", show_default="100 of the test set, or of the phrasebook"),
+        typer.Option(
+            help="File of source sentences to compare on.", show_default="100 of the test set, or of the phrasebook"
+        ),
     ] = None,
-    least: Annotated[float, typer.Option(help="Least share of identical translations; else nothing is kept.")] = 0.99,
+    min_agreement: Annotated[
+        float, typer.Option(help="Minimum share of identical translations; otherwise the export is discarded.")
+    ] = 0.99,
 ) -> None:
     """Write a model for another engine, and prove that it translates there as it does here.
 
@@ -32,7 +36,7 @@ def export(
     """
     from nmt.export import verify
 
-    proof = verify.export(run, to, output, probe, least)
+    proof = verify.export(run, to, output, verify_with, min_agreement)
     ours, theirs = proof.ours, proof.theirs
     for name, text in {
         "format": f"{to}, in {proof.folder}",

@@ -60,7 +60,7 @@ TestsOption = Annotated[
                  help="A test set that sacrebleu knows (wmt14, ...), or of a corpus (tatoeba); several one by one."),
 ]  # fmt: skip
 ResamplesOption = Annotated[int, typer.Option(min=0, max=1_000_000, help="Draws for confidence intervals; 0 for none.")]
-ErrorsOption = Annotated[str, typer.Option(help="What invalid UTF-8 does: strict stops, replace puts U+FFFD.")]
+ErrorsOption = Annotated[str, typer.Option("--encoding-errors", help="On invalid UTF-8: strict or replace.")]
 
 
 def check_errors(value: str) -> None:

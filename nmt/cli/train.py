@@ -31,7 +31,7 @@ def train(
         str | None,
         typer.Option(help="Stop in time, the last validation included: 90s, 30m, 1h30m, 2d.", show_default="none"),
     ] = None,
-    init: Annotated[
+    init_from: Annotated[
         Path | None, typer.Option(help="Fine-tune: start from this run or checkpoint, with its model and tokenizer.")
     ] = None,
     batch_tokens: Annotated[
@@ -67,7 +67,7 @@ def train(
     from nmt.config import config_io
     from nmt.paths import runs_dir
 
-    if init is not None and resume:
+    if init_from is not None and resume:
         raise UsageError("--init-from begins a new training", "leave it out to go on with one: --resume")
     limit = None if time_limit is None else seconds(time_limit)
     folder = run or runs_dir() / Path(config or "quickstart").stem
@@ -77,7 +77,7 @@ def train(
     if source == own and not own.read_bytes().strip():
         raise UsageError(f"{own} is empty", "put the run's own file back")
     changes = [*(set_ or []), *([f"train.batch_tokens={batch_tokens}"] if batch_tokens is not None and not fit else [])]
-    resolved = config_io.load(source, changes) if init is None else _fine_tuned(source, init, changes)
+    resolved = config_io.load(source, changes) if init_from is None else _fine_tuned(source, init_from, changes)
 
     from nmt.train import session as training
 
@@ -132,12 +132,12 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
+def _fine_tuned(source: Path, init_from: Path, overrides: list[str]) -> Config:
     """Return a config that starts from another run: languages, sizes, how it reads; the rest as `source`, --set say."""
     from nmt.config import config_io
     from nmt.runs import discovery
 
-    run, _ = discovery.resolve_model(init)
+    run, _ = discovery.resolve_model(init_from)
     config, own = config_io.load(source), config_io.load(run / "config.yaml")
     config = replace(
         config,
@@ -145,7 +145,7 @@ def _fine_tuned(source: Path, init: Path, overrides: list[str]) -> Config:
         data=replace(config.data, src=own.data.src, tgt=own.data.tgt),
         model=own.model,
         tokenizer=replace(config.tokenizer, model=str(run / "spm.model")),
-        train=replace(config.train, init_from=str(init)),
+        train=replace(config.train, init_from=str(init_from)),
     )
     for text in overrides:
         config = config_io.override(config, text)

@@ -49,7 +49,7 @@ def translate(
         str, typer.Option(metavar="LANG", help="Language to translate into: en, de, ...", show_default="the model's")
     ] = "",
     prefix: Annotated[str, typer.Option(help="Words that every translation must begin with.")] = "",
-    phrase: Annotated[
+    constraint: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Must appear in every translation; may be repeated.")
     ] = None,
     format: Annotated[
@@ -91,7 +91,7 @@ def translate(
     if text and input:
         raise UsageError("give sentences or --input, not both")
     if document:
-        others = {"sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard, "--constraint": phrase,
+        others = {"sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard, "--constraint": constraint,
                   "--prefix": prefix, "--show-scores": show_scores, "--format": format != "text"}  # fmt: skip
         if given := [name for name, value in others.items() if value]:
             raise UsageError(f"--document does not go with {' and '.join(given)}", "give it --input or a pipe")
@@ -128,12 +128,12 @@ def translate(
             if own
             else f"using {translator.origin}"
         )
-    prefix, *phrase = (" ".join(argument_lines([words], errors)) for words in (prefix, *(phrase or ())))
-    if phrase and not search:
+    prefix, *constraint = (" ".join(argument_lines([words], errors)) for words in (prefix, *(constraint or ())))
+    if constraint and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
     form: Form = Record() if format == "jsonl" else Text(resolve(spec).n_best, show_scores)
-    job = Job(translator, spec, form, show_scores or format == "jsonl", prefix, tuple(phrase))
+    job = Job(translator, spec, form, show_scores or format == "jsonl", prefix, tuple(constraint))
     if asks:
         from nmt.cli.prompt import ask
 
@@ -155,7 +155,7 @@ class Job:
     form: Form
     details: bool
     prefix: str
-    phrases: tuple[str, ...]
+    constraints: tuple[str, ...]
 
     def answer(self, line: str) -> list[str]:
         """Return what is written for one line."""
@@ -185,7 +185,7 @@ class Job:
     def _wish(self, text: str) -> Line:
         from nmt.inference.translator import Line
 
-        return Line(text, self.prefix, self.phrases)
+        return Line(text, self.prefix, self.constraints)
 
 
 def _check_files(input: Path, output: Path | None) -> None:

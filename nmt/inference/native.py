@@ -111,7 +111,7 @@ class NativeModel:
                 config.dim, config.heads, config.kv_heads or config.heads, config.ffn_dim, config.encoder_layers,
                 config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
                 config.norm_position == "pre", config.norm == "rms", ACTIVATIONS.index(config.activation),
-                POSITIONS.index(name), self.max_positions or options.get("most_distant", 128),
+                POSITIONS.index(name), self.max_positions or options.get("max_distance", 128),
                 1e-6 if config.norm == "rms" else 1e-5, options.get("base", 10_000.0),
             ),
             pointers,
@@ -178,7 +178,7 @@ def _ordered(config: ModelConfig, weights: Weights) -> Iterator[Floats | None]:
         name, options = parse(config.position_encoding)
         bias_MH = get(f"{side}_positions.bias_MH")
         if bias_MH is not None:
-            most = options.get("most_distant", 128)
+            most = options.get("max_distance", 128)
             buckets_M = t5_buckets(np.arange(-most, most + 1), len(bias_MH), most, causal=side == "target")
             yield np.ascontiguousarray(bias_MH[buckets_M])
         elif name == "alibi":
@@ -220,9 +220,9 @@ def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
         for norm in norms:
             shapes |= {f"{norm}.{part}": (dim,) for part in ("weight", "bias")[: 2 - (config.norm == "rms")]}
         if name == "learned":
-            shapes[f"{side}_positions.table_ND"] = (options.get("n", 1024), dim)
+            shapes[f"{side}_positions.table_ND"] = (options.get("max_positions", 1024), dim)
         elif name == "t5":
-            shapes[f"{side}_positions.bias_MH"] = (options.get("buckets", 32), config.heads)
+            shapes[f"{side}_positions.bias_MH"] = (options.get("num_buckets", 32), config.heads)
     return shapes
 
 
@@ -326,10 +326,12 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-@functools.cache
 def _library() -> tuple[ctypes.CDLL | None, str]:
-    if os.environ.get("NMT_ENGINE") == "0":
-        return None, "NMT_ENGINE=0"
+    return (None, "NMT_ENGINE=0") if os.environ.get("NMT_ENGINE") == "0" else _compiled_library()
+
+
+@functools.cache
+def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
     try:
         compiler, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
         if not (program := shutil.which(compiler)):

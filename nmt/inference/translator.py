@@ -37,13 +37,13 @@ class Line:
     text: str
     prefix: str = ""
     """What the translation must begin with, in whole words."""
-    phrases: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
     """What must appear in it; needs the search `constrained`."""
 
     def __post_init__(self) -> None:
-        """Raise a UsageError for a text in the place of a tuple of them, whose letters would be taken for phrases."""
-        if isinstance(self.phrases, str):
-            raise UsageError("phrases is a tuple of texts, not a text", f"phrases=({self.phrases!r},)")
+        """Raise a UsageError for a text in the place of a tuple of them, whose letters would be taken for constraints."""
+        if isinstance(self.constraints, str):
+            raise UsageError("constraints is a tuple of texts, not a text", f"constraints=({self.constraints!r},)")
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Translator:
 
         Raises:
             ConfigError: unknown search or option.
-            UsageError: a line has phrases, and the search is not `constrained`.
+            UsageError: a line has constraints, and the search is not `constrained`.
         """
         return [best[0].text for best in self.stream(chunked(_several(lines)), spec)]
 
@@ -243,9 +243,9 @@ class Translator:
         return translated
 
     def _pieces(self, line: Line, find: Search) -> list[_Piece]:
-        """Cut a line into what is translated as one; a prefix and phrases belong to the first piece."""
-        if line.phrases and not isinstance(find, Constrained):
-            raise UsageError("phrases need the search 'constrained'", "constrained(beam_size=8)")
+        """Cut a line into what is translated as one; a prefix and constraints belong to the first piece."""
+        if line.constraints and not isinstance(find, Constrained):
+            raise UsageError("constraints need the search 'constrained'", "constrained(beam_size=8)")
         text, end = line.text, 0
         pieces: list[_Piece] = []
         whole = self._encode(text)
@@ -257,18 +257,20 @@ class Translator:
                 inside_word = start > 0 and not text[start - 1].isspace()
                 words = len(normalize(text[:start]).split()) - inside_word if start else 0
                 source = Source(ids)
-                if not pieces and (line.prefix or line.phrases):
+                if not pieces and (line.prefix or line.constraints):
                     source = self._wishes(ids, line)
                 pieces.append(_Piece(source, gap(text, end, start) if pieces else "", words))
                 end = stop
         return pieces
 
     def _wishes(self, ids: list[int], line: Line) -> Source:
-        phrases = [self.tokenizer.encode(phrase) for phrase in line.phrases]
-        source = Source(ids, self.tokenizer.encode(line.prefix), [phrase for phrase in phrases if phrase])
+        constraints = [self.tokenizer.encode(constraint) for constraint in line.constraints]
+        source = Source(
+            ids, self.tokenizer.encode(line.prefix), [constraint for constraint in constraints if constraint]
+        )
         if len(source.prefix) + sum(map(len, source.constraints)) > self.max_source:
             most = f"({self.max_source} tokens)"
-            raise UsageError(f"prefix and phrases are longer than the model was trained for {most}", "shorten them")
+            raise UsageError(f"prefix and constraints are longer than the model was trained for {most}", "shorten them")
         return source
 
     def _fits(self, text: str) -> bool:

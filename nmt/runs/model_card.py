@@ -22,8 +22,8 @@ MARK = "<!-- Written by nmt from the run's own files; remove this line to keep w
 
 
 OPTIONAL_FIELDS = (
-    "normalization", "activation", "attention", "window", "kv_heads", "layer_sharing", "dropout", "attention_dropout",
-    "ff_dropout", "tied",
+    "norm", "activation", "attention_score", "attention_window", "kv_heads", "layer_sharing", "dropout", "attention_dropout",
+    "activation_dropout", "tie_embeddings",
 )  # fmt: skip
 """Those of a Transformer that are told only where they are not as usual."""
 
@@ -126,9 +126,12 @@ def _variant(model: dict[str, Any]) -> str:
     """Tell a Transformer's kind, and every option that is not as usual."""
     if model["arch"] != "transformer":
         return ""
-    told = f", {model['heads']} heads, feed-forward {model['ff']}, {model['norm']}-norm, {model['positions']} positions"
+    text = (
+        f", {model['heads']} heads, feed-forward {model['ffn_dim']}, {model['norm_position']}-norm, "
+        f"{model['position_encoding']} positions"
+    )
     usual = asdict(ModelConfig())
-    return told + "".join(f", {name}={model[name]}" for name in OPTIONAL_FIELDS if model[name] != usual[name])
+    return text + "".join(f", {name}={model[name]}" for name in OPTIONAL_FIELDS if model[name] != usual[name])
 
 
 def _thinned(points: list[dict[str, Any]], most: int = 16) -> list[dict[str, Any]]:

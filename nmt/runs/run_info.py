@@ -21,18 +21,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError
-from nmt.runs import pretrained
-
-if TYPE_CHECKING:  # it loads torch
-    from nmt.runs import checkpoint, discovery
+from nmt.runs import checkpoint, discovery, pretrained
 
 SESSIONS = "sessions.jsonl"
-RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tied")
+RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings")
 """Options of a model that count for the recurrent one."""
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 
@@ -75,8 +72,6 @@ def collect(run: Path) -> dict[str, Any]:
         CheckpointError: it is no run, or holds no checkpoint.
         ConfigError: its configuration does not load.
     """
-    from nmt.runs import checkpoint
-
     chosen = checkpoint.best(run) if run.is_dir() else None
     if chosen is None or not (run / "config.yaml").is_file():
         raise CheckpointError(f"{run} is no run with a checkpoint", "name a folder under runs/")
@@ -137,8 +132,6 @@ def _licenses(specs: Sequence[str]) -> list[str]:
 
 def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
     """Return how far training has come by the newest checkpoint that says so."""
-    from nmt.runs import checkpoint
-
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
             return checkpoint.read_progress(path)

@@ -40,7 +40,9 @@ class BeamOptions(SearchOptions):
         if not 0 <= self.length_penalty <= 10:
             raise ConfigError(f"length penalty must be between 0 and 10, got {self.length_penalty}", "1.0 is usual")
         if self.length_normalization not in NORMALIZATIONS:
-            raise ConfigError(f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got '{self.length_normalization}'")
+            raise ConfigError(
+                f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got '{self.length_normalization}'"
+            )
 
     @property
     def rows(self) -> int:

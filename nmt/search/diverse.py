@@ -33,7 +33,9 @@ class Diverse(BeamOptions):
         if not 1 <= self.groups <= self.beam_size or self.beam_size % self.groups:
             raise ConfigError(f"groups must divide the beam size ({self.beam_size}), got {self.groups}")
         if not 0 <= self.diversity_penalty <= 100:
-            raise ConfigError(f"diversity_penalty must be between 0 and 100, got {self.diversity_penalty}", "0.5 is usual")
+            raise ConfigError(
+                f"diversity_penalty must be between 0 and 100, got {self.diversity_penalty}", "0.5 is usual"
+            )
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top` best different hypotheses per sentence, best first."""

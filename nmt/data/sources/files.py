@@ -26,7 +26,7 @@ def files(
     hold_out: bool = True,
     errors: str = "strict",
     license: str = "yours",
-    made_by: str = "",
+    build_command: str = "",
 ) -> Files:
     """Text of your own, each split a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV or a pair of files.
 
@@ -38,11 +38,11 @@ def files(
         hold_out: False keeps all of train for training when valid or test come from elsewhere.
         errors: "strict" refuses text that is not UTF-8, "replace" goes on with U+FFFD.
         license: what the model card says of it.
-        made_by: the command that makes the text, for whoever has not got it yet.
+        build_command: the command that makes the text, for whoever has not got it yet.
     """
     named = {"train": train, "valid": valid, "test": test}
     given = {split: where for split, where in named.items() if where is not None}
-    return Files(given, columns, hold_out, errors, license, made_by)
+    return Files(given, columns, hold_out, errors, license, build_command)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Files:
     hold_out: bool
     errors: str
     license: str
-    made_by: str
+    build_command: str
     name = "files"
     installed = True
 
@@ -82,8 +82,8 @@ class Files:
             paths = _find(where, src, tgt)
             checksums = _checksums(paths)
         except DataError as error:
-            if self.made_by:
-                error.hint = f"{self.made_by} makes it"
+            if self.build_command:
+                error.hint = f"{self.build_command} makes it"
             raise
         text = self._text(paths, src, tgt)
         checksum = digest(src, tgt, str(self.columns), self.errors, *checksums)

@@ -49,17 +49,17 @@ class Learned(Positions):
         UsageError: on use, a position beyond them.
     """
 
-    def __init__(self, stack: Stack, *, n: int = 1024) -> None:
+    def __init__(self, stack: Stack, *, max_positions: int = 1024) -> None:
         """Make the table.
 
         Args:
             stack: what it is for.
-            n: positions.
+            max_positions: number of positions.
         """
         super().__init__(stack)
-        within("learned", n=(n, 1, 1_000_000))
-        self.most = n
-        self.table_ND = nn.Parameter(torch.randn(n, stack.dim) * stack.dim**-0.5)
+        within("learned", max_positions=(max_positions, 1, 1_000_000))
+        self.most = max_positions
+        self.table_ND = nn.Parameter(torch.randn(max_positions, stack.dim) * stack.dim**-0.5)
 
     def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings."""

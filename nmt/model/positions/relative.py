@@ -144,23 +144,23 @@ class XLNet(Positions):
 class T5(Positions):
     """A learned number for each bucket of distances and each head, added to scores (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets are single distances, the others grow like the logarithm up to `most_distant`, from where there
+    Half of the buckets are single distances, the others grow like the logarithm up to `max_distance`, from where there
     is but one. Where keys may come after the query, they have half of the buckets to themselves. All layers share the
     numbers.
     """
 
-    def __init__(self, stack: Stack, *, buckets: int = 32, most_distant: int = 128) -> None:
+    def __init__(self, stack: Stack, *, num_buckets: int = 32, max_distance: int = 128) -> None:
         """Make the numbers.
 
         Args:
             stack: what it is for.
-            buckets: how many numbers a head has.
-            most_distant: the distance from which on all are one.
+            num_buckets: learned numbers of a head.
+            max_distance: the distance from which on all are one.
         """
         super().__init__(stack)
-        within("t5", buckets=(buckets, 4, 65_536), most_distant=(most_distant, buckets, 1_000_000))
-        self.buckets, self.most_distant = buckets, most_distant
-        self.bias_MH = nn.Parameter(torch.zeros(buckets, stack.heads))
+        within("t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, 1_000_000))
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
 
     def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return r_ij, [1, H, Q, S]."""
@@ -174,9 +174,9 @@ class T5(Positions):
 
     def bucket(self, apart: Tensor) -> Tensor:
         """Return the bucket of each distance."""
-        most = self.most_distant
+        most = self.max_distance
         distance_M = np.arange(-most, most + 1)
-        buckets = t5_buckets(distance_M, self.buckets, most, causal=self.stack.causal)
+        buckets = t5_buckets(distance_M, self.num_buckets, most, causal=self.stack.causal)
         return torch.from_numpy(buckets).to(apart.device)[apart.clamp(-most, most) + most]
 
 

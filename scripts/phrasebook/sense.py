@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook.clause import Predicate
-from nmt.data.sources.phrasebook.words import Phrase, Thing, Who
+from phrasebook import lexicon as lex
+from phrasebook.clause import Predicate
+from phrasebook.words import Phrase, Thing, Who
 
 SECOND = {"2s", "2p", "Sie"}
 CHILDREN = (lex.THE_CHILDREN, lex.YOU_CHILDREN)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.patterns.forms import (
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.patterns.forms import (
     ASK,
     FRONT,
     IN_FULL,
@@ -21,9 +21,9 @@ from nmt.data.sources.phrasebook.patterns.forms import (
     say,
     told,
 )
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible
-from nmt.data.sources.phrasebook.words import Phrase
+from phrasebook.sampling import draw
+from phrasebook.sense import compatible
+from phrasebook.words import Phrase
 
 BEGINNERS = [*lex.PRONOUNS, lex.TOM, lex.ANNA, lex.YOU_CHILDREN, lex.YOU_BOTH, lex.MR_WEBER, lex.MRS_KLEIN]
 NOT_OFTEN = [*p.LIVING, *p.ORIGIN, p.GET_UP, p.HURRY]  # what is odd with often or never

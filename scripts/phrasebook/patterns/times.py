@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import english
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.numbers import clock, english_number, german_number
-from nmt.data.sources.phrasebook.patterns.forms import ASK, FRONT, SAY, Form, say, told
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import CHILDREN, compatible
-from nmt.data.sources.phrasebook.words import Phrase, thing
+from phrasebook import clause as c
+from phrasebook import english
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.numerals import clock, english_number, german_number
+from phrasebook.patterns.forms import ASK, FRONT, SAY, Form, say, told
+from phrasebook.sampling import draw
+from phrasebook.sense import CHILDREN, compatible
+from phrasebook.words import Phrase, thing
 
 # Full and half hours twice: they are said most often.
 CLOCK = [clock(hour, minute) for hour in range(1, 13) for minute in (0, 0, 30, 30, 15, 45, 5, 10, 20, 40, 50, 55)]

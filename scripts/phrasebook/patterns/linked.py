@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.lexicon import THINGS, items
-from nmt.data.sources.phrasebook.patterns.forms import NOT, Options
-from nmt.data.sources.phrasebook.patterns.questions import GAPS, now
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import SECOND, compatible
-from nmt.data.sources.phrasebook.words import Who, without_call
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.lexicon import THINGS, items
+from phrasebook.patterns.forms import NOT, Options
+from phrasebook.patterns.questions import GAPS, now
+from phrasebook.sampling import draw
+from phrasebook.sense import SECOND, compatible
+from phrasebook.words import Who, without_call
 
 GO_HOME = p.verb("go", "gehen", ("home", "nach Hause"))
 GO_TO_BED = p.verb("go", "gehen", ("to bed", "ins Bett"))

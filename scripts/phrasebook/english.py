@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook.german import Person
+from phrasebook.german import Person
 
 PRONOUNS: dict[Person, tuple[str, str, str]] = {  # subject, object, possessive
     "1s": ("I", "me", "my"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nmt.data.sources.phrasebook import english, german
-from nmt.data.sources.phrasebook.german import Case, Gender, Noun, Person
-from nmt.data.sources.phrasebook.numbers import english_number, german_number
+from phrasebook import english, german
+from phrasebook.german import Case, Gender, Noun, Person
+from phrasebook.numerals import english_number, german_number
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook.clause import NONE, Pair, Predicate
-from nmt.data.sources.phrasebook.german import Case, Gender, Noun
-from nmt.data.sources.phrasebook.lexicon import THINGS, items
-from nmt.data.sources.phrasebook.words import Phrase, Quality, Thing, Who, thing
+from phrasebook import lexicon as lex
+from phrasebook.clause import NONE, Pair, Predicate
+from phrasebook.german import Case, Gender, Noun
+from phrasebook.lexicon import THINGS, items
+from phrasebook.words import Phrase, Quality, Thing, Who, thing
 
 Object = Phrase | Who
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook.words import Quality, Thing, Who, named, paired, pronoun, relative, thing
+from phrasebook.words import Quality, Thing, Who, named, paired, pronoun, relative, thing
 
 # --- things -----------------------------------------------------------------------------------------------------------
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate, Tense
-from nmt.data.sources.phrasebook.german import noun_phrase
-from nmt.data.sources.phrasebook.patterns.forms import NOT, Options
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible, fits
-from nmt.data.sources.phrasebook.words import Phrase, Who
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate, Tense
+from phrasebook.german import noun_phrase
+from phrasebook.patterns.forms import NOT, Options
+from phrasebook.sampling import draw
+from phrasebook.sense import compatible, fits
+from phrasebook.words import Phrase, Who
 
 WHEN, WHY = ("when", "wann"), ("why", "warum")
 Gap = tuple[Pair, Predicate]  # a question word and the predicate that lacks what it asks for

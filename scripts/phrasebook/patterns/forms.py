@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible
-from nmt.data.sources.phrasebook.words import Who
+from phrasebook import clause as c
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.sampling import draw
+from phrasebook.sense import compatible
+from phrasebook.words import Who
 
 Options = dict[str, Any]  # keyword arguments of a clause
 Form = tuple[Options, str]  # ... and how it is said: statement, question, or with its time in front

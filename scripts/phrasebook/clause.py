@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nmt.data.sources.phrasebook import english, german
-from nmt.data.sources.phrasebook.german import Case, Person
-from nmt.data.sources.phrasebook.words import Phrase, Who
+from phrasebook import english, german
+from phrasebook.german import Case, Person
+from phrasebook.words import Phrase, Who
 
 Pair = tuple[str, str]
 Tense = Literal["present", "progressive", "past", "perfect", "future"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nmt.data.sources.phrasebook.clause import Pair
-from nmt.data.sources.phrasebook.patterns import linked, people, phrases, questions, things, times
+from phrasebook.clause import Pair
+from phrasebook.patterns import linked, people, phrases, questions, things, times
 
 Pattern = Callable[[], Iterator[Pair]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook.clause import Pair
+from phrasebook.clause import Pair
 
 TEXT = """
 Hello! | Hallo!

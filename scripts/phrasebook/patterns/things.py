@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.german import contract
-from nmt.data.sources.phrasebook.lexicon import items
-from nmt.data.sources.phrasebook.numbers import english_number, german_number
-from nmt.data.sources.phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, SAY, say
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import CHILDREN, compatible, fits
-from nmt.data.sources.phrasebook.words import Phrase, Quality, Thing, Who, pronoun
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.german import contract
+from phrasebook.lexicon import items
+from phrasebook.numerals import english_number, german_number
+from phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, SAY, say
+from phrasebook.sampling import draw
+from phrasebook.sense import CHILDREN, compatible, fits
+from phrasebook.words import Phrase, Quality, Thing, Who, pronoun
 
 DEGREES: list[Pair] = [c.NONE, ("very", "sehr"), ("too", "zu"), ("really", "wirklich")]
 UNGRADED = [*lex.COLOURS, lex.BROKEN, lex.EMPTY]

@@ -1,4 +1,4 @@
-"""The sentence patterns. A pattern is a function that yields pairs; its docstring names what it teaches."""
+"""The sentence patterns. A pattern is a function that yields pairs; its docstring names its topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phrasebook.patterns import linked, people, phrases, questions, things, time
 
 Pattern = Callable[[], Iterator[Pair]]
 
-# Always in the training split: what everyone says, and the phrases that cannot be built from parts.
+# Always in the training split: the most common sentences and idioms.
 PINNED: list[Pattern] = [phrases.phrases, people.core, linked.core_because]
 PATTERNS: list[Pattern] = [
     people.states, people.habits, people.doing, people.past, people.modals, people.commands, people.jobs,

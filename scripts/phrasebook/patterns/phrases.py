@@ -1,4 +1,4 @@
-"""Greetings, courtesies and set phrases that no rule makes; all of them belong to the training text."""
+"""Greetings, courtesies and idioms; all of them are in the training set."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ Really? | Wirklich?
 
 
 def phrases() -> Iterator[Pair]:
-    """Yield the set phrases."""
+    """Greetings, courtesies and idioms."""
     for line in TEXT.strip().splitlines():
         en, de = line.split(" | ")
         yield en, de

@@ -1,6 +1,6 @@
 """Clauses in English and German: the same subject, predicate, tense and negation in the word order of each language.
 
-A German clause consists of fields: [front] finite [subject] middle bracket, where the bracket is the separable particle,
+A German clause is [front] finite [subject] middle bracket, where the bracket is the separable particle,
 the participle or the infinitive. In a subordinate clause the finite verb is last. The order of the middle field is:
 pronouns, names, time, dative noun, definite object, `oft` or `schon`, `nicht`, indefinite object, place and other
 complements; a negated definite object precedes the time.

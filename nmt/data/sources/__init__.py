@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmt.data.sources import files, multi30k, opus, shipped, tatoeba, wmt
+from nmt.data.sources import files, multi30k, opus, phrasebook, tatoeba, wmt
 from nmt.data.sources.corpus import SPLITS, Corpus, Split
 from nmt.errors import DataError
 from nmt.registry import resolve
@@ -12,7 +12,7 @@ from nmt.registry import resolve
 __all__ = ["SOURCES", "SPLITS", "Corpus", "Split", "find", "open_split", "validate"]
 
 SOURCES: dict[str, Callable[..., Corpus]] = {
-    "phrasebook": shipped.phrasebook,
+    "phrasebook": phrasebook.phrasebook,
     "tatoeba": tatoeba.tatoeba,
     "multi30k": multi30k.multi30k,
     "wmt14": wmt.wmt14,

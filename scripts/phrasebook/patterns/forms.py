@@ -1,18 +1,18 @@
-"""What the patterns share: the forms a clause can take, and the combining of subjects, predicates and forms."""
+"""Shared by the patterns: forms of a clause, and combinations of subjects, predicates and forms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible
-from nmt.data.sources.phrasebook.words import Who
+from phrasebook import clause as c
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.sampling import draw
+from phrasebook.sense import compatible
+from phrasebook.words import Participant
 
 Options = dict[str, Any]  # keyword arguments of a clause
-Form = tuple[Options, str]  # ... and how it is said: statement, question, or with its time in front
+Form = tuple[Options, str]  # with the sentence type: statement, question, or statement that begins with the time
 
 SAY, ASK, FRONT = "statement", "question", "fronted"
 NOT = {"negative": True}
@@ -27,19 +27,19 @@ IN_FULL: list[Form] = [({"contracted": False}, SAY), ({"contracted": False, **NO
 
 
 def say(clause: Clause, how: str) -> Pair:
-    """Write a clause as a statement, a question, or with its time in front."""
+    """Write a clause as a statement, a question, or a statement that begins with the time."""
     return {SAY: c.statement, ASK: c.question, FRONT: c.fronted}[how](clause)
 
 
-def told(
+def combine(
     name: str,
     count: int,
-    who: Sequence[Who],
+    who: Sequence[Participant],
     what: Sequence[Predicate],
     forms: Sequence[Form],
     *times: Sequence[Pair],
 ) -> Iterator[Pair]:
-    """Combine subjects, predicates and forms, with a time where `times` are given."""
+    """Combine subjects, predicates and forms, and with times if `times` is given."""
     for subject, predicate, (options, how), *when in draw(name, count, who, what, forms, *times):
         if compatible(subject, predicate):
             yield say(Clause(subject, predicate, **options, **({"time": when[0]} if when else {})), how)

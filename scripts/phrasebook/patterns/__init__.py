@@ -1,15 +1,15 @@
-"""The sentence patterns. A pattern is a function that yields pairs; its docstring names what it teaches."""
+"""The sentence patterns. A pattern is a function that yields pairs; its docstring names its topic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nmt.data.sources.phrasebook.clause import Pair
-from nmt.data.sources.phrasebook.patterns import linked, people, phrases, questions, things, times
+from phrasebook.clause import Pair
+from phrasebook.patterns import linked, people, phrases, questions, things, times
 
 Pattern = Callable[[], Iterator[Pair]]
 
-# Always in the training split: what everyone says, and the phrases that cannot be built from parts.
+# Always in the training split: the most common sentences and idioms.
 PINNED: list[Pattern] = [phrases.phrases, people.core, linked.core_because]
 PATTERNS: list[Pattern] = [
     people.states, people.habits, people.doing, people.past, people.modals, people.commands, people.jobs,

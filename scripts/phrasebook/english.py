@@ -1,8 +1,8 @@
-"""English morphology: verb forms, plurals, a or an. A verb phrase is written with its base form first: `get up`."""
+"""English morphology: verb forms, plurals, a or an. A verb phrase begins with its base form: `get up`."""
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook.german import Person
+from phrasebook.german import Person
 
 PRONOUNS: dict[Person, tuple[str, str, str]] = {  # subject, object, possessive
     "1s": ("I", "me", "my"),
@@ -112,7 +112,7 @@ def do(person: Person, past: bool = False) -> str:
 
 
 def negate(auxiliary: str) -> str:
-    """Return the auxiliary with its not: don't, can't, isn't."""
+    """Return the negated auxiliary: don't, can't, isn't."""
     return NEGATED.get(auxiliary) or auxiliary + "n't"
 
 
@@ -146,12 +146,12 @@ def ing(phrase: str) -> str:
 
 
 def third(verb: str) -> str:
-    """Add the third person's -s."""
+    """Add the -s of the third person."""
     return "has" if verb == "have" else _s(verb)
 
 
 def plural(noun: str) -> str:
-    """Add the plural's -s to a regular noun."""
+    """Form the plural of a regular noun."""
     return _s(noun)
 
 
@@ -171,6 +171,6 @@ def regular_past(verb: str) -> str:
 
 
 def with_a(words: str) -> str:
-    """Put a or an before the words, by their first sound."""
+    """Prefix the words with a or an, depending on their first sound."""
     vowel = words[0] in "aeiouAEIOU" and not words.startswith(("uni", "use", "one", "Euro", "euro"))
     return f"{'an' if vowel or words.startswith('hour') else 'a'} {words}"

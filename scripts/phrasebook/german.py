@@ -81,7 +81,7 @@ IRREGULAR_PRESENT = {
     "möchten": ("möchte", "möchtest", "möchte", "möchten", "möchtet"),
     "sollten": ("sollte", "solltest", "sollte", "sollten", "solltet"),
 }
-# The verbs that spoken German puts into the preterite; all others take the perfect.
+# Verbs whose past tense is the preterite in spoken German; all others use the perfect.
 PRETERITE = {
     "sein": ("war", "warst", "war", "waren", "wart"),
     "haben": ("hatte", "hattest", "hatte", "hatten", "hattet"),
@@ -96,7 +96,7 @@ PRETERITE_COLUMN: dict[Person, int] = {
     "1s": 0, "2s": 1, "3m": 2, "3f": 2, "3n": 2, "1p": 3, "2p": 4, "3p": 3, "Sie": 3
 }  # fmt: skip
 
-# Strong and mixed verbs: the stem of du and er where it changes, and the participle.
+# Strong and mixed verbs: the stem of du and er if it changes, and the participle.
 STRONG = {
     "backen": ("", "gebacken"),
     "beginnen": ("", "begonnen"),
@@ -157,8 +157,8 @@ WITH_SEIN = set(
     "bleiben fahren fliegen gehen kommen laufen reisen schwimmen sein steigen wandern werden "
     "auf|stehen auf|wachen ein|schlafen um|ziehen".split()
 )
-UNSTRESSED = ("be", "emp", "ent", "er", "ge", "ver", "zer")  # prefixes that take no ge-
-NOT_PREFIXES = {"essen", "geben", "gehen", "beten", "bellen"}  # ... and verbs that only look as if they had one
+UNSTRESSED = ("be", "emp", "ent", "er", "ge", "ver", "zer")  # verbs with these prefixes have no ge-
+NOT_PREFIXES = {"essen", "geben", "gehen", "beten", "bellen"}  # verbs that begin like a prefix but have none
 
 
 def split_verb(verb: str) -> tuple[str, str]:
@@ -179,7 +179,7 @@ def zu_infinitive(verb: str) -> str:
 
 
 def stem(base: str) -> str:
-    """Cut the ending of a base verb: mach-en, feier-n, tu-n."""
+    """Remove the ending of a base verb: mach-en, feier-n, tu-n."""
     return base[:-2] if base.endswith("en") else base[:-1]
 
 
@@ -203,14 +203,14 @@ def present(verb: str, person: Person) -> str:
 
 
 def _changed(root: str, person: Person) -> str:
-    """Add du's or er's ending to a stem with changed vowel: liest, hält, lädst; no linking e there."""
+    """Add the ending of du or er to a stem with a changed vowel, without a linking e: liest, hält, lädst."""
     if person == "2s":
         return root + ("t" if root.endswith(("s", "ß", "z")) else "st")
     return root if root.endswith("t") else root + "t"
 
 
 def needs_e(root: str) -> bool:
-    """Say whether an e must stand before -st and -t: wartest, findet, öffnet, rechnet."""
+    """Return whether -st and -t need a linking e: wartest, findet, öffnet, rechnet."""
     if root.endswith(("t", "d")):
         return True
     return (root.endswith(("m", "n")) and len(root) > 2 and root[-2] in "bcdfgkptw") or root.endswith(("chn", "ffn"))
@@ -233,12 +233,12 @@ def participle(verb: str) -> str:
 
 
 def auxiliary(verb: str) -> str:
-    """Name the auxiliary of the perfect: sein for motion and change of state, else haben."""
+    """Return the auxiliary of the perfect: sein for motion and change of state, otherwise haben."""
     return "sein" if verb in WITH_SEIN or split_verb(verb)[1] in WITH_SEIN else "haben"
 
 
 def imperative(verb: str, person: Person) -> str:
-    """Form the command to du, ihr or Sie without particle and pronoun: lies, wartet, nehmen."""
+    """Form the imperative for du, ihr or Sie without particle and pronoun: lies, wartet, nehmen."""
     base = split_verb(verb)[1]
     if base == "sein":
         return {"2s": "sei", "2p": "seid", "Sie": "seien"}[person]
@@ -273,12 +273,12 @@ class Noun:
 
 
 def ending(table: dict[Gender, tuple[str, str, str]], gender: Gender, case: Case) -> str:
-    """Look an ending or article up."""
+    """Look up an ending or an article."""
     return table[gender][CASES.index(case)]
 
 
 def determiner(word: str, gender: Gender, case: Case) -> str:
-    """Inflect der, dies, welch, ein, kein or a possessive; anything else stays as it is."""
+    """Inflect der, dies, welch, ein, kein or a possessive; return other words unchanged."""
     if word == "der":
         return ending(ARTICLES, gender, case)
     if word in ("dies", "welch", "jed"):
@@ -310,7 +310,7 @@ def noun_phrase(word: str, noun: Noun, case: Case, *, adj: str = "", plural: boo
 
 
 def contract(preposition: str, phrase: str) -> str:
-    """Join preposition and noun phrase: `in` + `dem Park` is `im Park`."""
+    """Join and contract preposition and noun phrase: `in` + `dem Park` is `im Park`."""
     text = f"{preposition} {phrase}"
     for long, short in CONTRACTIONS.items():
         if text.startswith(long + " "):

@@ -1,9 +1,9 @@
-"""One clause, said in English and in German: the same subject, predicate, tense and negation in two word orders.
+"""Clauses in English and German: the same subject, predicate, tense and negation in the word order of each language.
 
-German is laid out in fields: [front] finite [subject] middle bracket, where the bracket holds the separable particle,
-the participle or the infinitive. In a subordinate clause the finite verb stands last. The middle field runs: pronouns,
-names, time, dative noun, definite object, `oft` or `schon`, `nicht`, indefinite object, place and other complements; a
-definite object that is negated stands before the time.
+A German clause is [front] finite [subject] middle bracket, where the bracket is the separable particle,
+the participle or the infinitive. In a subordinate clause the finite verb is last. The order of the middle field is:
+pronouns, names, time, dative noun, definite object, `oft` or `schon`, `nicht`, indefinite object, place and other
+complements; a negated definite object precedes the time.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nmt.data.sources.phrasebook import english, german
-from nmt.data.sources.phrasebook.german import Case, Person
-from nmt.data.sources.phrasebook.words import Phrase, Who
+from phrasebook import english, german
+from phrasebook.german import Case, Person
+from phrasebook.words import Participant, Phrase
 
 Pair = tuple[str, str]
 Tense = Literal["present", "progressive", "past", "perfect", "future"]
@@ -23,20 +23,20 @@ NONE: Pair = ("", "")
 
 @dataclass(frozen=True)
 class Predicate:
-    """What is said of a subject, but for tense, modality and negation.
+    """A predicate without tense, modality and negation.
 
-    `en` and `de` are infinitives (`put {} on`, `an|ziehen`); {} is where the English object goes, else the end.
+    `en` and `de` are infinitives (`put {} on`, `an|ziehen`); {} marks the English object, which is last by default.
     `recipient` is a dative. `prep` governs the German object, which then counts as a complement. `complement` is what
-    nicht precedes: a place, an adjective, a manner. `feeling` predicates have a dative experiencer: mir ist kalt.
-    `aspect` is how plain English says it: habits and states in the simple present, actions in the progressive.
+    follows nicht: a place, an adjective, a manner. `feeling` predicates have a dative experiencer: mir ist kalt.
+    `aspect` selects the English tense: simple present for habits and states, progressive for actions.
     """
 
     en: str
     de: str
-    object: Phrase | Who | None = None
+    object: Phrase | Participant | None = None
     case: Case = "acc"
     prep: str = ""
-    recipient: Phrase | Who | None = None
+    recipient: Phrase | Participant | None = None
     complement: Pair = NONE
     reflexive: bool = False
     feeling: bool = False
@@ -56,15 +56,15 @@ class Predicate:
 
     @property
     def owned(self) -> bool:
-        """Whether something in it is the subject's own."""
+        """Whether an object has a possessive that refers to the subject."""
         return any(isinstance(part, Phrase) and part.det == "own" for part in (self.object, self.recipient))
 
     @property
-    def call(self) -> Pair:
-        """The form of address that an object needs."""
+    def vocative(self) -> Pair:
+        """The vocative that an object needs."""
         for part in (self.object, self.recipient):
-            if isinstance(part, Who) and part.call[0]:
-                return part.call
+            if isinstance(part, Participant) and part.vocative[0]:
+                return part.vocative
         return NONE
 
 
@@ -97,9 +97,9 @@ AUXILIARIES = ("can", "could", "must", "may", "should", "shall")
 
 @dataclass(frozen=True)
 class Clause:
-    """A subject with its predicate; `time` stands at the English end, `often` before the English verb."""
+    """A subject and its predicate; in English, `time` is last and `often` precedes the verb."""
 
-    subject: Who | Phrase
+    subject: Participant | Phrase
     predicate: Predicate
     tense: Tense = "present"
     modal: Modal | None = None
@@ -120,14 +120,11 @@ class Clause:
         return self.subject.en_person if isinstance(self.subject, Phrase) else self.subject.person
 
     @property
-    def call(self) -> Pair:
-        """The form of address at the sentence's end."""
-        return (self.subject.call if isinstance(self.subject, Who) else NONE) if self.has_call else self.predicate.call
-
-    @property
-    def has_call(self) -> bool:
-        """Whether the subject itself is addressed by name."""
-        return isinstance(self.subject, Who) and bool(self.subject.call[0])
+    def vocative(self) -> Pair:
+        """The vocative at the end of the sentence."""
+        if isinstance(self.subject, Participant) and self.subject.vocative[0]:
+            return self.subject.vocative
+        return self.predicate.vocative
 
 
 def _join(*words: str) -> str:
@@ -138,7 +135,7 @@ def _join(*words: str) -> str:
 
 
 def english_clause(clause: Clause, order: Order = "statement", wh: str = "", front: str = "") -> str:
-    """Write the clause in English without capital and full stop; `wh` begins a question."""
+    """Write the clause in English without capitalization and period; `wh` is the question word."""
     auxiliary, verb = _verb_group(clause, order)
     time = "" if front else clause.time[0]
     often = clause.often[0]
@@ -161,11 +158,11 @@ def english_clause(clause: Clause, order: Order = "statement", wh: str = "", fro
 
 
 def _en_subject(clause: Clause) -> str:
-    return clause.subject.en if isinstance(clause.subject, Who) else clause.subject.en()
+    return clause.subject.en if isinstance(clause.subject, Participant) else clause.subject.en()
 
 
 def _contract(subject: str, auxiliary: str, clause: Clause) -> str:
-    """Write I'm, she's, we'll; has stays apart from the pronoun, and names and nouns take no contraction."""
+    """Contract pronoun and auxiliary (I'm, she's, we'll); has, names and nouns are not contracted."""
     pronoun = subject in ("I", "you", "he", "she", "it", "we", "they")
     if clause.contracted and pronoun and auxiliary in english.SHORT:
         return subject + english.SHORT[auxiliary]
@@ -210,7 +207,7 @@ def _modal_group(modal: Modal, base: str, person: Person, past: bool, support: b
 
 
 def german_clause(clause: Clause, order: Order = "statement", wh: str = "", front: str = "") -> str:
-    """Write the clause in German; with `front` the subject moves behind the finite verb."""
+    """Write the clause in German; with `front` the subject follows the finite verb."""
     finite, bracket = _finite_and_bracket(clause)
     subject = _de_subject(clause)
     middle = _middle(replace(clause, time=NONE) if front else clause)
@@ -225,7 +222,7 @@ def german_clause(clause: Clause, order: Order = "statement", wh: str = "", fron
 
 
 def _subject_first(clause: Clause, subject: str, middle: list[str]) -> list[str]:
-    """Put the subject before the middle field, but a thing after a pronoun, and after whomever it pleases."""
+    """Put the subject before the middle field; a thing follows a pronoun, and the dative object of gefallen."""
     rest = [words for words in middle if words]
     target = clause.predicate.object
     if isinstance(clause.subject, Phrase) and target and (_is_pronoun(target) or clause.predicate.de == "gefallen"):
@@ -241,11 +238,11 @@ def german_infinitive(clause: Clause, *, zu: bool = True) -> str:
 
 def _de_subject(clause: Clause) -> str:
     case: Case = "dat" if clause.predicate.feeling else "nom"
-    return clause.subject.form(case) if isinstance(clause.subject, Who) else clause.subject.de(case)
+    return clause.subject.form(case) if isinstance(clause.subject, Participant) else clause.subject.de(case)
 
 
 def _finite_and_bracket(clause: Clause) -> tuple[str, str]:
-    """Return the finite verb and what closes the sentence bracket."""
+    """Return the finite verb and the closing part of the sentence bracket."""
     verb = clause.predicate.de
     person: Person = "3n" if clause.predicate.feeling else clause.person
     if clause.modal:
@@ -262,7 +259,7 @@ def _finite_and_bracket(clause: Clause) -> tuple[str, str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Fill the middle field, nicht in its place."""
+    """Return the words of the middle field, including nicht."""
     predicate, owner = clause.predicate, clause.person
     pronouns = [reflexive(owner)] if predicate.reflexive else []
     names: list[str] = []
@@ -282,7 +279,7 @@ def _middle(clause: Clause) -> list[str]:
             pronouns.insert(0, words)  # es mir, not mir es
         elif _is_name(predicate.object):
             names.append(words)
-        elif isinstance(predicate.object, Who) or predicate.object.definite:
+        elif isinstance(predicate.object, Participant) or predicate.object.definite:
             (names if clause.negative else definite).append(words)  # ihn gestern nicht: nicht follows the time
         elif clause.negative:
             negation = ""
@@ -293,17 +290,17 @@ def _middle(clause: Clause) -> list[str]:
     return [*pronouns, *names, clause.time[1], *datives, *definite, *adverbs, negation, *indefinite, *complement]
 
 
-def decline(part: Phrase | Who, case: Case, owner: Person, *, negative: bool = False) -> str:
-    """Write an object in its case; for a phrase, `owner` is the subject it may belong to."""
+def decline(part: Phrase | Participant, case: Case, owner: Person, *, negative: bool = False) -> str:
+    """Decline an object; `owner` is the subject that a possessive refers to."""
     return part.de(case, owner, negative=negative) if isinstance(part, Phrase) else part.form(case)
 
 
-def _is_name(part: Phrase | Who) -> bool:
-    return isinstance(part, Who) and part.de[0] == part.de[2]
+def _is_name(part: Phrase | Participant) -> bool:
+    return isinstance(part, Participant) and part.de[0] == part.de[2]
 
 
-def _is_pronoun(part: Phrase | Who) -> bool:
-    return isinstance(part, Who) and part.is_pronoun
+def _is_pronoun(part: Phrase | Participant) -> bool:
+    return isinstance(part, Participant) and part.is_pronoun
 
 
 def reflexive(person: Person) -> str:
@@ -314,34 +311,34 @@ def reflexive(person: Person) -> str:
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
-def sentence(en: str, de: str, mark: str = ".", call: Pair = NONE) -> Pair:
-    """Finish both sides: capital, form of address, final mark."""
-    return finish(en, mark, call[0]), finish(de, mark, call[1])
+def sentence(en: str, de: str, mark: str = ".", vocative: Pair = NONE) -> Pair:
+    """Finish both sides: capitalization, vocative, final punctuation."""
+    return finish(en, mark, vocative[0]), finish(de, mark, vocative[1])
 
 
-def finish(text: str, mark: str, call: str = "") -> str:
-    """Capitalise the first letter, add the form of address and the mark."""
-    return f"{text[0].upper()}{text[1:]}{', ' if call else ''}{call}{mark}"
+def finish(text: str, mark: str, vocative: str = "") -> str:
+    """Capitalize the first letter and append the vocative and the punctuation mark."""
+    return f"{text[0].upper()}{text[1:]}{', ' if vocative else ''}{vocative}{mark}"
 
 
 def statement(clause: Clause, front: Pair = NONE) -> Pair:
-    """Say the clause as a statement; `front` (an adverbial) opens it and turns the German verb."""
-    return sentence(english_clause(clause, front=front[0]), german_clause(clause, front=front[1]), ".", clause.call)
+    """Write a statement; `front` is an adverbial that comes first and inverts German subject and verb."""
+    return sentence(english_clause(clause, front=front[0]), german_clause(clause, front=front[1]), ".", clause.vocative)
 
 
 def fronted(clause: Clause) -> Pair:
-    """Say the clause with its time first: `Morgen gehe ich ...`."""
+    """Write a statement that begins with the time: `Morgen gehe ich ...`."""
     return statement(clause, clause.time)
 
 
 def question(clause: Clause, wh: Pair = NONE) -> Pair:
-    """Ask the clause; `wh` is the question word, or nothing for yes or no."""
+    """Write a question; without the question word `wh`, a yes-no question."""
     de = german_clause(clause, "question", wh[1])
-    return sentence(english_clause(clause, "question", wh[0]), de, "?", clause.call)
+    return sentence(english_clause(clause, "question", wh[0]), de, "?", clause.vocative)
 
 
 def command(clause: Clause, *, please: bool = False) -> Pair:
-    """Tell the addressee (du, ihr or Sie) to do it, or not to."""
+    """Write a positive or negative command to du, ihr or Sie."""
     person, verb = clause.person, clause.predicate.de
     en = _join("don't" if clause.negative else "", clause.predicate.english(person), clause.time[0])
     sie = "Sie" if person == "Sie" else ""
@@ -349,4 +346,4 @@ def command(clause: Clause, *, please: bool = False) -> Pair:
     de = _join(german.imperative(verb, person), sie, *_middle(clause), particle)
     if please:
         en, de = f"please {en}", f"bitte {de}"
-    return sentence(en, de, "!", clause.call)
+    return sentence(en, de, "!", clause.vocative)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate, Tense
-from nmt.data.sources.phrasebook.german import noun_phrase
-from nmt.data.sources.phrasebook.patterns.forms import NOT, Options
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible, fits
-from nmt.data.sources.phrasebook.words import Phrase, Who
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate, Tense
+from phrasebook.german import noun_phrase
+from phrasebook.patterns.forms import NOT, Options
+from phrasebook.sampling import draw
+from phrasebook.sense import compatible, fits
+from phrasebook.words import Participant, Phrase
 
 WHEN, WHY = ("when", "wann"), ("why", "warum")
-Gap = tuple[Pair, Predicate]  # a question word and the predicate that lacks what it asks for
+Gap = tuple[Pair, Predicate]  # a question word and the predicate without the part that it asks for
 GAPS: list[Gap] = [
     (("where", "wo"), Predicate("live", "wohnen", aspect="habit")),
     (("where", "wo"), Predicate("work", "arbeiten", aspect="habit")),
@@ -41,12 +41,12 @@ GAPS: list[Gap] = [
 
 
 def now(predicate: Predicate) -> Tense:
-    """The English tense of what goes on at present: progressive for actions."""
+    """Return the English present tense: progressive for actions."""
     return "progressive" if predicate.aspect == "action" else "present"
 
 
 def asked_for() -> Iterator[Pair]:
-    """The question word takes the place of what is asked for."""
+    """The question word replaces the part that it asks for."""
     for subject, (wh, what), when in draw("wh", 560, lex.ANYONE, GAPS, ["now", "past", "future", "wants"]):
         if when == "wants" and what.aspect == "action":
             yield c.question(Clause(subject, what, modal=c.WANT_TO), wh)
@@ -55,7 +55,7 @@ def asked_for() -> Iterator[Pair]:
 
 
 def when_and_why() -> Iterator[Pair]:
-    """Wann and warum before a whole question."""
+    """wann and warum before a complete clause."""
     for subject, predicate in draw("when", 260, lex.ANYONE, p.ACTIONS):
         if compatible(subject, predicate):
             yield c.question(Clause(subject, predicate, "progressive"), WHEN)
@@ -72,8 +72,8 @@ def when_and_why() -> Iterator[Pair]:
 
 
 def who_does() -> Iterator[Pair]:
-    """Wer as the subject: no do in English."""
-    who = Who("3m", "who", "who", ("wer", "wen", "wem"))
+    """wer as the subject: no do-support in English."""
+    who = Participant("3m", "who", "who", ("wer", "wen", "wem"))
     forms: list[Options] = [
         {"tense": "past"}, {"tense": "future"}, {"tense": "progressive"}, {"modal": c.WANT_TO}, {"modal": c.CAN},
     ]  # fmt: skip
@@ -81,11 +81,11 @@ def who_does() -> Iterator[Pair]:
     for ((what, options),) in draw("who", 330, doings):
         if not (what.reflexive or what.owned or what.object is lex.HE):
             clause = Clause(who, what, **options, contracted=False)
-            yield c.sentence(c.english_clause(clause), c.german_clause(clause), "?", what.call)
+            yield c.sentence(c.english_clause(clause), c.german_clause(clause), "?", what.vocative)
 
 
 def which() -> Iterator[Pair]:
-    """Welcher agrees with its noun."""
+    """welcher agrees with its noun."""
     choices = [
         (lex.GARMENTS, Predicate("wear", "tragen")),
         (lex.READING, Predicate("read", "lesen")),
@@ -101,6 +101,6 @@ def which() -> Iterator[Pair]:
 
 
 def whose() -> Iterator[Pair]:
-    """Wem gehört, with dieser in the nominative."""
+    """wem gehört, with dieser in the nominative."""
     for item in [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]:
         yield c.sentence(f"whose {item.en} is this", f"wem gehört {Phrase(item, 'this').de('nom')}", "?")

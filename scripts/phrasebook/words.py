@@ -1,19 +1,19 @@
-"""What a sentence is built from: things, qualities, people, and the noun phrases made of them, in both languages."""
+"""Bilingual nouns, adjectives, noun phrases and people."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nmt.data.sources.phrasebook import english, german
-from nmt.data.sources.phrasebook.german import Case, Gender, Noun, Person
-from nmt.data.sources.phrasebook.numbers import english_number, german_number
+from phrasebook import english, german
+from phrasebook.german import Case, Gender, Noun, Person
+from phrasebook.numerals import english_number, german_number
 
 
 @dataclass(frozen=True)
 class Thing:
     """A noun in both languages.
 
-    `paired` things are plural in English alone (trousers, glasses). An empty `en` is a noun that only the German
+    `paired` things are plural only in English (trousers, glasses). An empty `en` is a noun that only the German
     idiom has (thirsty: Durst haben).
     """
 
@@ -24,18 +24,18 @@ class Thing:
 
 
 def thing(en: str, de: str, gender: Gender, plural: str = "", en_plural: str = "", *, weak: bool = False) -> Thing:
-    """Enter a noun; without a German plural it is a mass noun."""
+    """Create a noun; without a German plural it is a mass noun."""
     return Thing(en, Noun(de, gender, plural, weak), en_plural or (english.plural(en) if en and plural else ""))
 
 
 def paired(en: str, de: str, gender: Gender, plural: str) -> Thing:
-    """Enter a noun that is plural in English and singular in German."""
+    """Create a noun that is plural in English and singular in German."""
     return Thing(en, Noun(de, gender, plural), en, paired=True)
 
 
 @dataclass(frozen=True)
 class Quality:
-    """An adjective: the German predicative form, the stem before endings, and the comparative where it is used."""
+    """An adjective: the German predicative form, the stem before endings, and the comparative if it is used."""
 
     en: str
     de: str
@@ -51,8 +51,8 @@ class Quality:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun phrase. `det` is the, a, this, no article (""), own (the subject's), job (a teacher: Lehrer),
-    or a person whose possession it is."""
+    """A noun phrase. `det` is the, a, this, no article (""), own (possessive of the subject),
+    job (a teacher: Lehrer), or the person of another possessive."""
 
     thing: Thing
     det: str = "the"
@@ -62,12 +62,12 @@ class Phrase:
 
     @property
     def definite(self) -> bool:
-        """Whether nicht follows it; an indefinite phrase is negated by kein."""
+        """Whether the negation is nicht; the negation of an indefinite phrase is kein."""
         return self.det not in ("a", "", "job")
 
     @property
     def person(self) -> Person:
-        """The German pronoun's person: grammatical gender decides."""
+        """The person of the German pronoun, by grammatical gender."""
         persons: dict[Gender, Person] = {"m": "3m", "f": "3f", "n": "3n", "p": "3p"}
         return persons[self.gender]
 
@@ -78,11 +78,11 @@ class Phrase:
 
     @property
     def en_person(self) -> Person:
-        """The English pronoun's person: it or they."""
+        """The person of the English pronoun: it or they."""
         return "3p" if self.plural or self.thing.paired else "3n"
 
     def en(self, owner: Person = "1s") -> str:
-        """Write it in English; `owner` is the subject whose own thing it may be."""
+        """Write the phrase in English; `owner` is the subject that a possessive refers to."""
         if not self.thing.en:
             return ""
         many = self.plural or self.thing.paired
@@ -101,7 +101,7 @@ class Phrase:
         return f"{self.det} {words}".strip()
 
     def de(self, case: Case, owner: Person = "1s", *, negative: bool = False) -> str:
-        """Write it in German; a negative indefinite phrase takes kein."""
+        """Write the phrase in German; a negative indefinite phrase has kein."""
         word = self._determiner(owner)
         if negative and not self.definite:
             word = "kein"
@@ -122,50 +122,50 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Who:
+class Participant:
     """A person as subject or object: a pronoun, a name, a relative.
 
-    `call` is the form of address that tells du, ihr and Sie apart: it stands at the sentence's end in both languages.
+    `vocative` distinguishes du, ihr and Sie at the end of the sentence in both languages: children, Mr Weber.
     """
 
     person: Person
     en: str
     en_object: str
     de: tuple[str, str, str]
-    call: tuple[str, str] = ("", "")
+    vocative: tuple[str, str] = ("", "")
 
     @property
     def is_pronoun(self) -> bool:
-        """Whether it moves to the front of the German middle field."""
+        """Whether it is a pronoun, which is first in the German middle field."""
         return self.de[0] in ("ich", "du", "er", "sie", "es", "wir", "ihr", "Sie")
 
-    def again(self) -> Who:
-        """The pronoun that takes the person up again in a later clause."""
+    def as_pronoun(self) -> Participant:
+        """Return the pronoun that refers to the person in a later clause."""
         return pronoun(self.person)
 
     def form(self, case: Case) -> str:
-        """Decline it."""
+        """Return the German form in a case."""
         return self.de[german.CASES.index(case)]
 
 
-def pronoun(person: Person, call: tuple[str, str] = ("", "")) -> Who:
-    """Make a personal pronoun."""
+def pronoun(person: Person, vocative: tuple[str, str] = ("", "")) -> Participant:
+    """Create a personal pronoun."""
     en_subject, en_object, _ = english.PRONOUNS[person]
-    return Who(person, en_subject, en_object, german.PRONOUNS[person], call)
+    return Participant(person, en_subject, en_object, german.PRONOUNS[person], vocative)
 
 
-def named(name: str, person: Person) -> Who:
-    """Make a person called by name."""
-    return Who(person, name, name, (name, name, name))
+def named(name: str, person: Person) -> Participant:
+    """Create a person with a name."""
+    return Participant(person, name, name, (name, name, name))
 
 
-def relative(noun: Thing, person: Person, owner: str, *, plural: bool = False) -> Who:
-    """Make a person told by kinship or role: my brother, the neighbours."""
+def relative(noun: Thing, person: Person, owner: str, *, plural: bool = False) -> Participant:
+    """Create a person described by kinship or role: my brother, the neighbours."""
     phrase = Phrase(noun, owner, plural=plural)
     en = phrase.en()
-    return Who(person, en, en, (phrase.de("nom"), phrase.de("acc"), phrase.de("dat")))
+    return Participant(person, en, en, (phrase.de("nom"), phrase.de("acc"), phrase.de("dat")))
 
 
-def without_call(who: Who) -> Who:
-    """Drop the form of address."""
-    return replace(who, call=("", ""))
+def without_vocative(who: Participant) -> Participant:
+    """Return the person without the vocative."""
+    return replace(who, vocative=("", ""))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import english
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.numbers import clock, english_number, german_number
-from nmt.data.sources.phrasebook.patterns.forms import ASK, FRONT, SAY, Form, say, told
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import CHILDREN, compatible
-from nmt.data.sources.phrasebook.words import Phrase, thing
+from phrasebook import clause as c
+from phrasebook import english
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.numerals import clock, english_number, german_number
+from phrasebook.patterns.forms import ASK, FRONT, SAY, Form, combine, say
+from phrasebook.sampling import draw
+from phrasebook.sense import CHILDREN, compatible
+from phrasebook.words import Phrase, thing
 
-# Full and half hours twice: they are said most often.
+# Full and half hours twice: they are the most common.
 CLOCK = [clock(hour, minute) for hour in range(1, 13) for minute in (0, 0, 30, 30, 15, 45, 5, 10, 20, 40, 50, 55)]
 AT = [(f"at {en}", f"um {de}") for en, de in CLOCK]
 TRAIN = thing("train", "Zug", "m", "Züge")
@@ -58,17 +58,17 @@ def appointments() -> Iterator[Pair]:
         ({"tense": "progressive"}, SAY), ({"tense": "past"}, SAY), ({"tense": "past"}, ASK),
         ({"modal": c.HAVE_TO}, SAY), ({"modal": c.WANT_TO}, SAY), ({"modal": c.CAN}, ASK),
     ]  # fmt: skip
-    yield from told("at", 800, lex.ANYONE, what, forms, AT)
+    yield from combine("at", 800, lex.ANYONE, what, forms, AT)
     on_monday_at = [(f"{day[0]} {at[0]}", f"{day[1]} {at[1]}") for day in lex.ON_WEEKDAYS for at in AT]
-    yield from told("on Monday at", 260, lex.ANYONE, what, [({"tense": "progressive"}, SAY)], on_monday_at)
+    yield from combine("on Monday at", 260, lex.ANYONE, what, [({"tense": "progressive"}, SAY)], on_monday_at)
     daily = [
         (f"{at[0]} every {en}", f"jeden {de} {at[1]}") for en, de in (("day", "Tag"), lex.WEEKDAYS[0]) for at in AT
     ]
-    yield from told("every day at", 260, lex.ANYONE, p.SCHEDULED, [({}, SAY)], daily)
+    yield from combine("every day at", 260, lex.ANYONE, p.SCHEDULED, [({}, SAY)], daily)
 
 
 def timetable() -> Iterator[Pair]:
-    """Things that come and go by the clock."""
+    """Arrivals, departures, beginnings and ends at clock times."""
     for (what, does), time, past in draw("timetable", 340, TIMETABLE, AT, [False, False, True]):
         yield c.statement(Clause(what, does, "past" if past else "present", time=time))
     for what, does in TIMETABLE:
@@ -90,14 +90,14 @@ def calendar() -> Iterator[Pair]:
     for subject, (month, monat) in draw("birthday", 150, singular, lex.MONTHS):
         whose = english.PRONOUNS[subject.person][2] if subject.is_pronoun else f"{subject.en}'s"
         has = Clause(subject, Predicate("have", "haben", p.silent("Geburtstag", "m")), time=("", f"im {monat}"))
-        yield c.sentence(f"{whose} birthday is in {month}", c.german_clause(has), ".", has.call)
+        yield c.sentence(f"{whose} birthday is in {month}", c.german_clause(has), ".", has.vocative)
     forms: list[Form] = [({"tense": tense}, SAY) for tense in ("progressive", "past", "future")]
-    yield from told("months", 420, lex.ANYONE, p.TRAVELLING, [*forms, ({"tense": "progressive"}, FRONT)], IN_MONTHS)
-    yield from told("years", 200, lex.NOT_ADDRESSED, p.TRAVELLING, [({"tense": "past"}, SAY)], YEARS)
+    yield from combine("months", 420, lex.ANYONE, p.TRAVELLING, [*forms, ({"tense": "progressive"}, FRONT)], IN_MONTHS)
+    yield from combine("years", 200, lex.NOT_ADDRESSED, p.TRAVELLING, [({"tense": "past"}, SAY)], YEARS)
 
 
 def ages() -> Iterator[Pair]:
-    """Numbers in ages; seit with the dative and the present for how long."""
+    """Numbers in ages; seit with the dative and the present tense for durations."""
     forms: list[Form] = [({}, SAY), ({}, SAY), ({}, ASK), ({"tense": "past"}, SAY)]
     for subject, n, (options, how) in draw("ages", 480, lex.ANYONE, range(5, 100), forms):
         years = (f"{english_number(n)} years old", f"{german_number(n)} Jahre alt")
@@ -109,11 +109,11 @@ def ages() -> Iterator[Pair]:
         if compatible(subject, what):
             since = (f"for {english_number(n)} years", f"seit {german_number(n)} Jahren")
             en, de = Clause(subject, what, "perfect", time=since), Clause(subject, what, time=since)
-            yield c.sentence(c.english_clause(en), c.german_clause(de), ".", de.call)
+            yield c.sentence(c.english_clause(en), c.german_clause(de), ".", de.vocative)
 
 
 def weather() -> Iterator[Pair]:
-    """The impersonal es, behind the verb when a time or place comes first."""
+    """The impersonal es, which follows the verb if a time or place is first."""
     here = [("today", "heute"), ("here", "hier"), ("outside", "draußen")]
     for en, de in (("raining", "regnet"), ("snowing", "schneit")):
         yield c.sentence(f"it's {en}", f"es {de}")

@@ -1,10 +1,10 @@
-"""What goes together: no one calls himself, children do not drive, and a man's things are not his skirt."""
+"""Semantic restrictions: which subjects, predicates and possessions make sense together."""
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook.clause import Predicate
-from nmt.data.sources.phrasebook.words import Phrase, Thing, Who
+from phrasebook import lexicon as lex
+from phrasebook.clause import Predicate
+from phrasebook.words import Participant, Phrase, Thing
 
 SECOND = {"2s", "2p", "Sie"}
 CHILDREN = (lex.THE_CHILDREN, lex.YOU_CHILDREN)
@@ -22,8 +22,8 @@ OUT_OF_SCHOOL = (
 )
 
 
-def compatible(subject: Who, predicate: Predicate) -> bool:
-    """Say whether the subject may have this predicate: its objects are others, and fit its age and sex."""
+def compatible(subject: Participant, predicate: Predicate) -> bool:
+    """Return whether the predicate makes sense: no object is the subject, and each fits its age and gender."""
     parts = (predicate.object, predicate.recipient)
     things = {part.thing.en for part in parts if isinstance(part, Phrase)}
     if subject in CHILDREN and (things & FOR_ADULTS or predicate.en in WORK_OF_ADULTS):
@@ -35,8 +35,8 @@ def compatible(subject: Who, predicate: Predicate) -> bool:
     return all(_other(subject, part) for part in parts if part is not None)
 
 
-def _other(subject: Who, part: Who | Phrase) -> bool:
-    """Say whether the object is someone other than the subject, told apart in speech."""
+def _other(subject: Participant, part: Participant | Phrase) -> bool:
+    """Return whether the object is clearly someone other than the subject."""
     if isinstance(part, Phrase):
         return not (part.det == "own" and part.thing.en in subject.en)  # my brother and his brother
     if part.en in subject.en or subject.en in part.en:
@@ -50,5 +50,5 @@ def _other(subject: Who, part: Who | Phrase) -> bool:
 
 
 def fits(thing: Thing, owner: str) -> bool:
-    """Say whether the thing may belong to the person."""
+    """Return whether the thing may belong to the person."""
     return not (owner == "3m" and thing.en in WOMENS)

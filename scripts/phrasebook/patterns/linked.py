@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.lexicon import THINGS, items
-from nmt.data.sources.phrasebook.patterns.forms import NOT, Options
-from nmt.data.sources.phrasebook.patterns.questions import GAPS, now
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import SECOND, compatible
-from nmt.data.sources.phrasebook.words import Who, without_call
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.lexicon import THINGS, items
+from phrasebook.patterns.forms import NOT, Options
+from phrasebook.patterns.questions import GAPS, now
+from phrasebook.sampling import draw
+from phrasebook.sense import SECOND, compatible
+from phrasebook.words import Participant, without_vocative
 
 GO_HOME = p.verb("go", "gehen", ("home", "nach Hause"))
 GO_TO_BED = p.verb("go", "gehen", ("to bed", "ins Bett"))
@@ -22,7 +22,7 @@ STAY_HOME = p.verb("stay", "bleiben", ("at home", "zu Hause"))
 DRINK_WATER = Predicate("drink", "trinken", p.some(THINGS["water"]))
 EAT_SOMETHING = p.verb("eat something", "essen", ("", "etwas"))
 
-# Why one does something: (what one does, the reasons for it), all of the same person.
+# Reasons: (actions, their reasons), with the same subject.
 CAUSES = [
     (action, reason)
     for action, reasons in (
@@ -48,7 +48,7 @@ MOVED = [
     *((p.verb("cry", "weinen"), reason) for reason in (p.SAD, p.AFRAID, p.DISAPPOINTED)),
     *((p.verb("laugh", "lachen"), reason) for reason in (p.HAPPY, p.EXCITED)),
 ]
-# What one cannot do, and why.
+# Impossible actions and the reasons.
 OBSTACLES = [
     *((p.SLEEP, reason) for reason in (p.THIRSTY, p.HUNGRY, p.COLD, p.AFRAID, p.HEADACHE, p.EXCITED)),
     *((p.WORK, reason) for reason in (p.TIRED, p.SICK, p.HEADACHE)),
@@ -86,7 +86,7 @@ IN_THE_SUN = [
     p.verb("go swimming", "gehen", ("", "schwimmen")),
     *(p.GOING[name] for name in ("park", "zoo", "beach", "lake")),
 ]
-ADVICE = {  # what is hard, easy, nice or important to do
+ADVICE = {  # actions that are hard, easy, nice or important
     ("hard", "schwer"): [
         *p.LEARNING,
         *p.each("find", "finden", map(p.a, items("flat room"))),
@@ -118,18 +118,18 @@ def subordinate(main: Clause, en: str, de: str, sub: Clause) -> Pair:
     """Write main clause, comma, conjunction, subordinate clause."""
     english = f"{c.english_clause(main)} {en} {c.english_clause(sub)}"
     german = f"{c.german_clause(main)}, {de} {c.german_clause(sub, 'subordinate')}"
-    return c.sentence(english, german, ".", main.call if main.call[0] else sub.call)
+    return c.sentence(english, german, ".", main.vocative if main.vocative[0] else sub.vocative)
 
 
 def subordinate_first(en: str, de: str, sub: Clause, main: Clause) -> Pair:
-    """Write the subordinate clause first: the German main clause then begins with its verb."""
+    """Write the subordinate clause first; the German main clause then begins with its verb."""
     english = f"{en} {c.english_clause(sub)}, {c.english_clause(main)}"
     german = f"{de} {c.german_clause(sub, 'subordinate')}, {c.german_clause(main, 'question')}"
-    return c.sentence(english, german, ".", main.call)
+    return c.sentence(english, german, ".", main.vocative)
 
 
 def core_because() -> Iterator[Pair]:
-    """The commonest reasons with every pronoun."""
+    """The most common reasons with every pronoun."""
     reasons = [(DRINK_WATER, p.THIRSTY), (EAT_SOMETHING, p.HUNGRY), (GO_TO_BED, p.TIRED), (GO_HOME, p.DONE)]
     for subject in lex.PRONOUNS:
         for action, reason in reasons:
@@ -137,28 +137,28 @@ def core_because() -> Iterator[Pair]:
 
 
 def because() -> Iterator[Pair]:
-    """weil sends the verb to the end."""
+    """weil with the verb at the end."""
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     forms: list[Options] = [{"tense": "progressive"}, {"tense": "past"}, {"tense": "future"}, {"modal": c.WANT_TO}]
     for subject, (action, reason), options in draw("because", 800, people, CAUSES + MOVED, forms):
-        why = Clause(_again(subject), reason, "past" if options.get("tense") == "past" else "present")
+        why = Clause(_pronoun(subject), reason, "past" if options.get("tense") == "past" else "present")
         yield subordinate(Clause(subject, action, **options), "because", "weil", why)
     for subject, (action, reason), tense in draw("cannot", 330, people, OBSTACLES, ["present", "past"]):
-        why = Clause(_again(subject), reason, tense)
+        why = Clause(_pronoun(subject), reason, tense)
         yield subordinate(Clause(subject, action, tense, c.CAN, negative=True), "because", "weil", why)
     for subject, (action, reason) in draw("because first", 260, people, CAUSES + MOVED):
-        main = Clause(_called_again(subject), action, "progressive")
-        yield subordinate_first("because", "weil", Clause(without_call(subject), reason), main)
+        main = Clause(_addressed_pronoun(subject), action, "progressive")
+        yield subordinate_first("because", "weil", Clause(without_vocative(subject), reason), main)
 
 
-def _again(subject: Who) -> Who:
-    """The subject of the second clause: a pronoun, not called by name again."""
-    return subject.again()
+def _pronoun(subject: Participant) -> Participant:
+    """Return the subject of the second clause: a pronoun without a vocative."""
+    return subject.as_pronoun()
 
 
-def _called_again(subject: Who) -> Who:
-    """The subject of a second clause that carries the form of address."""
-    return replace(subject.again(), call=subject.call)
+def _addressed_pronoun(subject: Participant) -> Participant:
+    """Return the subject of a second clause that has the vocative."""
+    return replace(subject.as_pronoun(), vocative=subject.vocative)
 
 
 def that() -> Iterator[Pair]:
@@ -181,20 +181,20 @@ def that() -> Iterator[Pair]:
 
 
 def _rejoined() -> Iterator[Pair]:
-    """Separable verbs in the present: prefix and verb are one word again at the clause's end."""
+    """Separable verbs in the present: prefix and verb are one word at the end of the clause."""
     separable = [what for what in [*p.ON_ONES_OWN * 6, *p.HOUSEWORK * 2, *p.DRESSING, *p.MEETING] if "|" in what.de]
     for thinker, main, subject, doing in draw("rejoined", 330, THINKERS, [THINK, KNOW], lex.ANYONE, separable):
         if _differ(thinker, subject) and compatible(subject, doing):
             yield subordinate(Clause(thinker, main), "that", "dass", Clause(subject, doing, "progressive"))
 
 
-def _differ(thinker: Who, subject: Who) -> bool:
-    """Leave out "Tom thinks that Tom" and "he thinks that he", where no one knows which he."""
+def _differ(thinker: Participant, subject: Participant) -> bool:
+    """Return False for the ambiguous "Tom thinks that Tom" and "he thinks that he"."""
     return thinker.en not in subject.en and (thinker.person == "1s" or thinker.person != subject.person)
 
 
 def whether() -> Iterator[Pair]:
-    """ob for an indirect yes-or-no question."""
+    """ob in an indirect yes-no question."""
     asked = [who for who in lex.NOT_ADDRESSED if who.person not in ("1s", "2s", "1p")]
     for inquiry, subject, doing, options in draw("whether", 380, INQUIRIES, asked, p.ACTIONS, EMBEDDED[:4]):
         if compatible(subject, doing) and not _to_second(doing):
@@ -206,7 +206,7 @@ def whether() -> Iterator[Pair]:
 
 
 def indirect() -> Iterator[Pair]:
-    """A question word opens the subordinate clause."""
+    """A question word begins the subordinate clause."""
     asked = [who for who in lex.NOT_ADDRESSED if who.person not in ("1s", "2s", "1p")]
     for inquiry, subject, (wh, what), past in draw("indirect", 380, INQUIRIES, asked, GAPS, [False, False, True]):
         tense = "past" if past else now(what)
@@ -220,7 +220,7 @@ def _inquire(inquiry: tuple[str, str, str], link: Pair, sub: Clause) -> Pair:
 
 
 def _to_second(what: Predicate) -> bool:
-    return any(isinstance(part, Who) and part.person in SECOND for part in (what.object, what.recipient))
+    return any(isinstance(part, Participant) and part.person in SECOND for part in (what.object, what.recipient))
 
 
 def if_clauses() -> Iterator[Pair]:
@@ -231,12 +231,12 @@ def if_clauses() -> Iterator[Pair]:
             yield c.sentence(f"if {en}, {c.english_clause(main)}", f"wenn {de}, {c.german_clause(main, 'question')}")
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     for subject, (action, reason), options in draw("if", 450, people, CAUSES, [*HOPED, {"modal": c.SHOULD}]):
-        main = Clause(_called_again(subject), action, **options)
-        yield subordinate_first("if", "wenn", Clause(without_call(subject), reason), main)
+        main = Clause(_addressed_pronoun(subject), action, **options)
+        yield subordinate_first("if", "wenn", Clause(without_vocative(subject), reason), main)
 
 
 def infinitives() -> Iterator[Pair]:
-    """zu before the infinitive, inside a separable verb; a comma before it, but for a bare zu."""
+    """zu before the infinitive, inside a separable verb; a comma before it unless zu stands alone."""
     for subject, doing, no in draw("have time", 420, lex.ANYONE, p.TASKS, [{}, NOT, NOT]):
         if compatible(subject, doing):
             yield _with_zu(Clause(subject, Predicate("have time", "haben", p.silent("Zeit", "f")), **no), doing)
@@ -253,17 +253,17 @@ def infinitives() -> Iterator[Pair]:
         for doing in doings:
             inner = c.german_infinitive(Clause(lex.I, doing))
             to = f"{en} to {doing.english('1s')}"
-            yield c.sentence(f"it's {to}", f"es ist {de}, {inner}", ".", doing.call)
-            yield c.sentence(f"it isn't {to}", f"es ist nicht {de}, {inner}", ".", doing.call)
-            yield c.sentence(f"is it {to}", f"ist es {de}, {inner}", "?", doing.call)
+            yield c.sentence(f"it's {to}", f"es ist {de}, {inner}", ".", doing.vocative)
+            yield c.sentence(f"it isn't {to}", f"es ist nicht {de}, {inner}", ".", doing.vocative)
+            yield c.sentence(f"is it {to}", f"ist es {de}, {inner}", "?", doing.vocative)
 
 
 def _with_zu(main: Clause, doing: Predicate) -> Pair:
     inner = c.german_infinitive(Clause(main.subject, doing))
     bare = inner.startswith("zu ") and main.tense == "progressive"  # Tom versucht zu schlafen
     english = f"{c.english_clause(main)} to {doing.english(main.person)}"
-    call = main.call if main.call[0] else doing.call
-    return c.sentence(english, f"{c.german_clause(main)}{'' if bare else ','} {inner}", ".", call)
+    vocative = main.vocative if main.vocative[0] else doing.vocative
+    return c.sentence(english, f"{c.german_clause(main)}{'' if bare else ','} {inner}", ".", vocative)
 
 
 def purpose() -> Iterator[Pair]:
@@ -283,16 +283,18 @@ def purpose() -> Iterator[Pair]:
 def _in_order_to(main: Clause, doing: Predicate) -> Pair:
     inner = c.german_infinitive(Clause(main.subject, doing))
     english = f"{c.english_clause(main)} to {doing.english(main.person)}"
-    return c.sentence(english, f"{c.german_clause(main)}, um {inner}", ".", main.call if main.call[0] else doing.call)
+    return c.sentence(
+        english, f"{c.german_clause(main)}, um {inner}", ".", main.vocative if main.vocative[0] else doing.vocative
+    )
 
 
 def but() -> Iterator[Pair]:
-    """aber joins main clauses and changes no order."""
+    """aber joins main clauses without changing their word order."""
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     states = [p.TIRED, p.SICK, p.HUNGRY, p.THIRSTY, p.HEADACHE, p.BUSY, p.SAD]
     for subject, state, doing, modal in draw("but", 420, people, states, p.TASKS, [c.HAVE_TO, c.WANT_TO]):
         if compatible(subject, doing) and doing not in (p.SLEEP, p.REST):
-            first = Clause(without_call(subject), state)
-            second = Clause(_called_again(subject), doing, modal=modal)
+            first = Clause(without_vocative(subject), state)
+            second = Clause(_addressed_pronoun(subject), doing, modal=modal)
             english = f"{c.english_clause(first)}, but {c.english_clause(second)}"
-            yield c.sentence(english, f"{c.german_clause(first)}, aber {c.german_clause(second)}", ".", second.call)
+            yield c.sentence(english, f"{c.german_clause(first)}, aber {c.german_clause(second)}", ".", second.vocative)

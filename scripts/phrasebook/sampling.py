@@ -1,4 +1,4 @@
-"""Choosing without chance: a stable hash orders things the same way on every machine and in every process."""
+"""Deterministic sampling: a stable hash gives the same order on every machine and in every process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def rank(*key: object) -> int:
-    """Return a number that depends on the key alone (BLAKE2b, so not on PYTHONHASHSEED)."""
+    """Return a number that depends only on the key (BLAKE2b is independent of PYTHONHASHSEED)."""
     text = "\x1f".join(map(str, key)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
@@ -39,7 +39,7 @@ def _numbers(seed: int, count: int, total: int) -> Iterable[int]:
 
 
 def _mix(number: int, seed: int) -> int:
-    """Scramble a number: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Mix the bits of a number: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     mask = (1 << 64) - 1
     z = (number * 0x9E3779B97F4A7C15 + seed) & mask
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask

@@ -1,29 +1,29 @@
-"""Sentences about things: qualities, comparison, where they lie, whose they are, what they cost; er, sie, es for it."""
+"""Sentences about things: adjectives, comparison, location, owner, price; er, sie, es for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.german import contract
-from nmt.data.sources.phrasebook.lexicon import items
-from nmt.data.sources.phrasebook.numbers import english_number, german_number
-from nmt.data.sources.phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, SAY, say
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import CHILDREN, compatible, fits
-from nmt.data.sources.phrasebook.words import Phrase, Quality, Thing, Who, pronoun
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.german import contract
+from phrasebook.lexicon import items
+from phrasebook.numerals import english_number, german_number
+from phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, SAY, say
+from phrasebook.sampling import draw
+from phrasebook.sense import CHILDREN, compatible, fits
+from phrasebook.words import Participant, Phrase, Quality, Thing, pronoun
 
 DEGREES: list[Pair] = [c.NONE, ("very", "sehr"), ("too", "zu"), ("really", "wirklich")]
-UNGRADED = [*lex.COLOURS, lex.BROKEN, lex.EMPTY]
+UNGRADED = [*lex.COLORS, lex.BROKEN, lex.EMPTY]
 DETS = ["the", "this", "1s", "2s", "3m", "3f", "1p", "3p"]
 FURNISHED = items("table chair bed sofa cupboard")
 LYING = items("book newspaper letter magazine key phone pen ball ring knife spoon")
 STANDING = items("cup glass plate bottle bag suitcase computer")
 WHERE = [("on", "auf"), ("under", "unter"), ("next to", "neben"), ("behind", "hinter"), ("in front of", "vor")]
 OWNED = [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]
-LIKEABLE = [(item, q) for item, q in lex.SAID_OF if item in OWNED and q in (*lex.COLOURS, lex.NEW, lex.OLD)]
+LIKEABLE = [(item, q) for item, q in lex.SAID_OF if item in OWNED and q in (*lex.COLORS, lex.NEW, lex.OLD)]
 OWNERS = [
     *lex.PRONOUNS, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER, lex.OUR_TEACHER, lex.OUR_NEIGHBOUR,
     lex.MY_PARENTS, lex.MR_WEBER, lex.YOU_CHILDREN,
@@ -36,13 +36,13 @@ PRICES = [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100
 
 
 def quality(item: Quality, degree: Pair = c.NONE) -> Predicate:
-    """Be of some quality to some degree."""
+    """Return `be` with an adjective and its degree."""
     return Predicate("be", "sein", complement=(f"{degree[0]} {item.en}".strip(), f"{degree[1]} {item.de}".strip()))
 
 
-def it(phrase: Phrase) -> Who:
-    """The pronoun for a thing: it in English, the noun's gender in German."""
-    return Who(phrase.person, "it", "it", pronoun(phrase.person).de)
+def it(phrase: Phrase) -> Participant:
+    """Return the pronoun for a thing: it in English, by gender in German."""
+    return Participant(phrase.person, "it", "it", pronoun(phrase.person).de)
 
 
 def qualities() -> Iterator[Pair]:
@@ -50,7 +50,7 @@ def qualities() -> Iterator[Pair]:
     for (item, q), det, degree, (options, how) in draw("is", 1150, lex.SAID_OF, DETS, DEGREES, [*PRESENT, PAST[0]]):
         if fits(item, det) and _graded(q, degree):
             yield say(Clause(Phrase(item, det), quality(q, degree), **options), how)
-    odd = [*lex.ROOMS, *items("glass")]  # glasses are on one's nose
+    odd = [*lex.ROOMS, *items("glass")]  # "glasses" would be ambiguous
     several = [(item, q) for item, q in lex.SAID_OF if item not in odd and q is not lex.BROKEN]
     for (item, q), det, degree in draw("are", 550, several, DETS, DEGREES):
         if fits(item, det) and _graded(q, degree):
@@ -61,7 +61,7 @@ def qualities() -> Iterator[Pair]:
 
 
 def _graded(q: Quality, degree: Pair) -> bool:
-    """Say whether the quality takes the degree: not very red, not too good."""
+    """Return whether the adjective can have the degree: not "very red" or "too good"."""
     return not degree[0] or not (q in UNGRADED or (degree[0] == "too" and q in (lex.NEW, lex.FRESH, *PRAISE)))
 
 
@@ -87,7 +87,7 @@ def identified() -> Iterator[Pair]:
 
 def comparisons() -> Iterator[Pair]:
     """The comparative with als, and so ... wie."""
-    of_size = [lex.ROOMS, lex.ANIMALS, lex.FURNITURE, lex.DISHES]  # what is compared for more than price, age and looks
+    of_size = [lex.ROOMS, lex.ANIMALS, lex.FURNITURE, lex.DISHES]  # compared in size, too
     always = [lex.EXPENSIVE, lex.CHEAP, lex.BEAUTIFUL, lex.UGLY, lex.NEW, lex.OLD, lex.INTERESTING, lex.BORING]
     pairs = [
         (one, other, q)
@@ -116,7 +116,7 @@ def comparisons() -> Iterator[Pair]:
 
 
 def pronouns() -> Iterator[Pair]:
-    """The pronoun takes the gender of the thing it stands for."""
+    """The pronoun has the gender of the thing that it refers to."""
     yield from _found()
     yield from _given()
     yield from _praised()
@@ -165,7 +165,7 @@ def _found() -> Iterator[Pair]:
 
 
 def _given() -> Iterator[Pair]:
-    """I bought it; it was cheap. I gave it to him: the accusative pronoun stands before the dative."""
+    """I bought it; it was cheap. I gave it to him: the accusative pronoun precedes the dative."""
     bought = [*lex.GARMENTS, *lex.BELONGINGS, *lex.VEHICLES, *lex.FURNITURE]
     subjects = [*lex.SPEAKERS, *lex.OTHERS]
     for subject, item, q in draw("bought it", 220, subjects, bought, [lex.EXPENSIVE, lex.CHEAP]):
@@ -180,12 +180,12 @@ def _given() -> Iterator[Pair]:
         to = Clause(subject, Predicate(f"{en} {{}} to {who.en_object}", de, it(phrase)), "past")
         german = Clause(subject, Predicate(en, de, it(phrase), recipient=who), "past")
         if compatible(subject, german.predicate):
-            answer = c.sentence(c.english_clause(to), c.german_clause(german), ".", who.call)
+            answer = c.sentence(c.english_clause(to), c.german_clause(german), ".", who.vocative)
             yield f"Where is {phrase.en()}? {answer[0]}", f"Wo ist {phrase.de('nom')}? {answer[1]}"
 
 
 def places() -> Iterator[Pair]:
-    """Two-way prepositions: the dative where something is, the accusative where it is put."""
+    """Two-way prepositions: the dative for location, the accusative for direction."""
     things = [*LYING, *STANDING]
     for item, prep, place, (options, how) in draw("lies", 420, things, WHERE, FURNISHED, [*PRESENT, PAST[0]]):
         verb = "sein" if options.get("tense") == "past" else "liegen" if item in LYING else "stehen"
@@ -203,7 +203,7 @@ def places() -> Iterator[Pair]:
 
 
 def there_is() -> Iterator[Pair]:
-    """es gibt with the accusative, the place in front."""
+    """es gibt with the accusative, the place first."""
     for item, room, count in draw("there is", 220, lex.FURNITURE, [*lex.ROOMS], [0, 1, 2, 3, 4]):
         if item.en == "bed" and room.en in ("kitchen", "bathroom"):
             continue
@@ -215,7 +215,7 @@ def there_is() -> Iterator[Pair]:
 
 
 def belonging() -> Iterator[Pair]:
-    """gehören with the dative, and a name's genitive."""
+    """gehören with the dative, and the genitive of a name."""
     for item, det, owner, (options, how) in draw("belongs", 420, OWNED, ["the", "this"], OWNERS, PRESENT):
         if fits(item, owner.person):
             yield say(Clause(Phrase(item, det), Predicate("belong to", "gehören", owner, "dat"), **options), how)
@@ -234,7 +234,7 @@ def belonging() -> Iterator[Pair]:
 
 
 def pleasing() -> Iterator[Pair]:
-    """gefallen: what one likes is the German subject, who likes it the dative."""
+    """gefallen: the English object is the German subject, the English subject is the dative."""
     for item, det, who, (options, how) in draw(
         "pleases", 420, OWNED, ["the", "this", "2s", "3m", "3f"], OWNERS, PRESENT
     ):
@@ -246,12 +246,12 @@ def pleasing() -> Iterator[Pair]:
         yield _liking(Phrase(item, "the", q), who, options, how)
 
 
-def _liking(phrase: Phrase, who: Who, options: dict[str, bool], how: str) -> Pair:
+def _liking(phrase: Phrase, who: Participant, options: dict[str, bool], how: str) -> Pair:
     english = Clause(who, Predicate("like", "mögen", phrase), negative=bool(options))
     german = Clause(phrase, Predicate("please", "gefallen", who, "dat"), negative=bool(options))
     if how == ASK:
-        return c.sentence(c.english_clause(english, "question"), c.german_clause(german, "question"), "?", who.call)
-    return c.sentence(c.english_clause(english), c.german_clause(german), ".", who.call)
+        return c.sentence(c.english_clause(english, "question"), c.german_clause(german, "question"), "?", who.vocative)
+    return c.sentence(c.english_clause(english), c.german_clause(german), ".", who.vocative)
 
 
 def tastes() -> Iterator[Pair]:

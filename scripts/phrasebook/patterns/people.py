@@ -1,14 +1,14 @@
-"""Statements, yes-or-no questions and commands about people."""
+"""Statements, yes-no questions and commands about people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook import clause as c
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook import predicates as p
-from nmt.data.sources.phrasebook.clause import Clause, Pair, Predicate
-from nmt.data.sources.phrasebook.patterns.forms import (
+from phrasebook import clause as c
+from phrasebook import lexicon as lex
+from phrasebook import predicates as p
+from phrasebook.clause import Clause, Pair, Predicate
+from phrasebook.patterns.forms import (
     ASK,
     FRONT,
     IN_FULL,
@@ -18,15 +18,15 @@ from nmt.data.sources.phrasebook.patterns.forms import (
     PROGRESSIVE,
     SAY,
     Form,
+    combine,
     say,
-    told,
 )
-from nmt.data.sources.phrasebook.sampling import draw
-from nmt.data.sources.phrasebook.sense import compatible
-from nmt.data.sources.phrasebook.words import Phrase
+from phrasebook.sampling import draw
+from phrasebook.sense import compatible
+from phrasebook.words import Phrase
 
 BEGINNERS = [*lex.PRONOUNS, lex.TOM, lex.ANNA, lex.YOU_CHILDREN, lex.YOU_BOTH, lex.MR_WEBER, lex.MRS_KLEIN]
-NOT_OFTEN = [*p.LIVING, *p.ORIGIN, p.GET_UP, p.HURRY]  # what is odd with often or never
+NOT_OFTEN = [*p.LIVING, *p.ORIGIN, p.GET_UP, p.HURRY]  # predicates that are odd with often or never
 PERFECT: list[Form] = [
     ({"tense": "perfect", "already": "already"}, SAY),
     ({"tense": "perfect", "already": "yet", **NOT}, SAY),
@@ -50,7 +50,7 @@ MODAL_PAST: list[Form] = [
 
 
 def core() -> Iterator[Pair]:
-    """The short sentences a beginner says first, all of them: thirsty, hungry, tired, done, cold."""
+    """All short sentences for beginners: thirsty, hungry, tired, done, cold."""
     for predicate in p.CORE_STATES:
         for subject in BEGINNERS:
             for options, how in [*PRESENT, *PAST, *IN_FULL]:
@@ -62,50 +62,50 @@ def core() -> Iterator[Pair]:
 
 
 def states() -> Iterator[Pair]:
-    """Being and having: sein with adjectives, Durst haben, mir ist kalt; nicht before the adjective, kein for ein."""
+    """be and have: sein with adjectives, Durst haben, mir ist kalt; nicht before adjectives, kein instead of ein."""
     forms = [*PRESENT, *PRESENT, *PAST, *IN_FULL]
-    yield from told("needs", 1000, lex.ANYONE, p.NEEDS, forms)
-    yield from told("feelings", 1500, lex.ANYONE, p.FEELINGS, forms)
-    yield from told("being at", 550, lex.ANYONE, p.BEING_AT, [*forms, ({"tense": "future"}, SAY)])
-    yield from told("owning", 900, lex.ANYONE, p.OWNING, [*PRESENT, *PAST[:1]])
-    yield from told("liking", 550, lex.ANYONE, [*p.LIKING, *p.KNOWING, *p.ENJOYING * 4], PRESENT)
-    yield from told("not", 220, lex.ADDRESSED, [*p.NEEDS, *p.PLAIN_FEELINGS], [(NOT, ASK)])
+    yield from combine("needs", 1000, lex.ANYONE, p.NEEDS, forms)
+    yield from combine("feelings", 1500, lex.ANYONE, p.FEELINGS, forms)
+    yield from combine("being at", 550, lex.ANYONE, p.BEING_AT, [*forms, ({"tense": "future"}, SAY)])
+    yield from combine("owning", 900, lex.ANYONE, p.OWNING, [*PRESENT, *PAST[:1]])
+    yield from combine("liking", 550, lex.ANYONE, [*p.LIKING, *p.KNOWING, *p.ENJOYING * 4], PRESENT)
+    yield from combine("not", 220, lex.ADDRESSED, [*p.NEEDS, *p.PLAIN_FEELINGS], [(NOT, ASK)])
 
 
 def habits() -> Iterator[Pair]:
-    """What one does as a rule: the simple present, with do-support in English and none in German."""
-    yield from told("habits", 1100, lex.ANYONE, p.HABITS, [*PRESENT, *PRESENT, PAST[0], IN_FULL[1]])
+    """Habits: the simple present, with do-support only in English."""
+    yield from combine("habits", 1100, lex.ANYONE, p.HABITS, [*PRESENT, *PRESENT, PAST[0], IN_FULL[1]])
     usual = [*p.HABITS, *p.ON_ONES_OWN * 2, *p.GOING.values(), *p.TRAVELLING, *p.MEDIA, *p.HOUSEWORK, *p.MEETING[::3]]
     for subject, predicate, often in draw("often", 650, lex.ANYONE, usual, lex.HOW_OFTEN):
         if compatible(subject, predicate) and predicate not in NOT_OFTEN:
             yield c.statement(Clause(subject, predicate, often=often))
     regular = [*p.SCHEDULED * 3, *p.GOING.values(), *p.MEDIA, *p.MEETING[::9]]
-    yield from told("regularly", 550, lex.ANYONE, regular, [({}, SAY), ({}, ASK), ({}, FRONT)], lex.REGULARLY)
+    yield from combine("regularly", 550, lex.ANYONE, regular, [({}, SAY), ({}, ASK), ({}, FRONT)], lex.REGULARLY)
 
 
 def doing() -> Iterator[Pair]:
-    """What is going on: the English progressive is a plain German present; prefixes stand at the end."""
+    """Current actions: the English progressive is the German present; separable prefixes are last."""
     now = [("right now", "gerade"), c.NONE, c.NONE]
-    yield from told("doing", 1600, lex.ANYONE, p.ACTIONS, PROGRESSIVE, now)
-    yield from told("looking forward", 70, lex.ANYONE, p.LOOKING_FORWARD, PROGRESSIVE)
+    yield from combine("doing", 1600, lex.ANYONE, p.ACTIONS, PROGRESSIVE, now)
+    yield from combine("looking forward", 70, lex.ANYONE, p.LOOKING_FORWARD, PROGRESSIVE)
     forms: list[Form] = [*PROGRESSIVE, ({"tense": "progressive"}, FRONT)]
-    yield from told("arranged", 1500, lex.ANYONE, p.ACTIONS, forms, [*lex.COMING, *lex.ON_WEEKDAYS])
+    yield from combine("arranged", 1500, lex.ANYONE, p.ACTIONS, forms, [*lex.COMING, *lex.ON_WEEKDAYS])
 
 
 def past() -> Iterator[Pair]:
-    """The English past is the German perfect: haben or sein, the participle at the end."""
-    yield from told("past", 1000, lex.ANYONE, p.DOINGS, PAST)
-    yield from told("past times", 1400, lex.ANYONE, p.DOINGS, [*PAST, ({"tense": "past"}, FRONT)], lex.GONE)
-    yield from told("perfect", 700, lex.ANYONE, p.ACTIONS, PERFECT)
+    """The English past is the German perfect: haben or sein with the participle at the end."""
+    yield from combine("past", 1000, lex.ANYONE, p.DOINGS, PAST)
+    yield from combine("past times", 1400, lex.ANYONE, p.DOINGS, [*PAST, ({"tense": "past"}, FRONT)], lex.GONE)
+    yield from combine("perfect", 700, lex.ANYONE, p.ACTIONS, PERFECT)
     new_to_one = [*p.TRAVELLING, *p.EATING, *p.PLAYING * 2, *p.CONSUMING]
-    yield from told("never", 200, lex.ANYONE, new_to_one, [({"tense": "perfect", "already": "never"}, SAY)])
+    yield from combine("never", 200, lex.ANYONE, new_to_one, [({"tense": "perfect", "already": "never"}, SAY)])
 
 
 def modals() -> Iterator[Pair]:
-    """können, müssen, wollen, dürfen, sollen, möchte: the infinitive at the end, whole again; werden likewise."""
+    """können, müssen, wollen, dürfen, sollen, möchte: and werden with the unsplit infinitive at the end."""
     what = [*p.ACTIONS, *p.EATING, *p.DRINKING, *p.SPEAKING, *p.LEARNING, *p.PLAYING * 3]
-    yield from told("modals", 2300, lex.ANYONE, what, [*MODAL, *MODAL_PAST])
-    yield from told("modal times", 600, lex.ANYONE, what, MODAL, lex.COMING)
+    yield from combine("modals", 2300, lex.ANYONE, what, [*MODAL, *MODAL_PAST])
+    yield from combine("modal times", 600, lex.ANYONE, what, MODAL, lex.COMING)
     for subject, predicate, modal in draw("may I", 280, [lex.I, lex.WE], what, [c.MAY_I, c.SHALL, c.CAN]):
         if compatible(subject, predicate):
             yield c.question(Clause(subject, predicate, modal=modal))
@@ -128,11 +128,11 @@ def commands() -> Iterator[Pair]:
 
 def _let_us(clause: Clause) -> Pair:
     en = f"let's {clause.predicate.english('1p')} {clause.time[0]}".strip()
-    return c.sentence(en, f"lass uns {c.german_infinitive(clause, zu=False)}", "!", clause.call)
+    return c.sentence(en, f"lass uns {c.german_infinitive(clause, zu=False)}", "!", clause.vocative)
 
 
 def jobs() -> Iterator[Pair]:
-    """Jobs: no article in German, kein when negated, -in for a woman."""
+    """Jobs: no article in German, kein if negated, -in if feminine."""
     men, women = ([who for who in lex.ANYONE if who.person == person] for person in ("3m", "3f"))
     for people, sex in ((men, 0), (women, 1)):
         for subject, job, (options, how) in draw(f"jobs {sex}", 160, people, lex.JOBS, [*PRESENT, PAST[0]]):

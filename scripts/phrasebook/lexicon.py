@@ -1,8 +1,8 @@
-"""The vocabulary: people, things by what one does with them, qualities, places and times."""
+"""The vocabulary: people, things by use, adjectives, places and times."""
 
 from __future__ import annotations
 
-from nmt.data.sources.phrasebook.words import Quality, Thing, Who, named, paired, pronoun, relative, thing
+from phrasebook.words import Participant, Quality, Thing, named, paired, pronoun, relative, thing
 
 # --- things -----------------------------------------------------------------------------------------------------------
 
@@ -160,11 +160,11 @@ THINGS = {
 
 
 def items(names: str) -> list[Thing]:
-    """Pick things by their English names, given in one string."""
+    """Return things by their English names, separated by spaces."""
     return [THINGS[name] for name in names.split()]
 
 
-JOBS = [  # the man's word and the woman's
+JOBS = [  # masculine, feminine
     (thing("teacher", "Lehrer", "m", "Lehrer"), thing("teacher", "Lehrerin", "f", "Lehrerinnen")),
     (thing("doctor", "Arzt", "m", "Ärzte"), thing("doctor", "Ärztin", "f", "Ärztinnen")),
     (thing("cook", "Koch", "m", "Köche"), thing("cook", "Köchin", "f", "Köchinnen")),
@@ -185,7 +185,7 @@ WE = pronoun("1p")
 THEY = pronoun("3p")
 IT = pronoun("3n")
 YOU_CHILDREN = pronoun("2p", ("children", "Kinder"))
-YOU_BOTH = Who("2p", "you two", "you two", ("ihr beide", "euch beide", "euch beiden"))
+YOU_BOTH = Participant("2p", "you two", "you two", ("ihr beide", "euch beide", "euch beiden"))
 MR_WEBER = pronoun("Sie", ("Mr Weber", "Herr Weber"))
 MRS_KLEIN = pronoun("Sie", ("Mrs Klein", "Frau Klein"))
 MR_FISCHER = pronoun("Sie", ("Mr Fischer", "Herr Fischer"))
@@ -196,7 +196,7 @@ PAUL = named("Paul", "3m")
 ANNA = named("Anna", "3f")
 LISA = named("Lisa", "3f")
 MARIA = named("Maria", "3f")
-TOM_AND_ANNA = Who("3p", "Tom and Anna", "Tom and Anna", ("Tom und Anna",) * 3)
+TOM_AND_ANNA = Participant("3p", "Tom and Anna", "Tom and Anna", ("Tom und Anna",) * 3)
 MY_BROTHER = relative(BROTHER, "3m", "1s")
 MY_SISTER = relative(SISTER, "3f", "1s")
 MY_MOTHER = relative(MOTHER, "3f", "1s")
@@ -218,7 +218,7 @@ OTHERS = [
     *NAMES, TOM_AND_ANNA, MY_BROTHER, MY_SISTER, MY_MOTHER, MY_FATHER, MY_PARENTS, MY_UNCLE, MY_AUNT,
     OUR_TEACHER, OUR_NEIGHBOUR, THE_CHILDREN, OUR_FRIENDS,
 ]  # fmt: skip
-# Pronouns, weighted towards the commonest.
+# Pronouns; the most common ones are repeated.
 SPEAKERS = [*PRONOUNS, I, HE, SHE, WE]
 ANYONE = [*SPEAKERS, *ADDRESSED, *OTHERS]  # subject of a statement or a question
 NOT_ADDRESSED = [*SPEAKERS, *OTHERS]
@@ -301,13 +301,13 @@ DARK = Quality("dark", "dunkel", "dunkl", "darker", "dunkler")
 QUIET = Quality("quiet", "ruhig", "", "quieter", "ruhiger")
 COMFORTABLE = Quality("comfortable", "bequem", "", "more comfortable", "bequemer")
 GOOD = Quality("good", "gut", "", "better", "besser")
-COLOURS = [RED, BLUE, GREEN, BLACK, WHITE]
+COLORS = [RED, BLUE, GREEN, BLACK, WHITE]
 
-# What can be said of what: (things, qualities that suit them).
+# Sensible combinations: (things, their adjectives).
 SUITS = [
-    (GARMENTS, [NEW, OLD, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, CLEAN, DIRTY, WARM, LONG, SHORT, *COLOURS]),
+    (GARMENTS, [NEW, OLD, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, CLEAN, DIRTY, WARM, LONG, SHORT, *COLORS]),
     (BELONGINGS, [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, BLACK, RED]),
-    (VEHICLES, [NEW, OLD, EXPENSIVE, CHEAP, CLEAN, DIRTY, BROKEN, *COLOURS]),
+    (VEHICLES, [NEW, OLD, EXPENSIVE, CHEAP, CLEAN, DIRTY, BROKEN, *COLORS]),
     (FURNITURE, [NEW, OLD, BIG, SMALL, EXPENSIVE, CHEAP, BEAUTIFUL, UGLY, HEAVY, WHITE, COMFORTABLE]),
     (DISHWARE, [CLEAN, DIRTY, NEW, OLD, SMALL, EMPTY, BEAUTIFUL]),
     (READING, [INTERESTING, BORING, LONG, SHORT, NEW, OLD, GOOD]),
@@ -318,7 +318,7 @@ SUITS = [
 
 SAID_OF = [(thing_, quality) for things, qualities in SUITS for thing_ in things for quality in qualities]
 
-# --- places: (English, German) for whereto and where ------------------------------------------------------------------
+# --- places: (English, German) of the direction and of the location ---------------------------------------------------
 
 PLACES = {
     "park": (("to the park", "in den Park"), ("in the park", "im Park")),

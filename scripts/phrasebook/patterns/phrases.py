@@ -1,10 +1,10 @@
-"""Greetings, courtesies and set phrases that no rule makes; all of them belong to the training text."""
+"""Greetings, courtesies and idioms; all of them are in the training set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmt.data.sources.phrasebook.clause import Pair
+from phrasebook.clause import Pair
 
 TEXT = """
 Hello! | Hallo!
@@ -160,7 +160,7 @@ Really? | Wirklich?
 
 
 def phrases() -> Iterator[Pair]:
-    """Yield the set phrases."""
+    """Greetings, courtesies and idioms."""
     for line in TEXT.strip().splitlines():
         en, de = line.split(" | ")
         yield en, de

@@ -1,57 +1,57 @@
-"""What people do, are and have: verbs with the objects that make sense, as ready predicates."""
+"""What people do, are and have: predicates of verbs with objects that make sense."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal
 
-from nmt.data.sources.phrasebook import lexicon as lex
-from nmt.data.sources.phrasebook.clause import NONE, Pair, Predicate
-from nmt.data.sources.phrasebook.german import Case, Gender, Noun
-from nmt.data.sources.phrasebook.lexicon import THINGS, items
-from nmt.data.sources.phrasebook.words import Phrase, Quality, Thing, Who, thing
+from phrasebook import lexicon as lex
+from phrasebook.clause import NONE, Pair, Predicate
+from phrasebook.german import Case, Gender, Noun
+from phrasebook.lexicon import THINGS, items
+from phrasebook.words import Participant, Phrase, Quality, Thing, thing
 
-Object = Phrase | Who
+Object = Phrase | Participant
 
 
 def the(noun: Thing) -> Phrase:
-    """The thing."""
+    """Return `the` thing."""
     return Phrase(noun, "the")
 
 
 def a(noun: Thing, quality: Quality | None = None) -> Phrase:
-    """A thing, perhaps of some quality."""
+    """Return `a` thing, optionally with an adjective."""
     return Phrase(noun, "a", quality)
 
 
 def own(noun: Thing) -> Phrase:
-    """The subject's own thing."""
+    """Return a thing with a possessive that refers to the subject."""
     return Phrase(noun, "own")
 
 
 def some(noun: Thing) -> Phrase:
-    """A mass noun, without article."""
+    """Return a mass noun without an article."""
     return Phrase(noun, "")
 
 
 def many(noun: Thing) -> Phrase:
-    """Things, without article."""
+    """Return a plural without an article."""
     return Phrase(noun, "", plural=True)
 
 
 def silent(noun: str, gender: Gender, quality: Quality | None = None) -> Phrase:
-    """A noun that only the German idiom has: Durst."""
+    """Return a noun that only the German idiom has: Durst."""
     return Phrase(Thing("", Noun(noun, gender)), "", quality)
 
 
 def being(quality: Quality, *, very: bool = False) -> Predicate:
-    """Be of some quality, or very much so."""
+    """Return `be` with an adjective, optionally with very."""
     en, de = (f"very {quality.en}", f"sehr {quality.de}") if very else (quality.en, quality.de)
     return Predicate("be", "sein", complement=(en, de), aspect="state")
 
 
 def verb(en: str, de: str, complement: Pair = NONE) -> Predicate:
-    """An action without an object."""
+    """Return an action without an object."""
     return Predicate(en, de, complement=complement)
 
 
@@ -64,7 +64,7 @@ def each(
     case: Case = "acc",
     prep: str = "",
 ) -> list[Predicate]:
-    """One verb with each of its objects."""
+    """Return one predicate for each object of a verb."""
     return [Predicate(en, de, item, case, prep, aspect=aspect) for item in objects]
 
 
@@ -107,7 +107,7 @@ GOOD_NEWS = [
 BEING_AT = [Predicate("be", "sein", complement=where, aspect="state") for _, where in lex.PLACES.values()]
 OWNING = [
     *each("have", "haben", map(a, [*lex.ANIMALS, *lex.BELONGINGS, *lex.VEHICLES]), "state"),
-    *each("have", "haben", (a(item, colour) for item in lex.GARMENTS for colour in lex.COLOURS), "state"),
+    *each("have", "haben", (a(item, color) for item in lex.GARMENTS for color in lex.COLORS), "state"),
     *each("have", "haben", (a(item, q) for item in lex.VEHICLES for q in (lex.NEW, lex.OLD, lex.RED)), "state"),
     *each("have", "haben", (a(item, q) for item in lex.ANIMALS for q in (lex.BIG, lex.SMALL)), "state"),
     *each("have", "haben", map(a, items("brother sister son daughter")), "state"),
@@ -189,7 +189,7 @@ ON_ONES_OWN = [
     DRESS,
     Predicate("do", "machen", HOMEWORK),
 ]
-SCHEDULED = [what for what in ON_ONES_OWN if what not in (HURRY, DRESS)]  # what one does at a given time
+SCHEDULED = [what for what in ON_ONES_OWN if what not in (HURRY, DRESS)]  # actions that can have a fixed time
 GOING = {name: verb("go", "gehen", whereto) for name, (whereto, _) in lex.PLACES.items()}
 TRAVELLING = [
     *(verb("fly", "fliegen", (f"to {en}", f"nach {de}")) for en, de in lex.CITIES),
@@ -222,7 +222,7 @@ DRESSING = [
     *each("put {} on", "an|ziehen", [*map(own, items("coat jacket shirt dress skirt sweater")), SHOES]),
     *each("take {} off", "aus|ziehen", [*map(own, items("coat jacket shirt dress skirt sweater")), SHOES]),
     *each("try {} on", "an|probieren", map(the, [*lex.GARMENTS, lex.TROUSERS])),
-    *each("wear", "tragen", (a(item, colour) for item in lex.GARMENTS for colour in lex.COLOURS)),
+    *each("wear", "tragen", (a(item, color) for item in lex.GARMENTS for color in lex.COLORS)),
 ]
 BUYING = [
     *each("buy", "kaufen", map(a, [*lex.GARMENTS, *lex.BELONGINGS, *lex.VEHICLES, *lex.FURNITURE, *lex.GIFTS])),
@@ -271,14 +271,14 @@ LOOKING_FORWARD = [
     Predicate("look forward to", "freuen", the(noun), prep="auf", reflexive=True)
     for noun in (thing("weekend", "Wochenende", "n"), thing("party", "Party", "f"), thing("holiday", "Urlaub", "m"))
 ]
-# Every second or so of the verbs with many objects, lest the objects crowd out the other verbs.
+# Subsampled and repeated, so that verbs with many objects do not outnumber the others.
 TASKS = [
     *ON_ONES_OWN * 6, *GOING.values(), *GOING.values(), *TRAVELLING, *MEDIA, *HOUSEWORK * 2, *SHOPPING[::2],
     *MEETING[::2], *GIVING[::11], *LEARNING * 2,
 ]  # fmt: skip
 ACTIONS = [*TASKS, *CONSUMING, *DRESSING[::2]]  # fmt: skip
 
-# --- events: what happens to one, told in the past --------------------------------------------------------------------
+# --- events, only in the past tense -----------------------------------------------------------------------------------
 
 EVENTS = [
     *each("lose", "verlieren", map(own, items("bag key phone umbrella watch scarf cap"))),

@@ -37,7 +37,7 @@ def german_number(n: int) -> str:
 
 
 def clock(hour: int, minute: int) -> tuple[str, str]:
-    """Tell the time (hour 1 to 12; minute 0, 5, 10, 15, 20, 30, 40, 45, 50 or 55) as it is spoken in both languages."""
+    """Return a time of day in words in both languages (hours 1 to 12; multiples of 5 minutes but 25 and 35)."""
     following = hour % 12 + 1
     en, de = EN_SMALL, DE_SMALL
     if minute == 0:

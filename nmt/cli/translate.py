@@ -23,8 +23,8 @@ from nmt.cli.options import (
     search_spec,
 )
 from nmt.cli.output import Form, Record, Text, check_format, count_records, open_output
+from nmt.cli.sharding import Part
 from nmt.errors import UsageError
-from nmt.inference.sharding import Part
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Line, Translator

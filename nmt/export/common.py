@@ -38,7 +38,7 @@ def transformer(loaded: LoadedModel, engine: str, but: Sequence[str] = ()) -> Tr
         UsageError: it is another one.
     """
     config = loaded.config.model
-    for name in ("arch", "normalization", "activation", "positions", "attention", "window", "kv_heads"):
+    for name in ("arch", "norm", "activation", "position_encoding", "attention_score", "attention_window", "kv_heads"):
         value = getattr(config, name)
         usual = (
             getattr(ModelConfig, name),

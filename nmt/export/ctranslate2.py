@@ -35,7 +35,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     config = loaded.config.model
     encoding, options = parse(config.position_encoding)
     rotary = encoding == "rotary"
-    model = transformer(loaded, "CTranslate2", ("positions",) if rotary else ())
+    model = transformer(loaded, "CTranslate2", ("position_encoding",) if rotary else ())
     specs = _ctranslate2().specs
     copy_run_files(loaded, folder)
     common = {"pre_norm": config.norm_position == "pre", "activation": specs.Activation.RELU}

@@ -96,7 +96,7 @@ def comet(name: str) -> Judge:
     try:
         from comet import download_model, load_from_checkpoint
     except ImportError:
-        raise UsageError("COMET is not installed", "pip install 'nmt[comet]'") from None
+        raise UsageError("COMET is not installed", "pip install unbabel-comet") from None
     try:
         model = load_from_checkpoint(download_model(name))
     except Exception as error:  # whatever its downloader or its loader raises

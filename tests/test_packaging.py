@@ -80,11 +80,11 @@ BACKEND = """
 import zipfile
 
 def build_editable(folder, config_settings=None, metadata_directory=None):
-    name = "nmt-0-py3-none-any.whl"
+    name = "nmtkit-0-py3-none-any.whl"
     with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
-        wheel.writestr("nmt-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nmt\\nVersion: 0\\n")
-        wheel.writestr("nmt-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("nmt-0.dist-info/RECORD", "")
+        wheel.writestr("nmtkit-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nmtkit\\nVersion: 0\\n")
+        wheel.writestr("nmtkit-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("nmtkit-0.dist-info/RECORD", "")
     return name
 """
 
@@ -216,7 +216,7 @@ def test_the_lock_holds_every_dependency_within_its_range() -> None:
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
     extras = table["project"]["optional-dependencies"]
     tested = requirements([line for name, lines in extras.items() if name not in BIG for line in lines])
-    assert set(tested.pop("nmt").extras) == extras.keys() - {"dev"} - BIG
+    assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - BIG
     for pins, wanted in [(runtime, needed), (everything, tested)]:
         assert wanted.keys() <= pins.keys()
         for name, requirement in wanted.items():
@@ -259,7 +259,7 @@ def lock() -> ModuleType:
 
 
 def test_locking_keeps_what_holds_on_every_machine(lock: ModuleType) -> None:
-    resolved = [("torch", "2.13.0+cpu"), ("nmt", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
+    resolved = [("torch", "2.13.0+cpu"), ("nmtkit", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
     resolved += [("nvidia-cublas-cu12", "12.8"), ("cuda-bindings", "13.0")]
     assert lock.pins(resolved) == {"torch": "2.13.0", "typing-extensions": "4.16"}
 
@@ -279,7 +279,7 @@ def test_the_wheel_holds_the_package_its_configs_and_nothing_else(tmp_path: Path
         cwd=source,
     )
     assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("nmt-*.whl")
+    (wheel,) = tmp_path.glob("nmtkit-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         (entry,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))

@@ -29,13 +29,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn relative links to files outside docs/ into links to the repository."""
+    assert config.repo_url
+    repository = config.repo_url.rstrip("/")
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
 
     def absolute(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(folder, match[2]))
         if path.startswith("docs/"):
             return match[0]
-        return f"{match[1]}{config.repo_url.rstrip('/')}/blob/main/{path}{match[3]}"
+        return f"{match[1]}{repository}/blob/main/{path}{match[3]}"
 
     return LINK.sub(absolute, markdown)
 

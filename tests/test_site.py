@@ -18,10 +18,9 @@ ROOT = Path(__file__).parent.parent
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -31,7 +30,7 @@ def test_the_reference_lists_every_command_and_option(site: Path) -> None:
     for name in ("nmt train", "nmt data check", "nmt plot curves", "--time-limit"):
         assert name in commands
     options = (site / "reference" / "config" / "index.html").read_text(encoding="utf-8")
-    assert [key for key in settings.keys() if key not in options] == []
+    assert [key for key in [*settings.keys()] if key not in options] == []
 
 
 def test_the_reference_documents_the_public_classes(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""MkDocs hook: generate the reference of commands and config options, and point links out of docs/ to the repository."""
+"""MkDocs hook: generate the reference of commands and options, and point links out of docs/ to the repository."""
 
 from __future__ import annotations
 

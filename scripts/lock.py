@@ -42,7 +42,7 @@ def resolve(*arguments: str) -> dict[str, str]:
 def pins(packages: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Keep what holds on every machine: no CUDA packages, no `+cpu` behind a version, not nmt itself."""
     named = {re.sub(r"[-_.]+", "-", name).lower(): version.partition("+")[0] for name, version in packages}
-    return {name: named[name] for name in sorted(named) if name != "nmt" and not CUDA.match(name)}
+    return {name: named[name] for name in sorted(named) if name != "nmtkit" and not CUDA.match(name)}
 
 
 def write(name: str, header: str, versions: dict[str, str]) -> None:

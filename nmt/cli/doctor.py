@@ -60,7 +60,7 @@ def _facts() -> dict[str, Any]:
         "instruction sets": " ".join(name for name in INSTRUCTION_SETS if name in flags) or "unknown",
         "native engine": engine,
         "precision auto": rates or "nothing measured",
-        "memory": f"{memory_gb()} GB",
+        "memory": f"{memory} GB" if (memory := memory_gb()) else "unknown",
         "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {torch.version.cuda or 'none'}",
         "GPU": gpus or "none",
         "folders": [f"{name} {_folder(path)}" for name, path in (

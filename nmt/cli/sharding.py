@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +71,8 @@ class Part:
             whole.rename(output)
             for file in files:
                 file.unlink()
-        lock.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows deletes no open file; there the lock's release does
+                lock.unlink()
         return True
 
     def is_done(self, output: Path) -> bool:

@@ -110,7 +110,7 @@ def _told(plan: Estimate, steps: int, limit: float | None) -> dict[str, str]:
         "updates": f"{updates(steps)} of {plan.updates_per_epoch:,}",
         "speed": f"{plan.tokens_per_second:,.0f} target tokens/s, {1 / plan.seconds_per_update:.2f} updates/s "
         f"({plan.updates} measured)",
-        "memory": f"{plan.memory / 1e9:.1f} GB at the peak",
+        "memory": f"{plan.memory / 1e9:.1f} GB at the peak" if plan.memory else "unknown on this system",
         "checkpoints": f"up to {plan.disk / 1e6:,.0f} MB on disk",
         "time": f"{duration(steps * plan.seconds_per_update)}, validations not counted",
     }

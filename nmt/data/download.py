@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from lzma import LZMAError
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from nmt import __version__, paths
 from nmt.console import log, progress
@@ -98,21 +97,30 @@ def mirrored(url: str) -> str:
 def _partial(path: Path) -> Iterator[_Part]:
     """Open PATH.part, alone; at the end it is PATH, or stays for resuming if it holds anything."""
     place = path.with_name(f"{path.name}.part")
-    with place.open("ab") as file:
+    lock = place.with_name(f"{place.name}.lock")
+    with paths.locked(lock, lambda: _refuse(path)):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DownloadError(f"{path.name} is being downloaded by another nmt", "wait for it to finish") from None
-        part = _Part(path, place, file)
-        try:
-            yield part
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(place, path)
-            part.tag.unlink(missing_ok=True)
+            with place.open("ab") as file:
+                yield _Part(path, place, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(place, path)  # Windows renames no open file
+            _tag(place).unlink(missing_ok=True)
         finally:
-            if place.exists() and not part.held:
-                part.discard()
+            if place.exists() and not place.stat().st_size:
+                place.unlink()
+                _tag(place).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # Windows deletes no open file; there the lock's release does
+                lock.unlink()
+
+
+def _tag(part: Path) -> Path:
+    """Return the file that says which version of the download the bytes in `part` belong to."""
+    return part.with_name(f"{part.name}.tag")
+
+
+def _refuse(path: Path) -> NoReturn:
+    raise DownloadError(f"{path.name} is being downloaded by another nmt", "wait for it to finish")
 
 
 class _Part:
@@ -121,7 +129,7 @@ class _Part:
     def __init__(self, path: Path, place: Path, file: IO[bytes]) -> None:
         self.path, self.place, self.file = path, place, file
         self.answered = False  # whether the server was ever reached
-        self.tag = place.with_name(f"{place.name}.tag")  # says which version of the file the bytes belong to
+        self.tag = _tag(place)
 
     @property
     def held(self) -> int:
@@ -131,11 +139,6 @@ class _Part:
     def restart(self) -> None:
         """Forget the bytes."""
         self.file.truncate(0)
-        self.tag.unlink(missing_ok=True)
-
-    def discard(self) -> None:
-        """Remove every trace."""
-        self.place.unlink(missing_ok=True)
         self.tag.unlink(missing_ok=True)
 
     def receive(self, url: str, hint: str, *, resume_unnamed: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,17 +42,41 @@ Metric = Callable[..., Score]
 
 def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """BLEU on cased, detokenized text, tokenized by 13a (Papineni et al. 2002)."""
-    return _score("BLEU", BLEU(), hypotheses, references, resamples)
+    return _score("BLEU", _BLEU(), hypotheses, references, resamples)
 
 
 def chrf(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """Character n-gram F-score, chrF2 (Popović 2015)."""
-    return _score("chrF2", CHRF(), hypotheses, references, resamples)
+    return _score("chrF2", _CHRF(), hypotheses, references, resamples)
 
 
 def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """Translation edit rate; lower is better (Snover et al. 2006)."""
-    return _score("TER", TER(), hypotheses, references, resamples)
+    return _score("TER", _TER(), hypotheses, references, resamples)
+
+
+class _FloatScores:
+    """A metric whose scores are Python numbers.
+
+    sacreBLEU scores some draws of a bootstrap with a Python number and others with one of NumPy; its mean takes no mix.
+    """
+
+    def _compute_score_from_stats(self, stats: list[Any]) -> Any:
+        found = super()._compute_score_from_stats(stats)  # type: ignore[misc]
+        found.score = float(found.score)
+        return found
+
+
+class _BLEU(_FloatScores, BLEU):
+    pass
+
+
+class _CHRF(_FloatScores, CHRF):
+    pass
+
+
+class _TER(_FloatScores, TER):
+    pass
 
 
 METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
@@ -62,25 +87,13 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
         log(f"{name}: no confidence interval for {len(hypotheses):,} lines, it would take too much memory")
         resamples = 0
     streams = [list(stream) for stream in references]
-    try:
-        found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
-    except TypeError:  # sacrebleu's mean stumbles where some draws score an int or a float and others a numpy number
-        _plain_numbers(metric)
-        found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
-    confidence = float(found._ci) if resamples > 1 else None  # sacrebleu tells it in no other way but as text
-    return Score(name, float(found.score), str(metric.get_signature()), confidence)
-
-
-def _plain_numbers(metric: Any) -> None:
-    """Make a metric's scores Python numbers."""
-    compute = metric._compute_score_from_stats
-
-    def plain(stats: Any) -> Any:
-        found = compute(stats)
-        found.score = float(found.score)
-        return found
-
-    metric._compute_score_from_stats = plain
+    found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
+    signature = str(metric.get_signature())
+    confidence = None
+    if resamples > 1:  # sacreBLEU gives the interval as text only, and none where every draw scores 0
+        report = json.loads(found.format(width=20, signature=signature, is_json=True))
+        confidence = float(report.get("confidence_var", 0.0))
+    return Score(name, float(found.score), signature, confidence)
 
 
 Judge = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]
@@ -96,7 +109,7 @@ def comet(name: str) -> Judge:
     try:
         from comet import download_model, load_from_checkpoint
     except ImportError:
-        raise UsageError("COMET is not installed", "pip install 'nmt[comet]'") from None
+        raise UsageError("COMET is not installed", "pip install unbabel-comet") from None
     try:
         model = load_from_checkpoint(download_model(name))
     except Exception as error:  # whatever its downloader or its loader raises

@@ -58,9 +58,9 @@ def copy_run_files(loaded: LoadedModel, folder: Path) -> None:
         shutil.copyfile(loaded.run / name, folder / name)
 
 
-def missing(name: str, extra: str) -> UsageError:
+def missing(name: str, package: str) -> UsageError:
     """Return the error for a package that is not installed."""
-    return UsageError(f"{name} is not installed", f"pip install 'nmt[{extra}]'")
+    return UsageError(f"{name} is not installed", f"pip install {package}")
 
 
 def most_tokens(source: int) -> int:

@@ -80,7 +80,7 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise missing("Transformers", "huggingface") from None
+        raise missing("Transformers", "transformers") from None
     return transformers
 
 

@@ -52,7 +52,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     try:
         import onnxscript  # noqa: F401  # what PyTorch's exporter writes with
     except ImportError:
-        raise missing("onnxscript", "onnx") from None
+        raise missing("onnxscript", "onnxscript") from None
     _onnxruntime()  # without it there is no proof
     copy_run_files(loaded, folder)
     # Lengths that differ from each other and from every size, so that the exporter sees which is which.
@@ -180,7 +180,7 @@ def _onnxruntime() -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise missing("ONNX Runtime", "onnx") from None
+        raise missing("ONNX Runtime", "onnxruntime") from None
     return onnxruntime
 
 

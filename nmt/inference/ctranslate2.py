@@ -39,7 +39,7 @@ class CTranslate2Engine:
         try:
             import ctranslate2
         except ImportError:
-            raise UsageError("CTranslate2 is not installed", "pip install 'nmt[ctranslate2]'") from None
+            raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
         self.tokenizer = tokenizer
         kind, _, index = device.partition(":")
         threads = {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}

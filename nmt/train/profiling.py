@@ -6,7 +6,6 @@ Both are measured with real updates on the batches of the corpus that need most 
 from __future__ import annotations
 
 import gc
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -109,8 +108,8 @@ class Estimate:
     """Updates that were measured."""
     tokens_per_second: float
     seconds_per_update: float
-    memory: int
-    """Bytes at the peak: of the GPU, or of this process."""
+    memory: int | None
+    """Bytes at the peak: of the GPU, or of this process; None where the system does not report it."""
     disk: int
     """Bytes of all checkpoints that are kept."""
 
@@ -152,7 +151,11 @@ def estimate(trainer: Trainer) -> Estimate:
     )  # fmt: skip
 
 
-def _peak(device: torch.device) -> int:
+def _peak(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -267,6 +267,8 @@ def _nmt(arguments: Sequence[str]) -> tuple[int, str]:
 
 def _at_terminal() -> bool:
     """Say whether Ctrl-C reaches the processes that this one starts, too."""
+    if sys.platform == "win32":  # it reaches every process of the console
+        return True
     with suppress(OSError):
         return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
     return False

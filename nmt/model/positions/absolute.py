@@ -101,7 +101,7 @@ class Floater(Positions):
         try:
             from torchdiffeq import odeint
         except ImportError:
-            raise UsageError("torchdiffeq is not installed", "pip install 'nmt[floater]'") from None
+            raise UsageError("torchdiffeq is not installed", "pip install torchdiffeq") from None
         self.solve, self.step = odeint, step
         self.rate = sinusoid_rates(stack.dim).float()
         self.inner, self.outer = Linear(stack.dim + 1, hidden), Linear(hidden, stack.dim)

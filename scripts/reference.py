@@ -1,0 +1,97 @@
+"""MkDocs hook: generate the reference of commands and options, and point links out of docs/ to the repository."""
+
+from __future__ import annotations
+
+import inspect
+import posixpath
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from nmt.cli import app
+from nmt.config import config_io
+
+LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    for name, text in (("cli", commands()), ("config", options())):
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turn relative links to files outside docs/ into links to the repository."""
+    assert config.repo_url
+    repository = config.repo_url.rstrip("/")
+    folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
+
+    def absolute(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(folder, match[2]))
+        if path.startswith("docs/"):
+            return match[0]
+        return f"{match[1]}{repository}/blob/main/{path}{match[3]}"
+
+    return LINK.sub(absolute, markdown)
+
+
+def commands() -> str:
+    """Return the reference of the commands as Markdown."""
+    root: Any = typer.main.get_command(app)
+    return "\n\n".join(["# Commands", *(_command(name, command) for name, command in _leaves("nmt", root))]) + "\n"
+
+
+def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every command that has no subcommands, with its full name."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+    else:
+        for sub in sorted(inner):
+            yield from _leaves(f"{name} {sub}", inner[sub])
+
+
+def _command(name: str, command: Any) -> str:
+    about, _, examples = inspect.cleandoc(command.help or "").partition("Examples:\n")
+    parts = [f"## {name}", about.replace("\b", "").strip()]
+    if examples:
+        parts.append(f"```sh\n{inspect.cleandoc(examples)}\n```")
+    rows = [_parameter(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
+    if rows:
+        parts.append("\n".join(["| parameter | default | description |", "|---|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def _parameter(parameter: Any) -> str:
+    is_argument = parameter.param_type_name == "argument"
+    value = parameter.metavar or parameter.name.rstrip("_").upper().replace("_", "-")
+    suffix = "" if getattr(parameter, "is_flag", False) else f" {value}"
+    names = [value] if is_argument else [f"{name}{suffix}" for name in (*parameter.opts, *parameter.secondary_opts)]
+    default = parameter.show_default if isinstance(parameter.show_default, str) else _code(parameter.default)
+    return f"| {', '.join(map(_code, names))} | {default} | {_cell(parameter.help or '')} |"
+
+
+def options() -> str:
+    """Return the reference of the config options as Markdown."""
+    parts = ["# Config options", "`nmt config --options` prints the same list."]
+    for section, rows in groupby(config_io.options(), key=lambda row: row[0].rpartition(".")[0]):
+        parts.append(f"## {section or 'Top level'}")
+        table = [f"| `{key}` | {_code(default)} | {_cell(text)} |" for key, default, text in rows]
+        parts.append("\n".join(["| option | default | description |", "|---|---|---|", *table]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _code(value: object) -> str:
+    """Return a value as code; nothing for what is unset, empty or computed."""
+    return "" if value in (None, False, "", "''") or callable(value) else f"`{_cell(str(value))}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

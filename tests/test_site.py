@@ -1,0 +1,52 @@
+"""The documentation site builds without a warning, with its generated pages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.config import config_io
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_reference_lists_every_command_and_option(site: Path) -> None:
+    commands = (site / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
+    for name in ("nmt train", "nmt data check", "nmt plot curves", "--time-limit"):
+        assert name in commands
+    options = (site / "reference" / "config" / "index.html").read_text(encoding="utf-8")
+    assert [key for key in [*config_io.keys()] if key not in options] == []
+
+
+def test_the_reference_documents_the_public_classes(site: Path) -> None:
+    text = (site / "reference" / "api" / "index.html").read_text(encoding="utf-8")
+    for name in ("nmt.Translator", "nmt.Translator.load", "nmt.Line", "nmt.Translation"):
+        assert f'id="{name}"' in text
+
+
+def test_links_out_of_the_documents_lead_to_the_repository(site: Path) -> None:
+    text = (site / "guide" / "7-model" / "index.html").read_text(encoding="utf-8")
+    assert "/blob/main/nmt/model/transformer.py" in text
+
+
+def test_every_page_is_reachable(site: Path) -> None:
+    menu = (site / "index.html").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        path = page.relative_to(ROOT / "docs").with_suffix("")
+        folder = path.parent if path.name in ("index", "README") else path
+        assert f'href="{folder.as_posix()}/"' in menu or folder == Path(), page

@@ -73,6 +73,11 @@ class Done:
         label = "nmt: error: "
         return [line.removeprefix(label) for line in self.err.split("\n") if line.startswith(label)]
 
+    def without_traceback(self) -> Done:
+        """Return itself, after a check that neither the command nor its child processes printed a traceback."""
+        assert "Traceback" not in self.err, self.err
+        return self
+
     def refuses(self, code: int, *texts: str) -> None:
         """Check that the command failed with one line, an exit code and nothing on stdout."""
         assert self.code == code, self.err
@@ -105,7 +110,7 @@ class CommandLine:
                     cli.main()
             out, err = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in streams[1:])
         assert isinstance(end.value.code, int | None)
-        return Done(end.value.code or 0, out.decode(), err.decode())
+        return Done(end.value.code or 0, out.decode(), err.decode()).without_traceback()
 
     def start(self, *arguments: str | Path, **options: object) -> subprocess.Popen[bytes]:
         """Start a process; stdin, stdout and stderr are pipes unless `options` say otherwise."""
@@ -120,9 +125,7 @@ class CommandLine:
             out, err = process.communicate(stdin or None, timeout=300)
         finally:
             process.kill()
-        done = Done(process.returncode, (out or b"").decode(), (err or b"").decode())
-        assert "Traceback" not in done.err, done.err
-        return done
+        return Done(process.returncode, (out or b"").decode(), (err or b"").decode()).without_traceback()
 
     def _variables(self) -> dict[str, str]:
         known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}

@@ -295,6 +295,7 @@ def test_a_resumed_run_does_not_learn_from_changed_text(nmt: CommandLine) -> Non
 # ---- closed streams
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["translate 'the dog' --model runs/tiny", "data list"])
 def test_a_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt {command} >&-"
@@ -302,6 +303,7 @@ def test_a_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None
     assert (done.returncode, done.stderr.split("\n")[0]) == (1, "nmt: error: standard output is closed")
 
 
+@pytest.mark.slow
 def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt translate 'the dog' 2>&-"
     done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)

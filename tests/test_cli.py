@@ -104,6 +104,7 @@ def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypa
     assert done.stderr.split() == [*(["malloc"] if trains else []), "7", *[*environment.DEFAULTS.values()][1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -120,7 +121,6 @@ def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypa
         "info runs/tiny",
         "attention dog -o attention.html",
         "plot curves runs/tiny -o curves.svg",
-        "reproduce runs/tiny",
     ],
 )
 def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
@@ -281,20 +281,20 @@ def test_top_beams_are_as_many_lines_for_every_sentence(trained: CommandLine) ->
     assert len(trained("translate", "the dog", "--search", "beam(beam_size=4, top_beams=2)").out.split("\n")[:-1]) == 2
 
 
-def test_a_test_set_that_sacrebleu_holds(trained: CommandLine) -> None:
+def test_a_test_set_that_sacrebleu_holds(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files lie where sacrebleu keeps what it has downloaded."""
     for test in ("wmt13", "wmt14"):
         folder = trained.folder / "sacrebleu" / test
         folder.mkdir(parents=True)
+        monkeypatch.setattr(sacrebleu.DATASETS[test], "_outdir", str(folder))  # from SACREBLEU when it is imported
         for name in sacrebleu.DATASETS[test].fieldnames("en-de"):
             (folder / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
     sets = ("--test", "wmt14", "--test", "wmt13")
-    nmt = CommandLine(trained.folder, {"SACREBLEU": "sacrebleu"})  # sacrebleu reads it when it is imported
-    done = nmt.process("evaluate", *sets, "--json")
+    done = trained("evaluate", *sets, "--json")
     assert done.code == 0, done.err
     assert [(found["test"], found["lines"]) for found in json.loads(done.out)] == [("wmt14", 2), ("wmt13", 2)]
     assert (trained.folder / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
-    done = nmt.process("evaluate", *sets, "--resamples", "0")
+    done = trained("evaluate", *sets, "--resamples", "0")
     assert [line.split("  ")[0] for line in done.out.split("\n")[:-1]] == ["wmt14", "wmt13"]
     assert "±" not in done.out
 
@@ -320,6 +320,7 @@ def test_hypotheses_are_beside_the_checkpoints_wherever_one_stands(trained: Comm
     assert not (step / "eval").exists()
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_ends_it_quietly(trained: CommandLine) -> None:
     (trained.folder / "many.en").write_text("the dog sees the cat.\n" * 20_000)
     reading, writing = os.pipe()
@@ -332,6 +333,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(trained: CommandLine) -> None:
     assert [line for line in err.decode().split("\n") if line and not line.startswith("nmt: using")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 def test_a_full_disk_under_the_output_is_one_line(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
@@ -420,6 +422,7 @@ def as_anyone() -> None:
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for who has no rights anyway
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can take rights from root")
 @pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
 def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, tmp_path: Path) -> None:

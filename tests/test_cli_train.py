@@ -66,6 +66,7 @@ def goes_on(nmt: CommandLine, run: str, extra: int = 5) -> None:
 # ---- stopping
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.Signals, nmt: CommandLine) -> None:
     run = nmt.folder / "runs/a run"
@@ -83,6 +84,7 @@ def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.S
     goes_on(nmt, "runs/a run")
 
 
+@pytest.mark.slow
 def test_an_interrupt_breaks_off_a_validation(nmt: CommandLine) -> None:
     write = "\n".join(["the dog"] * 30_000) + "\n"  # it would take minutes
     for code in ("en", "de"):
@@ -100,6 +102,7 @@ def test_an_interrupt_breaks_off_a_validation(nmt: CommandLine) -> None:
     assert "stopped and saved at update 2; go on with" in err.decode()
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
     for code in ("en", "de"):
         (nmt.folder / f"huge.{code}").write_text("\n".join(["the dog"] * 50_000) + "\n")
@@ -119,6 +122,7 @@ def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
     assert "Traceback" not in err.decode()
 
 
+@pytest.mark.slow
 def test_two_processes_never_train_in_one_folder(nmt: CommandLine) -> None:
     first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
     wait_for(first, nmt.folder / "runs/one", 1)
@@ -139,12 +143,13 @@ def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (nmt.folder / data / "prepared").glob("[!.]*/*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("moment", ["train.en", "cleaned.json"])
 def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
     nmt: CommandLine, moment: str, sign: signal.Signals
 ) -> None:
-    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(40)), repeat=3)]  # takes some seconds
+    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)]  # takes seconds
     write(nmt.folder / "much", lines, lines)
     options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.vocab_size=400")
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
@@ -170,6 +175,7 @@ def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
     assert prepared_files(nmt, "broken") == whole
 
 
+@pytest.mark.slow
 def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> None:
     options = ("data", "prepare", "--set", "tokenizer.vocab_size=1002")
     both = [nmt.start(*options) for _ in range(2)]
@@ -181,6 +187,7 @@ def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> 
 # ---- killed, and a disk that is full
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_run_translates_and_goes_on(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/killed"
     options = training("runs/killed", train__valid_every="1", train__valid_pairs="1", **FOREVER)
@@ -200,6 +207,7 @@ def test_killed_at_any_moment_the_run_translates_and_goes_on(nmt: CommandLine) -
     assert not list(run.glob(".step-*"))
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: CommandLine) -> None:
     """`KILLS=20` makes it longer: scripts/kill_and_resume.sh."""
     kills = int(os.environ.get("KILLS", "3"))
@@ -233,6 +241,7 @@ def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: Comma
     assert curves[0] == curves[1]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
     before = sorted(path.name for path in run.iterdir())

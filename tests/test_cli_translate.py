@@ -157,6 +157,7 @@ def test_parts_one_after_the_other_are_the_whole(many: CommandLine, count: int) 
     assert "".join(parts) == whole if count < 5 else whole.startswith("".join(parts))
 
 
+@pytest.mark.slow
 def test_a_killed_translation_goes_on_where_it_stopped(many: CommandLine) -> None:
     text = many.folder / "long.en"
     text.write_text("".join(f"{line}\n" for line in SOURCE * 60), encoding="utf-8")
@@ -188,6 +189,7 @@ def test_a_cut_output_is_completed(many: CommandLine, options: list[str]) -> Non
         assert rounded((many.folder / "cut.out").read_bytes()) == rounded(whole)
 
 
+@pytest.mark.slow
 def test_processes_of_torchrun_translate_a_file_together(many: CommandLine) -> None:
     alone = many("translate", "--input", "many.en").out
     environment = os.environ | {"NMT_RUNS": "runs", "OMP_NUM_THREADS": "1"}
@@ -214,6 +216,7 @@ def rounded(text: bytes) -> str:
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.2f}", text.decode())
 
 
+@pytest.mark.slow
 def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
     (trained.folder / "two.en").write_text("the dog\nthe cat")
     for number, text in ((1, "eins\n"), (2, "zwei\n")):
@@ -227,6 +230,7 @@ def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
     assert [path.name for path in trained.folder.glob("*two.de*")] == ["two.de"]
 
 
+@pytest.mark.slow
 def test_more_processes_than_lines(trained: CommandLine) -> None:
     (trained.folder / "few.en").write_text("the dog\nthe cat")
     for rank in range(4):
@@ -298,6 +302,7 @@ def test_paragraphs_joined_again_are_the_document() -> None:
 # ---- a person at a terminal
 
 
+@pytest.mark.slow
 def test_a_person_is_asked_for_sentences(trained: CommandLine, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

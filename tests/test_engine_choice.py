@@ -69,6 +69,7 @@ COMMANDS = {
 
 
 @compiled
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_commands_that_translate_do_not_import_pytorch(command: list[str], tmp_path: Path) -> None:
     write(tmp_path / "text", ["im thirsty"], ["ich habe durst"])
@@ -78,6 +79,7 @@ def test_commands_that_translate_do_not_import_pytorch(command: list[str], tmp_p
 
 
 @compiled
+@pytest.mark.slow
 def test_an_ensemble_does_not_import_pytorch(tmp_path: Path) -> None:
     models = ["--model", "en-de-small"] * 2
     assert in_a_process(COMMAND, "translate", "im thirsty", *models, cwd=tmp_path).splitlines()[-1] == "False"
@@ -88,6 +90,7 @@ def test_the_library_does_not_import_pytorch() -> None:
     assert in_a_process(LIBRARY, "en-de-small") == "False"
 
 
+@pytest.mark.slow
 def test_what_the_native_engine_does_not_compute_imports_pytorch(shaw: Path) -> None:
     assert in_a_process(LIBRARY, shaw) == "True"
     arguments = ("translate", "ba be", "--model", shaw, "--device", "cpu")
@@ -97,6 +100,7 @@ def test_what_the_native_engine_does_not_compute_imports_pytorch(shaw: Path) -> 
 # ---- what a library must not change
 
 
+@pytest.mark.slow
 def test_importing_and_using_nmt_changes_nothing_of_the_process(shaw: Path) -> None:
     code = """
 import os, sys, torch
@@ -168,6 +172,7 @@ def test_int8_needs_the_native_engine(trained: CommandLine, shaw: Path) -> None:
         done.refuses(2, "int8 needs the native engine: it does not compute this kind of model")
 
 
+@pytest.mark.slow
 def test_a_missing_compiler_is_named_once(trained: CommandLine, tmp_path: Path) -> None:
     home = {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
     without = CommandLine(trained.folder, home)
@@ -183,6 +188,7 @@ def test_a_missing_compiler_is_named_once(trained: CommandLine, tmp_path: Path) 
     assert without.process("translate", "the dog", "--precision", "fp32").out == wanted.out
 
 
+@pytest.mark.slow
 def test_what_the_native_engine_does_not_compute_needs_no_compiler(shaw: Path, tmp_path: Path) -> None:
     done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).process("translate", "ba be", "--model", shaw)
     assert done.code == 0, done.err

@@ -17,6 +17,7 @@ from commandline import TINY, sentences, write
 from nmt.data.sources import open_split
 from nmt.runs import checkpoint, discovery
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 
 

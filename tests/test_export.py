@@ -54,7 +54,10 @@ def to(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module", params=["pre-tied", "pre-untied", "post-tied", "post-untied"])
+OTHER_MODELS = [pytest.param(name, marks=pytest.mark.slow) for name in ("pre-untied", "post-tied", "post-untied")]
+
+
+@pytest.fixture(scope="module", params=["pre-tied", *OTHER_MODELS])
 def loaded(
     request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> LoadedModel:
@@ -475,6 +478,7 @@ def test_mistakes_are_one_line(arguments: str, code: int, message: str, trained:
     assert not list((trained.folder / "runs/tiny").glob("*safetensors*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
 )

@@ -9,8 +9,9 @@ import pytest
 from commandline import CommandLine, write
 
 
+@pytest.mark.slow
 def test_a_run_made_again_is_equal_to_the_last_bit(nmt: CommandLine) -> None:
-    done = nmt("reproduce", "runs/tiny")
+    done = nmt.process("reproduce", "runs/tiny")  # a process whose hash seed is another one
     assert done.code == 0, done.err
     assert "the weights are equal to the last bit" in done.out
     one, other = ((nmt.folder / f"runs/{name}").glob("step-*/model.safetensors") for name in ("tiny", "tiny-again"))
@@ -64,8 +65,9 @@ def test_a_tokenizer_that_is_another_one_is_refused(nmt: CommandLine) -> None:
     nmt("reproduce", "runs/tiny").refuses(1, "the tokenizer is not what runs/tiny was trained on")
 
 
+@pytest.mark.slow
 def test_a_reproduction_that_was_stopped_goes_on(nmt: CommandLine) -> None:
-    corpus, long = "files(train='text')", {"train__steps": "400", "train__valid_every": "20"}
+    corpus, long = "files(train='text')", {"train__steps": "100", "train__valid_every": "20"}
     assert nmt.train("runs/long", corpus, **long).code == 0
     process = nmt.start("reproduce", "runs/long")
     while not list((nmt.folder / "runs/long-again").glob("step-*")):

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
+from collections.abc import Sequence
 
 import pytest
 from commandline import TINY, CommandLine
@@ -14,6 +16,18 @@ from nmt.train.sweep import LOCK, RESULTS, Result, Sweep, _time_left, parse_grid
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
+
+
+@pytest.fixture
+def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a sweep run the commands of its runs in this process."""
+
+    def run(arguments: Sequence[str]) -> tuple[int, str]:
+        done = nmt(*arguments)
+        sys.stderr.write(done.err)
+        return done.code, done.out
+
+    monkeypatch.setattr("nmt.sweep._nmt", run)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +63,7 @@ def test_the_table_has_mean_and_deviation_over_the_seeds_that_ended() -> None:
     assert second.scores["BLEU"] == (7.0, None)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
     done = nmt(*command)
@@ -72,6 +87,8 @@ def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine)
     nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep holds a sweep with another --set")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_a_killed_sweep_goes_on_with_the_run_it_was_at(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
     process = nmt.start(*command, start_new_session=True)
@@ -88,6 +105,7 @@ def test_a_killed_sweep_goes_on_with_the_run_it_was_at(nmt: CommandLine) -> None
     assert len(json.loads(nmt(*command, "--json").out)) == 2
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_run_that_fails_is_told_and_does_not_stop_the_others(nmt: CommandLine) -> None:
     # Nothing survives this cleaning, which only training itself finds out.
     grid = ["--grid", "data.clean=[length(min=90)],[normalize]"]
@@ -128,6 +146,7 @@ def test_the_rest_of_a_time_limit_is_what_was_not_trained(nmt: CommandLine) -> N
     assert _time_left(plan, run) == 0
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_sweep_hands_seed_and_time_on_and_bears_a_cut_line(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON,
                "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
@@ -143,12 +162,14 @@ def test_a_sweep_hands_seed_and_time_on_and_bears_a_cut_line(nmt: CommandLine) -
     nmt(*command, "--time-limit", "3s").refuses(2, "holds a sweep with another --time-limit")
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_run_that_is_done_is_not_begun_again(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     assert "training label_smoothing=0_seed=1" in nmt(*command).err
     assert "training label_smoothing=0_seed=1" not in nmt(*command).err
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_has_saved_what_it_trained(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
@@ -164,6 +185,7 @@ def test_an_interrupted_sweep_has_saved_what_it_trained(nmt: CommandLine) -> Non
     assert len(list(run.glob("step-*"))) == 1
 
 
+@pytest.mark.usefixtures("in_process")
 def test_what_failed_is_tried_again_and_a_torn_line_takes_no_other_with_it(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     first = nmt(*command)
@@ -176,6 +198,7 @@ def test_what_failed_is_tried_again_and_a_torn_line_takes_no_other_with_it(nmt: 
     assert [json.loads(text)["failed"] for text in results.read_text().splitlines()] == [0]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_sweep_is_one_processs_and_one_configs(nmt: CommandLine) -> None:
     config = nmt.folder / "mine.yaml"
     config.write_text("train: {steps: 6}\n")

@@ -66,6 +66,7 @@ def test_every_kind_is_tried() -> None:
     assert PLANTS.keys() == BITS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found_where_it_is_and_nowhere_else(name: str) -> None:
     planted = [*CLEAN]
@@ -157,6 +158,7 @@ def in_script_without_spaces(text: str) -> str:
     return "".join(chr(0x4E00 + code % 5000) + chr(0x4E00 + code // 5000 % 5000) for code in codes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [450, 1000, 3000])
 @pytest.mark.parametrize("order", [list, by_length])
 def test_a_text_in_random_order_is_misaligned_throughout(lines: int, order: Callable[[list[Pair]], list[Pair]]) -> None:
@@ -251,6 +253,7 @@ def test_repeats_are_those_of_a_dictionary() -> None:
     assert (found.same_N[~counts] == -1).all()
 
 
+@pytest.mark.slow
 def test_workers_find_what_one_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = [*CLEAN]
     for i, plant in enumerate(PLANTS.values()):

@@ -49,6 +49,7 @@ def intact(run: Path) -> int:
     return step
 
 
+@pytest.mark.slow
 def test_sigkill_at_any_moment_leaves_the_last_save_whole(tmp_path: Path) -> None:
     rng = random.Random(0)
     for attempt in range(4):
@@ -63,6 +64,7 @@ def test_sigkill_at_any_moment_leaves_the_last_save_whole(tmp_path: Path) -> Non
         assert intact(run) >= told
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_checkpoints_before(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SAVE, str(tmp_path / "run"), "1000000"], capture_output=True, text=True, check=False
@@ -86,6 +88,7 @@ def refused(path: Path) -> CheckpointError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_a_run_is_complete_and_can_be_moved(run: Path) -> None:
     os.rename(run, run.with_name("elsewhere"))
     loaded = discovery.load(run.with_name("elsewhere"))

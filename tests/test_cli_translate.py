@@ -160,7 +160,7 @@ def test_parts_one_after_the_other_are_the_whole(many: CommandLine, count: int) 
 @pytest.mark.slow
 def test_a_killed_translation_goes_on_where_it_stopped(many: CommandLine) -> None:
     text = many.folder / "long.en"
-    text.write_text("".join(f"{line}\n" for line in SOURCE * 60), encoding="utf-8")
+    text.write_text("".join(f"{line}\n" for line in SOURCE * 30), encoding="utf-8")
     many("translate", "--input", "long.en", "--output", "whole.de")
     process = many.start("translate", "--input", "long.en", "--output", "killed.de")
     deadline = time.monotonic() + 120

@@ -48,7 +48,7 @@ PACKAGES = {
 }
 
 
-@pytest.fixture(params=EXPORTS)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name == "onnx")) for name in EXPORTS])
 def to(request: pytest.FixtureRequest) -> str:
     """Each format."""
     return str(request.param)
@@ -195,7 +195,7 @@ def request_of(loaded: LoadedModel) -> SearchRequest:
     return SearchRequest(sources, np.array([12, 5, 9, 3]), BOS, EOS)
 
 
-@pytest.mark.parametrize("make", [bare_graphs, written_graphs])
+@pytest.mark.parametrize("make", [bare_graphs, pytest.param(written_graphs, marks=pytest.mark.slow)])
 def test_onnx_is_searched_with_beams(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
     model = make(loaded)
     request = request_of(loaded)
@@ -387,6 +387,7 @@ def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
     assert all(map(torch.equal, found.parameters(), wanted.parameters()))
 
 
+@pytest.mark.slow
 def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) -> None:
     tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["longest_source"]
     (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")

@@ -508,6 +508,7 @@ def translated(cache: Path, code: str = TRANSLATION, **environment: str) -> tupl
 
 
 @compiled
+@pytest.mark.slow
 def test_the_engine_is_compiled_once_and_several_processes_may_start_at_once(tmp_path: Path) -> None:
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     several = [
@@ -521,6 +522,7 @@ def test_the_engine_is_compiled_once_and_several_processes_may_start_at_once(tmp
     assert library.stat().st_mtime_ns == written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "sleep 1 #", "cc 'unended"])
 def test_without_a_compiler_that_works_pytorch_translates_and_says_so_once(compiler: str, tmp_path: Path) -> None:
     output, logged = translated(tmp_path, CC=compiler)
@@ -530,6 +532,7 @@ def test_without_a_compiler_that_works_pytorch_translates_and_says_so_once(compi
     assert not list(tmp_path.glob("nmt/*.so"))
 
 
+@pytest.mark.slow
 def test_without_a_cache_pytorch_translates(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output, logged = translated(tmp_path / "file")
@@ -537,6 +540,7 @@ def test_without_a_cache_pytorch_translates(tmp_path: Path) -> None:
     assert len(logged.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_engine_can_be_switched_off(tmp_path: Path) -> None:
     assert translated(tmp_path, NMT_ENGINE="0") == (PYTORCH, "")
 
@@ -587,6 +591,7 @@ PROCESSORS = {  # options of the compiler, lanes of a vector, and the instructio
 
 
 @compiled
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86")
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_other_processors_compute_the_same(name: str, tmp_path: Path) -> None:

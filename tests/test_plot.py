@@ -46,6 +46,7 @@ def test_what_is_no_number_is_not_drawn(tmp_path: Path) -> None:
     draw([run], tmp_path / "a.png", AXES["updates"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", AXES)
 def test_runs_share_a_picture(by: str, nmt: CommandLine) -> None:
     assert nmt.train("runs/other", train__steps="10").code == 0
@@ -233,6 +234,7 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
         assert one.stack.causal == decoder
 
 
+@pytest.mark.slow
 def test_positions_are_drawn(nmt: CommandLine) -> None:
     done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(num_buckets=8)", "--length", "9", "-o", "p.svg")
     assert (done.code, done.out) == (0, "p.svg\n"), done.err

@@ -244,6 +244,7 @@ def test_a_folder_of_that_name_is_not_taken_where_none_was_named(bare: CommandLi
     assert bare("translate", "im thirsty").out == "Ich habe Durst.\n"
 
 
+@pytest.mark.slow
 def test_its_export_for_ctranslate2_goes_by_its_name(bare: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
     done = bare("export", "en-de-small", "--to", "ctranslate2")

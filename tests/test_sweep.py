@@ -146,6 +146,7 @@ def test_the_rest_of_a_time_limit_is_what_was_not_trained(nmt: CommandLine) -> N
     assert _time_left(plan, run) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_a_sweep_hands_seed_and_time_on_and_bears_a_cut_line(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON,

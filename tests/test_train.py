@@ -339,6 +339,7 @@ def test_fp16_skips_and_counts_an_overflow(folder: Path) -> None:
     assert not torch.equal(before, model.output_weight_VD)
 
 
+@pytest.mark.slow
 def test_a_time_limit_is_kept_and_brings_the_rate_down(folder: Path) -> None:
     started = time.monotonic()
     experiment = config(folder, "train.steps=1000000", "train.valid_every=100000", "train.schedule=linear(warmup=5)")
@@ -474,6 +475,7 @@ print(measure.largest_batch(config, prepared, cpu, torch.float32, Group()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits memory as Linux does")
 def test_the_largest_batch_grows_with_the_memory(folder: Path) -> None:
     """A process that may not allocate more stands for a GPU: torch refuses the same way."""

@@ -327,7 +327,7 @@ def test_a_pair_with_more_tokens_than_learned_positions_is_named(tmp_path: Path)
 
 def test_a_model_that_no_memory_holds_is_refused() -> None:
     with pytest.raises(ConfigError, match="does not fit into memory"):
-        build_model(dataclasses.replace(TINY, dim=10**9, heads=1), VOCABULARY)
+        build_model(dataclasses.replace(TINY, dim=10**12, heads=1), VOCABULARY)
 
 
 def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:
@@ -401,6 +401,7 @@ def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:
     model.encode(src_BS, mask_BS).square().sum().backward()
 
 
+@pytest.mark.slow
 def test_a_validation_pair_that_is_longer_than_the_positions_costs_no_training(tmp_path: Path) -> None:
     options = (
         "model.position_encoding=learned(max_positions=16)",

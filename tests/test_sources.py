@@ -287,7 +287,7 @@ def test_who_has_not_got_the_text_is_told_what_makes_it() -> None:
     (everyday,) = config_io.load(config_io.find("everyday")).data.train
     with pytest.raises(DataError) as raised:
         open_split(everyday.replace("data/", "none/"), "train", "en", "de")
-    assert raised.value.hint == "scripts/everyday_text.sh makes it"
+    assert raised.value.hint == "scripts/build_pretraining_data.sh makes it"
 
 
 def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 # test set, in data/everyday/everyday; all of it in both directions in data/everyday/both; and greetings and courtesies, as
 # people type them in either language, in data/everyday/courtesies-en-de and courtesies-de-en.
 #
-#   scripts/everyday_text.sh
-#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/everyday_text.sh      # from files that are at hand
+#   scripts/build_pretraining_data.sh
+#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/build_pretraining_data.sh      # from files that are at hand
 #
 # What is there stays; it is made anew when this script, the courtesies or the files at hand are others than before.
 set -euo pipefail
@@ -14,7 +14,7 @@ if [ -n "${EUROPARL:-}" ]; then both_languages EUROPARL .gz; fi
 environment
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-recipe="$(cat scripts/everyday_text.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"
+recipe="$(cat scripts/build_pretraining_data.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write text as people type it: every line of standard input with one kind of noise.
 
-.venv/bin/python scripts/noisy.py typos < test.en > typos.en
+.venv/bin/python scripts/add_noise.py typos < test.en > typos.en
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, compose
 from nmt.data.normalization import normalize
-from nmt.data.prepare import Prepared, prepare
+from nmt.data.prepare import PreparedData, prepare
 from nmt.data.store import Store
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, train
 from nmt.errors import CheckpointError, ConfigError, DataError
@@ -67,11 +67,11 @@ def test_collate_shifts_targets_and_ends_sources() -> None:
     assert batch.tgt_in_BT.tolist() == [[BOS, 7, 8, 9], [BOS, 11, PAD, PAD]]
     assert batch.target_index_N.tolist() == [0, 1, 2, 3, 4, 5]
     assert batch.labels_N.tolist() == [7, 8, 9, EOS, 11, EOS]
-    assert (batch.tokens, batch.pairs) == (6, (3, 4))
-    assert batch.to(torch.device("cpu")).pairs == (3, 4)
+    assert (batch.tokens, batch.pair_ids) == (6, (3, 4))
+    assert batch.to(torch.device("cpu")).pair_ids == (3, 4)
 
 
-def loaded(folder: Path, *changes: str) -> tuple[Prepared, Loader]:
+def loaded(folder: Path, *changes: str) -> tuple[PreparedData, Loader]:
     experiment = config(folder, *changes)
     prepared = prepare(experiment)
     return prepared, Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
@@ -104,18 +104,18 @@ def test_damage_to_a_store_is_noticed(folder: Path) -> None:
     prepared, _ = loaded(folder)
     text = prepared.folder / "train.en"
     text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
-    with pytest.raises(DataError, match="is cut or was changed"):
+    with pytest.raises(DataError, match="is truncated or was modified"):
         prepared.store("train")
     (prepared.folder / "valid.en.ids").unlink()
-    with pytest.raises(DataError, match="is damaged"):
+    with pytest.raises(DataError, match="is corrupted"):
         Store(prepared.folder, "valid", "en", "de")
 
 
 def test_preparing_happens_once_per_recipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = prepare(config(folder)).folder
     made: list[int] = []
-    make = preparing._make
-    monkeypatch.setattr(preparing, "_make", lambda *a: made.append(1) or make(*a))
+    make = preparing._build
+    monkeypatch.setattr(preparing, "_build", lambda *a: made.append(1) or make(*a))
     assert prepare(config(folder)).folder == first
     assert prepare(config(folder, "train.steps=99", "model.dim=8")).folder == first
     assert not made
@@ -162,9 +162,9 @@ def test_skipping_is_continuing(folder: Path) -> None:
     every = shares(loader, 3)
     assert len(every) > 4
     for micro, other in zip(every[3:], shares(loader, 3, skip=6), strict=True):
-        assert [batch.pairs for batch in micro] == [batch.pairs for batch in other]
+        assert [batch.pair_ids for batch in micro] == [batch.pair_ids for batch in other]
         assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(micro, other, strict=True))
-    assert Counter(i for micro in every for batch in micro for i in batch.pairs) == Counter(range(300))
+    assert Counter(i for micro in every for batch in micro for i in batch.pair_ids) == Counter(range(300))
 
 
 def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
@@ -178,7 +178,7 @@ def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
         assert one.tokens == sum(batch.tokens for batch in one.batches)
         assert {share.tokens for share in shared} == {one.tokens}
         assert {share.position for share in shared} == {one.position}
-        assert [batch.pairs for batch in one.batches] == [batch.pairs for share in shared for batch in share.batches]
+        assert [batch.pair_ids for batch in one.batches] == [batch.pair_ids for share in shared for batch in share.batches]
 
 
 def test_a_batch_cut_in_halves_is_the_same_pairs() -> None:
@@ -186,7 +186,7 @@ def test_a_batch_cut_in_halves_is_the_same_pairs() -> None:
     batch = collate(pairs, [10, 11, 12])
     first, second = batch.split()
     for half, wanted in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
-        assert (half.pairs, half.tokens) == (wanted.pairs, wanted.tokens)
+        assert (half.pair_ids, half.tokens) == (wanted.pair_ids, wanted.tokens)
         for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N"):
             assert torch.equal(getattr(half, name), getattr(wanted, name)), name
 
@@ -199,7 +199,7 @@ def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> 
     for epoch in (0, 1):
         seen.append({})
         for (batch,) in shares(loader, epoch):
-            for row, i in enumerate(batch.pairs):
+            for row, i in enumerate(batch.pair_ids):
                 seen[-1][i] = tokenizer.decode(batch.src_BS[row].tolist())
                 assert tokenizer.decode(batch.tgt_in_BT[row].tolist()) == store.tgt.text(i)
     assert 90 < sum(text.isupper() for text in seen[0].values()) < 210
@@ -217,9 +217,9 @@ def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
     for epoch in (0, 0, 1):
         seen.append({})
         for (batch,) in shares(loader, epoch):
-            rows = zip(batch.pairs, batch.src_BS.tolist(), batch.tgt_in_BT.tolist(), strict=True)
+            rows = zip(batch.pair_ids, batch.src_BS.tolist(), batch.tgt_in_BT.tolist(), strict=True)
             seen[-1] |= {i: (src, tgt) for i, src, tgt in rows}
-            assert batch.tokens == int((batch.tgt_in_BT > EOS).sum()) + len(batch.pairs)
+            assert batch.tokens == int((batch.tgt_in_BT > EOS).sum()) + len(batch.pair_ids)
     assert seen[0] == seen[1] != seen[2]
     for side, texts in ((0, store.src), (1, store.tgt)):
         assert all(tokenizer.decode(pair[side]) == texts.text(i) for i, pair in seen[0].items())
@@ -230,7 +230,7 @@ def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
 def test_a_pair_that_is_alone_in_its_batch_is_drawn_anew_each_epoch_too(folder: Path) -> None:
     _, loader = loaded(folder, SUBWORD)
     loader.config = dataclasses.replace(loader.config, batch_tokens=1)
-    one, other = ({batch.pairs: batch.src_BS.tolist() for (batch,) in shares(loader, epoch)} for epoch in (0, 1))
+    one, other = ({batch.pair_ids: batch.src_BS.tolist() for (batch,) in shares(loader, epoch)} for epoch in (0, 1))
     assert one.keys() == other.keys() == {(i,) for i in range(300)}
     assert sum(one[pair] != other[pair] for pair in one) > 100
 
@@ -255,10 +255,10 @@ def test_drawn_subwords_past_the_limit_give_way_to_the_best(folder: Path) -> Non
 def test_updates_made_ahead_are_the_same_and_end_with_their_errors(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Batch, "pinned", lambda batch: batch)  # needs a GPU's driver
+    monkeypatch.setattr(Batch, "pin_memory", lambda batch: batch)  # needs a GPU's driver
     _, loader = loaded(folder, "train.batch_tokens=128")
-    pairs = [[batch.pairs for batch in update.batches] for update in loader.updates(0)]
-    assert [[batch.pairs for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
+    pairs = [[batch.pair_ids for batch in update.batches] for update in loader.updates(0)]
+    assert [[batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
 
     def failing() -> Iterator[Update]:
         yield from list(loader.updates(0))[:3]
@@ -274,7 +274,7 @@ def test_pairs_too_long_are_left_out_and_counted(folder: Path) -> None:
     prepared, loader = loaded(folder, "train.max_length=6")
     lengths_N2 = prepared.store("train").lengths_N2
     expected = int((lengths_N2 >= 6).any(axis=1).sum())
-    assert 0 < loader.too_long == expected < 300
+    assert 0 < loader.num_too_long == expected < 300
     assert all(batch.src_BS.shape[1] <= 6 for (batch,) in shares(loader, 0))
     with pytest.raises(DataError, match="no training pair has at most 1 tokens"):
         loaded(folder, "train.max_length=1")
@@ -317,10 +317,10 @@ def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> Non
 def test_noisy_batches_keep_to_the_limits_and_depend_on_the_epoch_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "CHUNK", 7)
+    monkeypatch.setattr(loading, "CHUNK_SIZE", 7)
     options = ("train.batch_tokens=256", "train.source_noise=[uppercase(p=0.5)]", "train.max_length=6")
     _, loader = loaded(folder, *options)
-    assert loader.too_long > 0
+    assert loader.num_too_long > 0
     assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in shares(loader, 0))
     _, resumed = loaded(folder, *options)  # which begins with the second epoch
     for (one,), (other,) in zip(shares(loader, 1), shares(resumed, 1), strict=True):
@@ -342,7 +342,7 @@ def test_noise_never_empties_a_sentence() -> None:
 
 @pytest.mark.parametrize("spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(words=15)", "typos(p=1e400)"])
 def test_noise_that_is_no_probability_is_refused(spec: str) -> None:
-    with pytest.raises(ConfigError, match="is a probability, from 0 to 1"):
+    with pytest.raises(ConfigError, match="must be a probability between 0 and 1"):
         compose(["lowercase(p=1)", spec])
 
 
@@ -401,8 +401,8 @@ def test_a_tokenizer_too_large_for_its_text_shrinks_and_too_small_is_refused(
 ) -> None:
     for kind in ("unigram", "bpe"):
         assert 260 < len(train(TEXT, TokenizerConfig(model_type=kind, vocab_size=9000))) < 500
-        assert "the corpus allows a tokenizer of" in capsys.readouterr().err
-    with pytest.raises(DataError, match="cannot hold the corpus's"):
+        assert "reducing the vocabulary to" in capsys.readouterr().err
+    with pytest.raises(DataError, match="smaller than the corpus's alphabet"):
         train(TEXT, TokenizerConfig(model_type="bpe", vocab_size=270))
     with pytest.raises(DataError, match="no text"):
         train([" ", ""], TokenizerConfig())

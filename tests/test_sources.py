@@ -20,9 +20,9 @@ from loopback import Loopback, loopback
 from nmt.config import config_io
 from nmt.data import download
 from nmt.data.pairs import Pair
-from nmt.data.sources import SOURCES, find, holdout, open_split, validate
-from nmt.data.sources.holdout import MOST, SHARE, hold_out, key
-from nmt.data.sources.published import DownloadableCorpus
+from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
+from nmt.data.sources.holdout import MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
+from nmt.data.sources.downloadable import DownloadableCorpus
 from nmt.errors import ConfigError, DataError, DownloadError, NMTError
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
@@ -36,7 +36,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("NMT_MIRROR", "http://127.0.0.1:1")  # no test reaches the network
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
-    monkeypatch.setattr(download, "PAUSE", 0.01)
+    monkeypatch.setattr(download, "RETRY_DELAY", 0.01)
     return tmp_path / "data"
 
 
@@ -88,9 +88,9 @@ def test_validate_accepts_every_corpus_by_name_but_files_without_text() -> None:
         ("tatoebs", "unknown corpus 'tatoebs'", "did you mean 'tatoeba'?"),
         ("files(trian='x')", "has no option 'trian'", "train"),
         ("files(train=3)", "train must be", ""),
-        ("files", "names no text", "files(train="),
+        ("files", "has no split", "files(train="),
         ("files(train='x', errors='ignore')", "'strict' or 'replace'", ""),
-        ("opus(corpus='../x')", "cannot read '../x'", "opus(corpus="),
+        ("opus(corpus='../x')", "invalid value '../x'", "opus(corpus="),
         ("tatoeba(x=1)", "has no option 'x'", ""),
     ],
 )
@@ -126,7 +126,7 @@ def test_the_phrasebook_needs_no_download_and_serves_both_directions(data: Path)
         sums.add(forth.checksum)
     assert len(sums) == 3
     assert not data.exists()
-    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
         open_split("phrasebook", "train", "en", "fr")
 
 
@@ -134,13 +134,13 @@ def test_the_phrasebook_needs_no_download_and_serves_both_directions(data: Path)
 
 
 def test_sentences_that_differ_in_case_and_punctuation_only_are_one() -> None:
-    assert key("I'm here!") == key("i’m HERE") == key(" Im  here …") == "im here"
-    assert key("Straße") == key("STRASSE")
-    assert key("well-known") == key("well known")
-    assert key("one") != key("two")
-    assert key("ﬁve ６") == key("five 6")
-    assert key("?!") == "?!"
-    assert key(" \t") == ""
+    assert sentence_key("I'm here!") == sentence_key("i’m HERE") == sentence_key(" Im  here …") == "im here"
+    assert sentence_key("Straße") == sentence_key("STRASSE")
+    assert sentence_key("well-known") == sentence_key("well known")
+    assert sentence_key("one") != sentence_key("two")
+    assert sentence_key("ﬁve ６") == sentence_key("five 6")
+    assert sentence_key("?!") == "?!"
+    assert sentence_key(" \t") == ""
 
 
 def held(pairs: list[Pair]) -> dict[str, list[Pair]]:
@@ -150,19 +150,19 @@ def held(pairs: list[Pair]) -> dict[str, list[Pair]]:
 def test_no_sentence_is_in_two_splits_and_each_held_out_one_is_there_once() -> None:
     pairs = [(en.upper() if n % 3 else en, f"{de} {n}") for n, (en, de) in enumerate(TEXT * 4)]
     parts = held(pairs)
-    keys = {split: [key(en) for en, _ in part] for split, part in parts.items()}
-    assert len(keys["valid"]) == len(keys["test"]) == len(TEXT) // SHARE
+    keys = {split: [sentence_key(en) for en, _ in part] for split, part in parts.items()}
+    assert len(keys["valid"]) == len(keys["test"]) == len(TEXT) // MIN_RATIO
     assert len(set(keys["valid"])) == len(keys["valid"])
     assert not set(keys["train"]) & set(keys["valid"])
     assert not set(keys["train"]) & set(keys["test"])
     assert not set(keys["valid"]) & set(keys["test"])
-    assert len(parts["train"]) == 4 * (len(TEXT) - 2 * len(TEXT) // SHARE)
+    assert len(parts["train"]) == 4 * (len(TEXT) - 2 * len(TEXT) // MIN_RATIO)
 
 
 def test_no_target_of_a_held_out_sentence_is_trained_on_with_another_source() -> None:
     pairs = [(f"a b {n}", f"C d {n % 100}!" if n < 100 else f"c d {n % 100}") for n in range(200)]
     parts = held(pairs)
-    keys = {split: {key(de) for _, de in part} for split, part in parts.items()}
+    keys = {split: {sentence_key(de) for _, de in part} for split, part in parts.items()}
     assert not keys["train"] & (keys["valid"] | keys["test"])
     assert len(parts["train"]) == 200 - 2 * len(keys["valid"] | keys["test"])
 
@@ -175,10 +175,10 @@ def test_the_order_of_the_corpus_does_not_matter_and_more_text_moves_little() ->
 
 
 def test_a_large_corpus_gives_two_thousand_each() -> None:
-    pairs = [(f"a b {n}", f"c d {n}") for n in range(MOST * SHARE + 5000)]
+    pairs = [(f"a b {n}", f"c d {n}") for n in range(MAX_SENTENCES * MIN_RATIO + 5000)]
     parts = held(pairs)
-    assert len(parts["valid"]) == len(parts["test"]) == MOST
-    assert len(parts["train"]) == len(pairs) - 2 * MOST
+    assert len(parts["valid"]) == len(parts["test"]) == MAX_SENTENCES
+    assert len(parts["train"]) == len(pairs) - 2 * MAX_SENTENCES
 
 
 def test_which_sentences_are_held_out_is_fixed_for_ever() -> None:
@@ -195,14 +195,14 @@ def test_sentences_of_one_or_two_words_are_trained_on() -> None:
     # Words are letters where there are no spaces.
     written = "東京都渋谷区神宮前丁目番号"
     pairs = [(f"{a}{b}{c}", f"แปล{a}{b}") for a in written for b in written for c in written[:2]]
-    assert len(held(pairs)["test"]) == len(pairs) // SHARE
+    assert len(held(pairs)["test"]) == len(pairs) // MIN_RATIO
     assert len(held([(a, "a b c") for a in written] + TEXT)["train"]) == len(written) + len(TEXT) * 9 // 10
 
 
 @pytest.mark.parametrize("letters", ["กขคง", "ກຂຄງ", "ကခဂဃ", "កខគឃ", "あいうえ", "カキクケ", "東京都区", "𠀀𠀁𠀂𠀃"])
 def test_three_letters_are_enough_where_no_spaces_are_written(letters: str) -> None:
     words = [f"{a}{b}{c}" for a in letters for b in letters for c in letters]
-    assert len(held([*zip(words, words, strict=True)])["test"]) == len(words) // SHARE
+    assert len(held([*zip(words, words, strict=True)])["test"]) == len(words) // MIN_RATIO
 
 
 def test_a_sentence_is_held_out_with_the_first_translation_that_is_long_enough() -> None:
@@ -251,7 +251,7 @@ def test_files_as_a_pair_are_ordered_by_their_suffixes_or_as_given(tmp_path: Pat
     assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
     spec = spec[:-1] + ", columns=('en', 'de'))"
     assert next(open_split(spec, "test", "de", "en").pairs()) == TEXT[0][::-1]
-    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
         open_split(spec, "test", "en", "fr")
 
 
@@ -273,9 +273,9 @@ def test_what_is_not_named_is_held_out_of_train_and_what_is_named_is_not(tmp_pat
     assert len(parts["test"]) == 10
     spec = f"files(train='{train}', hold_out=False)"
     assert list(open_split(spec, "train", "en", "de").pairs()) == TEXT
-    with pytest.raises(DataError, match="names no test text"):
+    with pytest.raises(DataError, match="has no test split"):
         open_split(spec, "test", "en", "de")
-    with pytest.raises(DataError, match="names no train text"):
+    with pytest.raises(DataError, match="has no train split"):
         open_split(f"files(test='{dev}')", "train", "en", "de")
 
 
@@ -283,11 +283,11 @@ def test_who_has_not_got_the_text_is_told_what_makes_it() -> None:
     for where in ("'none'", "'none.tsv'", "('none.en', 'none.de')"):
         with pytest.raises(DataError, match="no such") as raised:
             open_split(f"files(train={where}, hold_out=False, build_command='make text')", "train", "en", "de")
-        assert raised.value.hint == "make text makes it"
+        assert raised.value.hint == "create it with make text"
     (everyday,) = config_io.load(config_io.find("everyday")).data.train
     with pytest.raises(DataError) as raised:
         open_split(everyday.replace("data/", "none/"), "train", "en", "de")
-    assert raised.value.hint == "scripts/build_pretraining_data.sh makes it"
+    assert raised.value.hint == "create it with scripts/build_pretraining_data.sh"
 
 
 def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path
 
 def test_text_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.en").touch()
-    with pytest.raises(DataError, match=r"no such text: .*a\.de"):
+    with pytest.raises(DataError, match=r"no such file: .*a\.de"):
         open_split(f"files(train='{tmp_path / 'a'}')", "train", "en", "de")
     with pytest.raises(DataError, match="no such file"):
         open_split(f"files(train=('{tmp_path / 'x'}', '{tmp_path / 'y'}'))", "train", "en", "de")
@@ -332,7 +332,7 @@ def test_errors_replace_goes_on_where_strict_stops(tmp_path: Path) -> None:
 
 
 def install(name: str, source: Path | None = None, **options: bool) -> Path:
-    corpus = find(name)
+    corpus = get_corpus(name)
     assert isinstance(corpus, DownloadableCorpus)
     return corpus.install(source, **options)  # type: ignore[arg-type]
 
@@ -386,7 +386,7 @@ def test_a_corpus_that_an_older_rule_has_divided_is_named(tmp_path: Path, capsys
     for source, said in ((archive, True), (tmp_path / "whole", False)):  # the latter was divided by its owner
         record = install("tatoeba", source, force=True) / "corpus.json"
         open_split("tatoeba", "train", "en", "de")
-        assert "older nmt" not in capsys.readouterr().err
+        assert "another version of nmt" not in capsys.readouterr().err
         meta = json.loads(record.read_text())
         with pytest.MonkeyPatch.context() as later:
             later.setattr(holdout, "VERSION", "holdout-99")
@@ -396,7 +396,7 @@ def test_a_corpus_that_an_older_rule_has_divided_is_named(tmp_path: Path, capsys
             del meta["held_out"]  # as it was before there was a second rule
             record.write_text(json.dumps(meta))
             open_split("tatoeba", "train", "en", "de")
-            assert "older nmt" in capsys.readouterr().err
+            assert "another version of nmt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["deu-eng.zip", "folder/deu-eng.zip", "folder/deu.txt", "deu.txt"])
@@ -430,7 +430,7 @@ def test_multi30k_knows_its_test_set_among_several(tmp_path: Path) -> None:
         write(tmp_path / "mine" / stem, [(stem, stem)], ".gz")
     install("multi30k", tmp_path / "mine")
     assert list(open_split("multi30k", "test", "en", "de").pairs()) == [("test_2016_flickr", "test_2016_flickr")]
-    with pytest.raises(DataError, match="several texts could be the test split: test_2016_flickr, test_2017_flickr"):
+    with pytest.raises(DataError, match="the test split is ambiguous: test_2016_flickr, test_2017_flickr"):
         install("wmt14", tmp_path / "mine")
 
 
@@ -439,7 +439,7 @@ def test_a_missing_split_or_language_names_what_there_is(tmp_path: Path) -> None
     with pytest.raises(DataError, match="has no test split") as caught:
         open_split("multi30k", "test", "en", "de")
     assert caught.value.hint == "it has train"
-    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
         open_split("multi30k", "train", "en", "fr")
 
 
@@ -475,11 +475,11 @@ def something_else(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (broken_side, r"train\.en has no train\.de beside it"),
+        (broken_side, r"train\.en exists, but not train\.de"),
         (unequal, r"train\.en has 200 lines and .*train\.de has 1"),
-        (cut_gzip, "damaged or cut short"),
+        (cut_gzip, "corrupted or truncated"),
         (empty, "train split of corpus 'wmt14' is empty"),
-        (something_else, "nothing of corpus 'wmt14' in"),
+        (something_else, "does not have corpus 'wmt14'"),
         (lambda folder: folder, "no such file or folder"),
     ],
 )
@@ -500,7 +500,7 @@ def test_a_failed_renewal_leaves_the_old_corpus(tmp_path: Path) -> None:
 def test_a_damaged_record_says_how_to_mend_it(tmp_path: Path) -> None:
     folder = install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
     (folder / "corpus.json").write_text("{")
-    with pytest.raises(DataError, match="is damaged") as caught:
+    with pytest.raises(DataError, match="is corrupted") as caught:
         open_split("wmt14", "train", "en", "de")
     assert "nmt data download wmt14 --force" in caught.value.hint
 
@@ -520,7 +520,7 @@ def test_opening_a_corpus_downloads_it_once(server: Loopback, data: Path, capsys
 
 def test_a_bad_archive_is_removed_so_that_the_next_try_is_fresh(server: Loopback, data: Path) -> None:
     resource = server.serve("/www.manythings.org/anki/deu-eng.zip", b"<html>log in</html>")
-    with pytest.raises(DownloadError, match="damaged or cut short"):
+    with pytest.raises(DownloadError, match="corrupted or truncated"):
         install("tatoeba")
     assert contents(data) == []
     resource.content = tatoeba_zip(TEXT)
@@ -585,7 +585,7 @@ def test_opus_in_the_moses_format(server: Loopback, spec: str, path: str, langua
 
 def test_two_opus_corpora_lie_apart() -> None:
     folders = {
-        find(spec).folder  # type: ignore[attr-defined]
+        get_corpus(spec).folder  # type: ignore[attr-defined]
         for spec in ("opus", "opus(corpus='Books')", "opus(version='v1')", "opus(languages=('en', 'fr'))")
     }
     assert len(folders) == 4
@@ -683,7 +683,7 @@ def test_real_multi30k() -> None:
 def test_real_tatoeba_has_no_english_sentence_in_two_splits() -> None:
     install("tatoeba", REAL / "tatoeba" / "deu-eng.zip")
     keys = {
-        split: [key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()]
+        split: [sentence_key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()]
         for split in ("train", "valid", "test")
     }
     assert len(keys["valid"]) == len(set(keys["valid"])) == len(keys["test"]) == len(set(keys["test"])) == 2000

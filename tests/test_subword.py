@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
 from nmt.data.normalization import normalize
-from nmt.data.subword_regularization import Pieces, Sampler, bpe_dropout, sampling, unigram
+from nmt.data.subword_regularization import SubwordSampler, Vocabulary, bpe_dropout, resolve_method, unigram
 from nmt.data.tokenizer import SPACE, Tokenizer, train
 from nmt.errors import ConfigError
 
@@ -32,26 +32,26 @@ def tokenizer(kind: str) -> Tokenizer:
 
 
 def encode(kind: str, lines: list[str], seed: int = 1) -> list[list[int]]:
-    return Sampler(SPECS[kind], tokenizer(kind), seed).encode(lines, np.random.default_rng(seed))
+    return SubwordSampler(SPECS[kind], tokenizer(kind), seed).encode_batch(lines, np.random.default_rng(seed))
 
 
 @given(st.text(max_size=40))
 def test_without_dropout_bpe_is_sentencepieces(text: str) -> None:
-    found, pieces = tokenizer("bpe"), Pieces(tokenizer("bpe").scores())
+    found, pieces = tokenizer("bpe"), Vocabulary(tokenizer("bpe").piece_scores())
     words = normalize(text).split()
-    ids = [i for word in words for i in found.ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
+    ids = [i for word in words for i in found.pieces_to_ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
     assert ids == found.encode(text)
 
 
 @given(st.text(max_size=40))
 def test_with_a_high_alpha_unigram_is_sentencepieces(text: str) -> None:
-    found, scores = tokenizer("unigram"), tokenizer("unigram").scores()
+    found, scores = tokenizer("unigram"), tokenizer("unigram").piece_scores()
 
     def likelihood(ids: list[int]) -> float:
-        return sum(scores.get(piece, 0.0) for piece in found.pieces(ids))
+        return sum(scores.get(piece, 0.0) for piece in found.ids_to_pieces(ids))
 
     words = normalize(text).split()
-    ids = [i for word in words for i in found.ids(unigram(SPACE + word, Pieces(scores), Random(0), alpha=1e6))]
+    ids = [i for word in words for i in found.pieces_to_ids(unigram(SPACE + word, Vocabulary(scores), Random(0), alpha=1e6))]
     assert found.decode(ids) == normalize(text)
     assert likelihood(ids) == pytest.approx(likelihood(found.encode(text)), abs=1e-3)  # there may be several best
 
@@ -67,7 +67,7 @@ def test_bpe_merges_are_left_out_as_often_as_they_should_be() -> None:
     """Of "abc" with the merges ab, then abc: each is there with probability 1-p."""
     scores = {"ab": 0.0, "abc": -1.0}
     rng, p, draws = Random(0), 0.3, 20_000
-    seen = Counter(tuple(bpe_dropout("abc", Pieces(scores), rng, p=p)) for _ in range(draws))
+    seen = Counter(tuple(bpe_dropout("abc", Vocabulary(scores), rng, p=p)) for _ in range(draws))
     assert seen["a", "b", "c"] / draws == pytest.approx(p, abs=0.015)
     assert seen["ab", "c"] / draws == pytest.approx((1 - p) * p, abs=0.015)
     assert seen["abc",] / draws == pytest.approx((1 - p) ** 2, abs=0.015)
@@ -82,7 +82,7 @@ def test_unigram_segmentations_come_with_their_probability() -> None:
             "|"
         )
         weights[tuple(pieces)] = math.exp(alpha * sum(scores[piece] for piece in pieces))
-    seen = Counter(tuple(unigram("abc", Pieces(scores), rng, alpha=alpha)) for _ in range(draws))
+    seen = Counter(tuple(unigram("abc", Vocabulary(scores), rng, alpha=alpha)) for _ in range(draws))
     for pieces, weight in weights.items():
         assert seen[pieces] / draws == pytest.approx(weight / sum(weights.values()), abs=0.015)
 
@@ -117,12 +117,12 @@ def test_a_tokenizer_knows_its_kind(kind: str) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs a tokenizer of the kind unigram, not bpe"):
-        Sampler("unigram", tokenizer("bpe"), 1)
+    with pytest.raises(ConfigError, match="needs a unigram tokenizer, not bpe"):
+        SubwordSampler("unigram", tokenizer("bpe"), 1)
     for spec, message in (
         ("bpe_dropout(p=0.0)", "p must be above 0 and at most 1"),
         ("unigram(alpha=2.0)", "alpha must be above 0 and at most 1"),
-        ("bpe", "unknown subword sampling"),
+        ("bpe", "unknown sampling method"),
     ):
         with pytest.raises(ConfigError, match=message):
-            sampling(spec, None)
+            resolve_method(spec, None)

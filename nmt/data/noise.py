@@ -14,12 +14,16 @@ Noise = Callable[..., str]
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation.replace("'", "").replace("-", "") + "„“”«»…¿¡")
 _NO_APOSTROPHES = str.maketrans("", "", "'’‘`´")
-_UMLAUTS_TO_DIGRAPHS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"})
+_UMLAUTS_TO_DIGRAPHS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
+)
 _UMLAUTS_TO_VOWELS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _KEYBOARD_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _ADJACENT_KEYS = {
-    letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2]) for row in _KEYBOARD_ROWS for i, letter in enumerate(row)
+    letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2])
+    for row in _KEYBOARD_ROWS
+    for i, letter in enumerate(row)
 }
 """Horizontally adjacent keys on an English keyboard."""
 

@@ -59,12 +59,9 @@ def _split_span(text: str, span: Span, language: str, fits: Callable[[str], bool
     segment = text[start:end]
     if fits(segment):
         return [span]
-    for split in (
-        lambda segment: split_sentences(segment, language),
-        lambda segment: _split_at(_CLAUSE_BOUNDARY, segment),
-        lambda segment: _split_at(_WORD_BOUNDARY, segment),
-    ):
-        parts = [(start + a, start + b) for a, b in split(segment)]
+    for boundary in (None, _CLAUSE_BOUNDARY, _WORD_BOUNDARY):
+        relative = _split_at(boundary, segment) if boundary else split_sentences(segment, language)
+        parts = [(start + a, start + b) for a, b in relative]
         if len(parts) > 1:
             return _merge(text, _split_spans(text, parts, language, fits), fits)
     middle = start + len(segment) // 2  # a single long word

@@ -43,9 +43,9 @@ def list_(
         return
     table = [("NAME", "PAIRS", "DOWNLOAD", "READY", "LICENSE", "SOURCE")]
     for name, corpus in corpora.items():
-        about = corpus.info
-        pairs = "-" if about.pairs is None else f"{about.pairs:,}"
-        table.append((name, pairs, _size(about.size), "yes" if corpus.is_installed else "no", about.license, about.source))
+        info = corpus.info
+        pairs = "-" if info.pairs is None else f"{info.pairs:,}"
+        table.append((name, pairs, _size(info.size), "yes" if corpus.is_installed else "no", info.license, info.source))
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         cells = [

@@ -76,8 +76,8 @@ class Batch:
 def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Return the pair indices of each batch of an epoch: a pure function of the arguments.
 
-    Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose padded size, the number
-    of pairs times the longest side including BOS or EOS, is at most `max_tokens`. The batches are shuffled.
+    Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose padded size, the
+    number of pairs times the longest side including BOS or EOS, is at most `max_tokens`. The batches are shuffled.
 
     Args:
         lengths_N2: numbers of source and target tokens of every pair, without BOS and EOS.
@@ -91,8 +91,8 @@ def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int
     for start in range(0, len(order), POOL_SIZE):
         pool = order[start : start + POOL_SIZE]
         src, tgt = lengths_N2[pool, 0], lengths_N2[pool, 1]
-        # Sort by the longer side, then by the difference in alternating order, so that neighbors have similar lengths on
-        # both sides. The sort is stable: pairs of equal lengths stay shuffled.
+        # Sort by the longer side, then by the difference in alternating order, so that neighbors have similar lengths
+        # on both sides. The sort is stable: pairs of equal lengths stay shuffled.
         longest, difference = np.maximum(src, tgt).astype(np.int64), (src - tgt).astype(np.int64)
         pool = pool[np.argsort((longest << 32) + np.where(longest % 2, -difference, difference), kind="stable")]
         batches += _divide(pool, lengths_N2[pool].max(axis=1) + 1, max_tokens)
@@ -100,7 +100,7 @@ def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int
 
 
 def _divide(pool: NDArray[np.int64], sizes: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
-    """Divide a pool, sorted by size, into batches with at most `max_tokens` (number of pairs x size of the last pair)."""
+    """Divide a pool in ascending order of size into batches with a padded size of at most `max_tokens`."""
     batches, first = [], 0
     while first < len(pool):
         # Sizes are ascending, so the padded size grows with the number of pairs, and binary search applies.
@@ -115,7 +115,7 @@ def _divide(pool: NDArray[np.int64], sizes: NDArray[np.integer], max_tokens: int
 
 
 def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None = None) -> Tensor:
-    """Stack id lists of different lengths into a padded tensor [B, max_length], optionally with an id before and after each."""
+    """Pad id lists into a tensor [B, max_length], optionally with an id before and after each list."""
     num_extra = (before is not None) + (after is not None)
     padded = np.full((len(rows), max(map(len, rows)) + num_extra), PAD, dtype=np.int64)
     for target, row in zip(padded, rows, strict=True):

@@ -33,7 +33,7 @@ def length(
     min: int = 1,
     max_chars: int = 2000,
 ) -> Iterator[Pair]:
-    """Keep pairs whose sides each have `min` to `max` words (split at white space) and at most `max_chars` characters."""
+    """Keep pairs whose sides have `min` to `max` words (split at white space) and at most `max_chars` characters."""
     if not 0 <= min <= max:
         raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")
     for pair in pairs:
@@ -111,7 +111,7 @@ SCRIPTS = {
 
 
 def charset(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5) -> Iterator[Pair]:
-    """Keep pairs in which at least the fraction `min` of each side's letters is in its script, or that have no letters."""
+    """Keep pairs in which at least the fraction `min` of the letters of each side is in its script."""
     for name in (src, tgt):
         if name not in SCRIPTS:
             raise ConfigError(f"cleaning step 'charset': unknown script '{name}'", suggest(name, SCRIPTS))

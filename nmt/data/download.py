@@ -41,8 +41,8 @@ class _RetryableError(Exception):
 def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None = None, corpus: str = "NAME") -> str:
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
-    Incomplete downloads are kept in PATH.part. The next call resumes them if the server supports it and its file has not
-    changed.
+    Incomplete downloads are kept in PATH.part. The next call resumes them if the server supports it and its file has
+    not changed.
 
     Args:
         url: http or https address, before `$NMT_MIRROR` is applied.

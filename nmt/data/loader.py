@@ -1,8 +1,8 @@
 """Data loader: the sequence of batches and updates, starting at any position of an epoch.
 
 Noise is a pure function of (seed, epoch, pair), the order of (seed, epoch) and the lengths after noise, and subword
-regularization of (seed, epoch, first pair of the batch). The epoch and the number of batches consumed therefore determine
-the state of the loader, and resumed training continues identically.
+regularization of (seed, epoch, first pair of the batch). The epoch and the number of batches consumed therefore
+determine the state of the loader, and resumed training continues identically.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Loader:
         return plan(self._epoch_lengths(epoch), self.config.batch_tokens, self.seed, epoch)
 
     def worst_case_batches(self) -> list[Batch]:
-        """Return the batches of the first epoch that need most memory: the largest one and the one with the longest pair."""
+        """Return the batches of the first epoch that need most memory: the largest and that with the longest pair."""
         batches, lengths_N2 = self.batches(0), self._epoch_lengths(0)
         max_lengths = [int(lengths_N2[indices].max()) + 1 for indices in batches]
         largest = max(range(len(batches)), key=lambda b: len(batches[b]) * max_lengths[b])

@@ -1,4 +1,4 @@
-"""Source noise that simulates informal typing. A noise function maps a sentence and a random generator to a sentence."""
+"""Source noise that simulates informal typing. A noise function takes a sentence and a random generator."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ NOISES: dict[str, Noise] = {
 
 
 def compose(specs: Sequence[str]) -> Callable[[str, Random], str]:
-    """Return a function that applies the noise functions in order; a sentence is kept as it is if it would become empty.
+    """Return a function that applies the noise functions in order, and keeps sentences that would become empty.
 
     Raises:
         ConfigError: A name or option is unknown, or a value is not a probability.

@@ -104,7 +104,7 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
         errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as U+FFFD.
 
     Raises:
-        DataError: The file is missing or corrupted, or a line is not UTF-8; the message has line and byte numbers from 1.
+        DataError: The file is missing or corrupted, or a line is not UTF-8; the message has its line and byte, from 1.
     """
     return decode_lines(_raw_lines(path), str(path), errors)
 
@@ -120,7 +120,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
-                "save it as UTF-8, or replace invalid bytes: --encoding-errors replace, or errors='replace' in files(...)",
+                "save it as UTF-8, or use --encoding-errors replace, or errors='replace' in files(...)",
             ) from None
 
 
@@ -165,7 +165,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
 
 
 def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:
-    """Yield the first two columns of a tab-separated file; other columns are ignored, and quotes have no special meaning.
+    """Yield the first two columns of a tab-separated file, without interpreting quotes.
 
     An empty line yields a blank pair, which cleaning drops and counts.
 

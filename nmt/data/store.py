@@ -1,8 +1,8 @@
 """The prepared corpus on disk: cleaned plain text and its token ids, both memory-mapped.
 
-Each language of a split has three files: `train.en` (text, one sentence per line), `train.en.ids` (concatenated ids) and
-`train.en.ends` (end offset of each sentence in the ids and in the bytes of the text). Only the pages that are read occupy
-memory, so memory use does not grow with the corpus. Shape letter: N pairs.
+Each language of a split has three files: `train.en` (text, one sentence per line), `train.en.ids` (concatenated ids)
+and `train.en.ends` (end offset of each sentence in the ids and in the bytes of the text). Only the pages that are read
+occupy memory, so memory use does not grow with the corpus. Shape letter: N pairs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Detection of misalignment: regions in which the target is a few lines early or late, or does not fit at all.
 
 The alignment score of a source line and a target line is a weighted sum of three features: a lexicon learned from the
-corpus, words shared by both sides (numbers, names, cognates), and the length ratio. A region in which another hypothesis
-fits better than "line n translates line n" is found with a cumulative sum (Page 1954).
+corpus, words shared by both sides (numbers, names, cognates), and the length ratio. A region in which another
+hypothesis fits better than "line n translates line n" is found with a cumulative sum (Page 1954).
 
-Shape letters: N pairs, H hypotheses, B blocks of lines, V buckets of words, F features, K candidate targets, M sampled lines.
+Shape letters: N pairs, H hypotheses, B blocks of lines, V buckets of words, F features, K candidates, M sampled lines.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ MIN_LINES = 200
 MIN_DISTINCT_LINES = 400
 """Minimum number of lines with distinct targets to decide that a whole corpus is misaligned."""
 MIN_EFFECT = 0.25
-"""Minimum effect size (difference of means in standard deviations) between a line's own target and other targets. Below
-it, the whole corpus is misaligned. From 400 lines on, aligned corpora have at least 0.4 and shuffled ones at most 0.22."""
+"""Minimum effect size (difference of means in standard deviations) between a line's own target and other targets.
+Below it, the whole corpus is misaligned. From 400 lines on, aligned corpora have at least 0.4 and shuffled ones at
+most 0.22."""
 MISFIT_RATIO = 1 / 8
-"""Fraction of the average score gap below which a region does not fit at all; low because free translations fit less."""
+"""Fraction of the average score gap below which a region does not fit; low, because free translations fit less."""
 MAX_SAMPLE = 100_000
 CHUNK_SIZE = 50_000
 MIN_EVIDENCE = 20.0
@@ -148,8 +149,8 @@ class _AlignmentScorer:
     def scores(self, start: int, end: int, hypotheses: Sequence[int | None]) -> Floats:
         """Return the scores of source lines start to end under each hypothesis, [H, N].
 
-        A hypothesis is a shift, or None for a target that does not fit. None has no gain where the other targets are equal
-        to the line's own.
+        A hypothesis is a shift, or None for a target that does not fit. None has no gain where the other targets are
+        equal to the line's own.
         """
         lines_N = np.arange(start, end)
         expected_NV = self._expected_words(lines_N, self.matrices)
@@ -237,7 +238,7 @@ class _AlignmentScorer:
         best_shift = int((mean_FK / np.sqrt(variance_F)[:, None]).sum(0).argmax())
         weights_F: Floats = (mean_FK[:, best_shift] / variance_F).astype(np.float32)
         gap = float(weights_F @ mean_FK[:, best_shift])
-        # In a sorted corpus, neighboring lines have similar lengths and random lines do not: both effects must be small.
+        # In a sorted corpus, neighboring lines have similar lengths, unlike random lines: both effects must be small.
         effects = (
             [_effect_size(*_moments(near[:, :, distinct_M], other[:, :, distinct_M])) for other in (far, random)]
             if distinct_M.sum() >= MIN_DISTINCT_LINES

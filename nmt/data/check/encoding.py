@@ -12,8 +12,8 @@ _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _BOX = "\u2500-\u259f"
 _MOJIBAKE = re.compile(
-    # In code pages 437 and 850, the UTF-8 bytes of a letter are two characters, of which the first is for box drawing; those
-    # of a dash or quote are three. In Mac Roman, a letter starts with a square root; the exceptions are common radicands.
+    # In code pages 437 and 850, the UTF-8 bytes of a letter are two characters, of which the first is for box drawing;
+    # those of a dash or quote are three. In Mac Roman, a letter starts with a square root; π, Ω and µ are excluded.
     f"(?<![{_BOX}])(?:[┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀][^\x00-\x7f]|[ΓÔ][ÇéäåêâÆîôÉ][^\x00-\x7f])+(?![{_BOX}])"
     "|(?:√[^\x00-\x7fπΩµ])+"
 )

@@ -54,8 +54,9 @@ RECORD = np.dtype(
         ("test", "<i4"),
     ]
 )
-"""Features of a pair. `pair` and `source` are hashes of the text, `digest` is a b-bit MinHash (Li and König 2010) of the
-words of both sides, `words` are bitmaps of their stems, `test` is the index of the overlapping test sentence or -1."""
+"""Features of a pair. `pair` and `source` are hashes of the text, `digest` is a b-bit MinHash (Li and König 2010) of
+the words of both sides, `words` are bitmaps of their stems, `test` is the index of the overlapping test sentence
+or -1."""
 Records = NDArray[Any]
 
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -146,8 +147,8 @@ def _stem_bitmaps(sentences: Words) -> NDArray[np.uint8]:
 def _stem_buckets(word: str) -> tuple[int, ...]:
     """Return the bucket of the stem of a word, or of all letter bigrams in a script without spaces.
 
-    A stem has five letters without diacritics, or only the digits. Names, numbers and cognates thus have the same bucket
-    on both sides.
+    A stem has five letters without diacritics, or only the digits. Names, numbers and cognates thus have the same
+    bucket on both sides.
     """
     if digits := "".join(filter(str.isdigit, word)):
         stems = [digits]

@@ -33,8 +33,8 @@ from nmt.data.check.test_index import TestIndex
 from nmt.data.pairs import Pair
 
 MIN_FACTOR, MIN_DEVIATIONS = 1.5, 4.0
-"""A length ratio is unusual if it differs from the median of pairs of similar length by more than this factor and by more
-than this number of standard deviations."""
+"""A length ratio is unusual if it differs from the median of pairs of similar length by more than this factor and by
+more than this number of standard deviations."""
 MAX_EXAMPLE_CHARS = 200
 """Maximum length of a side of an example."""
 

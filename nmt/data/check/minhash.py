@@ -43,9 +43,10 @@ def hash_word_pair(source: Sequence[str], target: Sequence[str]) -> int:
 
 
 def minhash(sentences: Sequence[Sequence[str]], side: int) -> NDArray[np.uint32]:
-    """Return the MinHash digests of the words and word bigrams of sentences, [N, P]; the two sides have different tokens.
+    """Return the MinHash digests of the words and word bigrams of sentences, [N, P].
 
-    All numbers are replaced by 0, so that sentences that differ only in numbers are similar.
+    Words of different sides are different. Numbers are replaced by 0, so that sentences that differ only in numbers are
+    similar.
     """
     import rensa
 

@@ -17,8 +17,8 @@ from nmt.data.pairs import Pair
 BANDS = tuple((start, 4) for start in range(0, NUM_HASHES - 3, 2))
 """First hash value and width of each band. Test sets are small, so many narrow bands are affordable."""
 MIN_SIDE_SIMILARITY = 0.7
-"""Minimum estimated Jaccard similarity of one side. It is below that of near duplicates, because one letter changed in a
-sentence of ten words already reduces the similarity to about 0.7."""
+"""Minimum estimated Jaccard similarity of one side. It is below that of near duplicates, because one letter changed in
+a sentence of ten words already reduces the similarity to about 0.7."""
 MIN_PAIR_SIMILARITY = 0.45
 """Minimum similarity of both sides. Two words changed in a sentence of ten words leave a similarity of about 0.55."""
 MIN_EXACT_WORDS, MIN_NEAR_WORDS = 4, 6

@@ -1,12 +1,13 @@
 """Validation and test sets held out of a corpus without such splits.
 
-Source sentences are held out rather than pairs, because many corpora have several translations of a sentence. Sentences
-that differ only in case, punctuation or white space are considered equal. A hash of the sentence decides whether it is held
-out, so the result does not depend on the order of the corpus and changes little when the corpus grows. Training pairs whose
-target sentence is held out with another source are dropped, so that the reverse direction is not contaminated.
+Source sentences are held out rather than pairs, because many corpora have several translations of a sentence.
+Sentences that differ only in case, punctuation or white space are considered equal. A hash of the sentence decides
+whether it is held out, so the result does not depend on the order of the corpus and changes little when the corpus
+grows. Training pairs whose target sentence is held out with another source are dropped, so that the reverse direction
+is not contaminated.
 
-Sentences of one or two words ("Good morning", "Danke schön") are never held out: they are uninformative as test sentences,
-and every model should learn them.
+Sentences of one or two words ("Good morning", "Danke schön") are never held out: they are uninformative as test
+sentences, and every model should learn them.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def sentence_key(sentence: str) -> str:
 def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dict[str, PairReader]:
     """Divide a corpus into train and the held-out `splits`; return a reader for each.
 
-    A held-out split has 2,000 source sentences, or one in twenty if fewer than 40,000 source sentences are long enough. It
-    has one pair per sentence: the first with a target that is long enough. Train has the pairs of all other sentences.
-    The corpus is read once to select the sentences and once or more per split.
+    A held-out split has 2,000 source sentences, or one in twenty if fewer than 40,000 source sentences are long
+    enough. It has one pair per sentence: the first with a target that is long enough. Train has the pairs of all other
+    sentences. The corpus is read once to select the sentences and once or more per split.
     """
 
     @cache
@@ -68,7 +69,8 @@ def _held_out_reader(read: PairReader, split_of_hash: Callable[[], dict[int, str
 def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
     """Map the hashes of the held-out sentences to their splits: the smallest hashes are test, the next ones valid.
 
-    Only the 40,000 smallest hashes are kept in memory. If there are fewer, their number determines the size of the splits.
+    Only the 40,000 smallest hashes are kept in memory. If there are fewer, their number determines the size of the
+    splits.
     """
     hashes: set[int] = set()
     heap: list[int] = []  # the same hashes, negated, so that the largest is at the top
@@ -86,7 +88,7 @@ def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
     if not size:
         raise DataError(
             f"{len(heap)} different sentences of {MIN_WORDS} words or more are too few to hold out a test set",
-            f"specify your sets with files(train=..., valid=..., test=...), or add text: at least {MIN_RATIO} such sentences",
+            f"specify your sets with files(train=..., valid=..., test=...), or add sentences: at least {MIN_RATIO}",
         )
     ordered = sorted(hashes)
     held_out = {"test": ordered[:size], "valid": ordered[size : 2 * size]}

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nmt.data import normalization as text
+from nmt.data import normalization
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError, suggest
 from nmt.registry import resolve
@@ -23,7 +23,7 @@ Cleaner = Callable[..., Iterator[Pair]]
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Apply Unicode NFC, collapse white space, strip, and remove control characters."""
     for source, target in pairs:
-        yield text.normalize(source), text.normalize(target)
+        yield normalization.normalize(source), normalization.normalize(target)
 
 
 def length(

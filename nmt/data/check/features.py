@@ -18,15 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.checks import (
-    BITS,
-    BLANK,
-    NEAR_TEST_OVERLAP,
-    TEST_OVERLAP,
-    UNTRANSLATED,
-    WRONG_LANGUAGE,
-    bits_with_fix,
-)
+from nmt.data.check import checks
+from nmt.data.check.checks import BITS, bits_with_fix
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import NUM_HASHES, hash_text, hash_words, minhash, normalized_words
@@ -101,11 +94,11 @@ def extract_features(pairs: Sequence[Pair], options: FeatureOptions) -> Records:
 
 def _pair_problem(pair: Pair, words: tuple[Sequence[str], Sequence[str]], languages: tuple[str, str]) -> int:
     if any(map(is_blank, pair)):
-        return BITS[BLANK.name]
+        return BITS[checks.BLANK.name]
     if _is_copy(*words):
-        return BITS[UNTRANSLATED.name]
+        return BITS[checks.UNTRANSLATED.name]
     if any(map(is_wrong_language, pair, languages)):
-        return BITS[WRONG_LANGUAGE.name]
+        return BITS[checks.WRONG_LANGUAGE.name]
     return 0
 
 
@@ -116,10 +109,10 @@ def _mark_test_overlap(
     for i, words in enumerate(zip(*sides, strict=True)):
         exact = index.find_exact(*words)
         if exact >= 0:
-            records["problems"][i] |= BITS[TEST_OVERLAP.name]
+            records["problems"][i] |= BITS[checks.TEST_OVERLAP.name]
             records["test"][i] = exact
         elif i in near:
-            records["problems"][i] |= BITS[NEAR_TEST_OVERLAP.name]
+            records["problems"][i] |= BITS[checks.NEAR_TEST_OVERLAP.name]
             records["test"][i] = near[i]
 
 

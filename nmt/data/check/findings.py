@@ -10,20 +10,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt.data.check import checks
 from nmt.data.check.alignment import find_misaligned_regions
-from nmt.data.check.checks import (
-    BITS,
-    BLANK,
-    CHECKS,
-    DUPLICATE,
-    LENGTH_RATIO,
-    MISALIGNED,
-    MULTIPLE_TARGETS,
-    NEAR_DUPLICATE,
-    NEAR_TEST_OVERLAP,
-    TEST_OVERLAP,
-    UNEQUAL_LENGTHS,
-)
+from nmt.data.check.checks import BITS, CHECKS
 from nmt.data.check.corpus import ParallelCorpus, TolerantReader
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.features import Records
@@ -65,21 +54,21 @@ class Findings:
         for start, end in pairwise(self.starts):
             _mark_length_ratios(self.records[start:end], self.problems_N[start:end])
         self._mark_duplicates()
-        for check in (TEST_OVERLAP, NEAR_TEST_OVERLAP):
+        for check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
             self.notes[check.name] = lambda i: self.test_index.describe(int(self.records["test"][i]))
         for name in self.ignore & BITS.keys():
             self.problems_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
         findings = []
-        if UNEQUAL_LENGTHS.name not in self.ignore:
+        if checks.UNEQUAL_LENGTHS.name not in self.ignore:
             findings += self._unequal_lengths(unequal_lengths)
-        if MISALIGNED.name not in self.ignore:
+        if checks.MISALIGNED.name not in self.ignore:
             findings += self._misaligned()
         return findings + self._pair_findings()
 
     def _unequal_lengths(self, messages: Sequence[str]) -> list[Finding]:
         corpora = zip(self.corpora, self.sizes, messages, strict=True)
         examples = [Example(corpus.name, size + 1, "", "", message) for corpus, size, message in corpora if message]
-        return [Finding(UNEQUAL_LENGTHS, len(examples), examples)] if examples else []
+        return [Finding(checks.UNEQUAL_LENGTHS, len(examples), examples)] if examples else []
 
     def _misaligned(self) -> list[Finding]:
         """Find the misaligned regions of each corpus and mark them in `misaligned_N`."""
@@ -89,14 +78,14 @@ class Findings:
                 self.misaligned_N[start + region.start : start + region.end] = True
                 note = f"from line {region.start + 1:,} to {region.end:,} {_describe_shift(region.shift)}"
                 examples.append(Example(corpus.name, region.start + 1, "", "", note))
-        return [Finding(MISALIGNED, int(self.misaligned_N.sum()), examples)] if examples else []
+        return [Finding(checks.MISALIGNED, int(self.misaligned_N.sum()), examples)] if examples else []
 
     def _mark_duplicates(self) -> None:
-        duplicates = find_duplicates(self.records, self.problems_N & BITS[BLANK.name] == 0)
+        duplicates = find_duplicates(self.records, self.problems_N & BITS[checks.BLANK.name] == 0)
         for check, earlier_N in (
-            (DUPLICATE, duplicates.exact_N),
-            (NEAR_DUPLICATE, duplicates.near_N),
-            (MULTIPLE_TARGETS, duplicates.same_source_N),
+            (checks.DUPLICATE, duplicates.exact_N),
+            (checks.NEAR_DUPLICATE, duplicates.near_N),
+            (checks.MULTIPLE_TARGETS, duplicates.same_source_N),
         ):
             self.problems_N[earlier_N >= 0] |= BITS[check.name]
             self.notes[check.name] = lambda i, earlier_N=earlier_N: f"see {self._describe(int(earlier_N[i]))}"  # type: ignore[misc]
@@ -135,10 +124,10 @@ def _describe_shift(shift: int | None) -> str:
 def _mark_length_ratios(records: Records, problems_N: NDArray[np.uint32]) -> None:
     if not len(records):
         return
-    mask_N = problems_N & BITS[BLANK.name] == 0
+    mask_N = problems_N & BITS[checks.BLANK.name] == 0
     deviation_N, spread_N = length_deviations(records["chars"], mask_N if mask_N.any() else ~mask_N)
     is_unusual_N = np.abs(deviation_N) > np.maximum(np.log(MIN_FACTOR), MIN_DEVIATIONS * spread_N)
-    problems_N[mask_N & is_unusual_N] |= BITS[LENGTH_RATIO.name]
+    problems_N[mask_N & is_unusual_N] |= BITS[checks.LENGTH_RATIO.name]
 
 
 def _read_pairs(corpus: ParallelCorpus, start: int, indices: set[int]) -> Iterator[tuple[int, Pair]]:

@@ -45,8 +45,8 @@ def hash_word_pair(source: Sequence[str], target: Sequence[str]) -> int:
 def minhash(sentences: Sequence[Sequence[str]], side: int) -> NDArray[np.uint32]:
     """Return the MinHash digests of the words and word bigrams of sentences, [N, P].
 
-    Words of different sides are different. Numbers are replaced by 0, so that sentences that differ only in numbers are
-    similar.
+    Equal words of different sides are different tokens. Numbers are replaced by 0, so that sentences that differ only
+    in numbers are similar.
     """
     import rensa
 

@@ -72,7 +72,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a JSON object with all checks, including those without problems."""
-        found = {finding.check.name: finding for finding in self.findings}
+        findings = {finding.check.name: finding for finding in self.findings}
         empty = {check.name: Finding(check, 0) for check in CHECKS}
         return {
             "corpora": [{"name": name, "pairs": pairs} for name, pairs in self.corpora],
@@ -87,7 +87,7 @@ class Report:
                     "count": finding.count,
                     "examples": [asdict(example) for example in finding.examples],
                 }
-                for name, finding in (empty | found).items()
+                for name, finding in (empty | findings).items()
             ],
         }
 

@@ -56,7 +56,7 @@ def news_commentary() -> DownloadableCorpus:
 def opus100() -> DownloadableCorpus:
     """A sample of one million pairs of OPUS, with validation and test sets of 2,000 pairs (Zhang et al. 2020)."""
     page = "https://huggingface.co/datasets/Helsinki-NLP/opus-100"
-    return hub("opus100", "Helsinki-NLP/opus-100", CorpusInfo(1_004_000, 116_680_890, "each part its own", page))
+    return hub("opus100", "Helsinki-NLP/opus-100", CorpusInfo(1_004_000, 116_680_890, "depends on the part", page))
 
 
 def _moses(

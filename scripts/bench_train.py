@@ -249,7 +249,7 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
         here = Path(folder)
         for code, side in (("src", prepared.src), ("tgt", prepared.tgt)):
             lines = (prepared.folder / f"train.{side}").read_text(encoding="utf-8").splitlines()
-            pieces = (" ".join(tokenizer.pieces(tokenizer.encode(line))) for line in lines)
+            pieces = (" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))) for line in lines)
             (here / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
         (here / "config.json").write_text(json.dumps(_eole_config(config, dtype, here, updates)))
         tool = str(Path(python).with_name("eole"))

@@ -142,7 +142,7 @@ def _nmt(arguments: Any) -> tuple[Translate, Translate]:
 
     def translate(lines: list[str], beam: int) -> int:
         spec = "greedy" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True)"  # the peers' rule
-        return sum(map(len, translator.tokenizer.encode_all(translator.translate(lines, spec))))
+        return sum(map(len, translator.tokenizer.encode_batch(translator.translate(lines, spec))))
 
     return translate, partial(_one_by_one, translate)
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from nmt import runtime
 from nmt.config import Config, config_io
-from nmt.data.prepare import Prepared, prepare
+from nmt.data.prepare import PreparedData, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.precision import training_dtype
@@ -59,7 +59,7 @@ def main() -> None:
     print(f"mean difference {statistics.mean(differences):+.4f} nats per token")
 
 
-def _trainer(config: Config, prepared: Prepared, dtype: torch.dtype) -> Trainer:
+def _trainer(config: Config, prepared: PreparedData, dtype: torch.dtype) -> Trainer:
     return Trainer(config, Path(tempfile.gettempdir()), prepared, torch.device("cpu"), dtype)
 
 

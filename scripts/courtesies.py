@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write greetings and courtesies in all the ways people type them, as text to train on, without what is in a test set.
+"""Write greetings and courtesies in their usual spellings as training data, without the sentences of a test set.
 
 .venv/bin/python scripts/courtesies.py en de PREFIX --test tatoeba       # PREFIX.en and PREFIX.de, English to German
 
-data/courtesies.tsv has English and German. Of several translations the first is the one to learn; the others stand
-there for the other direction. The source is varied in case and in the marks it ends in, the target stays as it is.
+data/courtesies.tsv has English and German sentences. The first translation of a sentence is its target; the others are
+for the reverse direction. The case and the final punctuation of the source are varied; the target is not changed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from pathlib import Path
 
 from nmt.data.pairs import Pair, read_tsv, write_pairs
 from nmt.data.sources import open_split
-from nmt.data.sources.holdout import key
+from nmt.data.sources.holdout import sentence_key
 from nmt.errors import NMTError
 
-TEXT = Path(__file__).parent.parent / "data" / "courtesies.tsv"
-ENDS = {"?": ("", "?", "??"), "": ("", ".", "!", "!!", "...")}
-"""What a sentence may end in, by what it ends in: a question mark, or anything else."""
+COURTESIES = Path(__file__).parent.parent / "data" / "courtesies.tsv"
+FINAL_PUNCTUATION = {"?": ("", "?", "??"), "": ("", ".", "!", "!!", "...")}
+"""Variants of the final punctuation of questions and of other sentences."""
 
 
-def varied(pairs: Iterable[Pair], unwanted: set[str]) -> Iterator[Pair]:
-    """Yield each source in its spellings with its first translation, unless one of both is unwanted."""
+def vary(pairs: Iterable[Pair], excluded: set[str]) -> Iterator[Pair]:
+    """Yield the spellings of each source with its first translation, unless one of both is in `excluded`."""
     seen: set[str] = set()
     for source, target in pairs:
         words = source.rstrip(".,!?")
         spellings = {words, words.lower()} - seen
         seen |= spellings
-        if not {key(source), key(target)} & unwanted:
-            for ending in ENDS["?" if source.endswith("?") else ""]:
+        if not {sentence_key(source), sentence_key(target)} & excluded:
+            for ending in FINAL_PUNCTUATION["?" if source.endswith("?") else ""]:
                 yield from ((text + ending, target) for text in sorted(spellings))
 
 
@@ -41,21 +41,21 @@ def main() -> None:
     parser.add_argument("source", choices=("en", "de"))
     parser.add_argument("target", choices=("en", "de"))
     parser.add_argument("prefix", type=Path)
-    parser.add_argument("--times", type=int, default=1, help="write each this many times, to learn it better")
-    parser.add_argument("--test", metavar="CORPUS", help="leave out what is in its test set")
+    parser.add_argument("--times", type=int, default=1, help="Number of copies of each pair.")
+    parser.add_argument("--test", metavar="CORPUS", help="Exclude the sentences of the test set of this corpus.")
     options = parser.parse_args()
     if options.source == options.target:
         parser.error("source and target are the same language")
     if options.times < 1:
         parser.error("--times must be at least 1")
-    pairs = [pair if options.source == "en" else pair[::-1] for pair in read_tsv(TEXT)]
+    pairs = [pair if options.source == "en" else pair[::-1] for pair in read_tsv(COURTESIES)]
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
     try:
-        unwanted: set[str] = set()
+        excluded: set[str] = set()
         if options.test:
             test = open_split(options.test, "test", options.source, options.target)
-            unwanted = {key(side) for pair in test.pairs() for side in pair}
-        print(write_pairs(src, tgt, [*varied(pairs, unwanted)] * options.times), "pairs")
+            excluded = {sentence_key(side) for pair in test.pairs() for side in pair}
+        print(write_pairs(src, tgt, [*vary(pairs, excluded)] * options.times), "pairs")
     except OSError as error:
         parser.error(f"cannot write {options.prefix}: {error.strerror}")
     except NMTError as error:

@@ -25,7 +25,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
         tensors |= _renamed(model, f"{stack}_norm", f"{stack}.layer_norm")
         for number in range(layers):
             tensors |= _layer(model, f"{stack}.{number}", f"{stack}.transformer_layers.{number}", stack == "decoder")
-    pieces = loaded.tokenizer.pieces(range(len(loaded.tokenizer)))
+    pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
     vocabulary = {"src": pieces, "tgt": pieces, "decoder_start_token": SPECIALS["bos_token"], "specials": SPECIALS}
     (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.00.safetensors")

@@ -51,7 +51,7 @@ for model; do
   tatoeba="$data/corpora/tatoeba/test"
   row "Tatoeba, test split" "$model" --src "$tatoeba.$src" --ref "$tatoeba.$tgt"
   for kind in lowercase uppercase no_punctuation $noises sloppy typos; do
-    scripts/noisy.py "$kind" < "$tatoeba.$src" > "$work/$kind.$src"
+    scripts/add_noise.py "$kind" < "$tatoeba.$src" > "$work/$kind.$src"
     row "… with \`$kind\`" "$model" --src "$work/$kind.$src" --ref "$tatoeba.$tgt"
   done
   row "Multi30k, test_2016_flickr" "$model" --src "$data/corpora/multi30k/test.$src" --ref "$data/corpora/multi30k/test.$tgt"

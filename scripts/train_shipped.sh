@@ -19,7 +19,7 @@ options=("$@")
 nmt config everyday ${options[@]+"${options[@]}"} > /dev/null # a mistake shows before hours of work
 
 # 1. Text.
-scripts/everyday_text.sh >&2
+scripts/build_pretraining_data.sh >&2
 
 # Train a model of this name unless it is there; one that was stopped goes on.
 trained() {

@@ -1,4 +1,4 @@
-"""The prepared store, the plan of batches, noise and the loader: nothing lost, nothing random without an address."""
+"""Tests of the prepared store, batching, noise, the loader and the tokenizer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, compose
 from nmt.data.normalization import normalize
-from nmt.data.prepare import Prepared, prepare
+from nmt.data.prepare import PreparedData, prepare
 from nmt.data.store import Store
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, train
 from nmt.errors import CheckpointError, ConfigError, DataError
@@ -39,21 +39,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=200), st.integers(41, 300))
-def test_a_plan_holds_every_pair_once_within_the_budget(lengths: list[tuple[int, int]], budget: int) -> None:
+def test_plan_has_every_pair_once_within_max_tokens(lengths: list[tuple[int, int]], budget: int) -> None:
     lengths_N2 = np.array(lengths)
     batches = plan(lengths_N2, budget, seed=1, epoch=0)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) * (lengths_N2[batch].max() + 1) <= budget for batch in batches)
 
 
-def test_a_plan_is_a_pure_function_of_seed_and_epoch() -> None:
+def test_plan_is_a_pure_function_of_seed_and_epoch() -> None:
     lengths_N2 = np.random.default_rng(0).integers(1, 30, (500, 2))
     flat = [np.concatenate(plan(lengths_N2, 256, *key)).tolist() for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
     assert flat[0] == flat[1]
     assert flat[0] != flat[2] != flat[3] != flat[0]
 
 
-def test_batches_of_similar_length_hold_little_padding() -> None:
+def test_batches_have_little_padding() -> None:
     lengths_N2 = np.random.default_rng(0).integers(5, 40, (20_000, 1)).repeat(2, axis=1)
     batches = plan(lengths_N2, 2048, seed=1, epoch=0)
     padded = sum(len(batch) * (lengths_N2[batch].max() + 1) for batch in batches)
@@ -67,18 +67,18 @@ def test_collate_shifts_targets_and_ends_sources() -> None:
     assert batch.tgt_in_BT.tolist() == [[BOS, 7, 8, 9], [BOS, 11, PAD, PAD]]
     assert batch.target_index_N.tolist() == [0, 1, 2, 3, 4, 5]
     assert batch.labels_N.tolist() == [7, 8, 9, EOS, 11, EOS]
-    assert (batch.tokens, batch.pairs) == (6, (3, 4))
-    assert batch.to(torch.device("cpu")).pairs == (3, 4)
+    assert (batch.tokens, batch.pair_ids) == (6, (3, 4))
+    assert batch.to(torch.device("cpu")).pair_ids == (3, 4)
 
 
-def loaded(folder: Path, *changes: str) -> tuple[Prepared, Loader]:
+def prepare_and_load(folder: Path, *changes: str) -> tuple[PreparedData, Loader]:
     experiment = config(folder, *changes)
     prepared = prepare(experiment)
     return prepared, Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
 
 
-def test_a_store_gives_back_text_and_ids(folder: Path) -> None:
-    prepared, _ = loaded(folder)
+def test_store_returns_text_and_ids(folder: Path) -> None:
+    prepared, _ = prepare_and_load(folder)
     store, tokenizer = prepared.store("train"), prepared.tokenizer()
     lines = (folder / "train.en").read_text(encoding="utf-8").splitlines()
     assert len(store) == len(lines) == 300
@@ -88,45 +88,45 @@ def test_a_store_gives_back_text_and_ids(folder: Path) -> None:
     assert store.lengths_N2.tolist() == [[len(s), len(t)] for s, t in (store[i] for i in range(300))]
 
 
-def test_a_byte_order_mark_inside_a_text_stays_in_it(folder: Path) -> None:
-    # As `cat` leaves it: dropped at the start of a file, it may yet start a split, and validation text is not cleaned.
+def test_byte_order_mark_inside_text_is_kept(folder: Path) -> None:
+    # Concatenated files may have several marks, of which only the first is dropped; validation text is not cleaned.
     copy_text(folder, 300)
     copy_text(folder, 20, split="valid")
     text = "\ufeff\ufeff" + (folder / "valid.en").read_text(encoding="utf-8")
     (folder / "valid.en").write_text(text, encoding="utf-8")
-    store = loaded(folder)[0].store("valid")
+    store = prepare_and_load(folder)[0].store("valid")
     assert len(store) == 20
     assert [store.src.text(i).lstrip("\ufeff") for i in range(20)] == [store.tgt.text(i) for i in range(20)]
     assert all(store[i][0].tolist() == store[i][1].tolist() for i in range(20))
 
 
-def test_damage_to_a_store_is_noticed(folder: Path) -> None:
-    prepared, _ = loaded(folder)
+def test_corrupted_store_is_an_error(folder: Path) -> None:
+    prepared, _ = prepare_and_load(folder)
     text = prepared.folder / "train.en"
     text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
-    with pytest.raises(DataError, match="is cut or was changed"):
+    with pytest.raises(DataError, match="is truncated or was modified"):
         prepared.store("train")
     (prepared.folder / "valid.en.ids").unlink()
-    with pytest.raises(DataError, match="is damaged"):
+    with pytest.raises(DataError, match="is corrupted"):
         Store(prepared.folder, "valid", "en", "de")
 
 
-def test_preparing_happens_once_per_recipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_data_is_cached_by_recipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = prepare(config(folder)).folder
-    made: list[int] = []
-    make = preparing._make
-    monkeypatch.setattr(preparing, "_make", lambda *a: made.append(1) or make(*a))
+    builds: list[int] = []
+    build = preparing._build
+    monkeypatch.setattr(preparing, "_build", lambda *a: builds.append(1) or build(*a))
     assert prepare(config(folder)).folder == first
     assert prepare(config(folder, "train.steps=99", "model.dim=8")).folder == first
-    assert not made
+    assert not builds
     others = {prepare(config(folder, change)).folder for change in ("tokenizer.vocab_size=310", "data.clean=[dedup]")}
     copy_text(folder, 300, seed=5)
     others.add(prepare(config(folder)).folder)
     assert len(others | {first}) == 4
-    assert len(made) == 3
+    assert len(builds) == 3
 
 
-def test_cleaning_is_counted_and_pairs_stay_aligned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cleaning_is_logged_and_pairs_stay_aligned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy_text(folder, 60)
     copy_text(folder, 5, split="valid")
     for code in ("en", "de"):
@@ -142,7 +142,7 @@ def test_cleaning_is_counted_and_pairs_stay_aligned(folder: Path, capsys: pytest
     assert sources == targets
 
 
-def test_an_empty_corpus_is_an_error(folder: Path) -> None:
+def test_empty_corpus_is_an_error(folder: Path) -> None:
     for code in ("en", "de"):
         (folder / f"train.{code}").write_text("\n\n", encoding="utf-8")
         (folder / f"valid.{code}").write_text("a\n", encoding="utf-8")
@@ -151,55 +151,57 @@ def test_an_empty_corpus_is_an_error(folder: Path) -> None:
     assert not [path for path in (folder / "data" / "prepared").iterdir() if path.is_dir()]
 
 
-def shares(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
+def load_epoch(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
     return [update.batches for update in loader.updates(epoch, skip)]
 
 
-def test_skipping_is_continuing(folder: Path) -> None:
-    _, loader = loaded(
+def test_skipped_batches_do_not_change_later_ones(folder: Path) -> None:
+    _, loader = prepare_and_load(
         folder, "train.grad_accumulation=2", "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]"
     )
-    every = shares(loader, 3)
-    assert len(every) > 4
-    for micro, other in zip(every[3:], shares(loader, 3, skip=6), strict=True):
-        assert [batch.pairs for batch in micro] == [batch.pairs for batch in other]
+    all_batches = load_epoch(loader, 3)
+    assert len(all_batches) > 4
+    for micro, other in zip(all_batches[3:], load_epoch(loader, 3, skip=6), strict=True):
+        assert [batch.pair_ids for batch in micro] == [batch.pair_ids for batch in other]
         assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(micro, other, strict=True))
-    assert Counter(i for micro in every for batch in micro for i in batch.pairs) == Counter(range(300))
+    assert Counter(i for micro in all_batches for batch in micro for i in batch.pair_ids) == Counter(range(300))
 
 
-def test_ranks_share_the_updates_of_one_process(folder: Path) -> None:
-    prepared, alone = loaded(folder, "train.batch_tokens=128", "train.grad_accumulation=3")
+def test_ranks_partition_the_updates(folder: Path) -> None:
+    prepared, single = prepare_and_load(folder, "train.batch_tokens=128", "train.grad_accumulation=3")
     options = config(folder, "train.batch_tokens=128").train
     ranks = [Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3) for rank in range(3)]
-    whole = list(alone.updates(0))
+    whole = list(single.updates(0))
     parts = list(zip(*(rank.updates(0) for rank in ranks), strict=True))
     assert len(whole) == len(parts)
     for one, shared in zip(whole, parts, strict=True):
         assert one.tokens == sum(batch.tokens for batch in one.batches)
         assert {share.tokens for share in shared} == {one.tokens}
         assert {share.position for share in shared} == {one.position}
-        assert [batch.pairs for batch in one.batches] == [batch.pairs for share in shared for batch in share.batches]
+        assert [batch.pair_ids for batch in one.batches] == [
+            batch.pair_ids for share in shared for batch in share.batches
+        ]
 
 
-def test_a_batch_cut_in_halves_is_the_same_pairs() -> None:
+def test_split_batch_equals_separate_batches() -> None:
     pairs = [([4] * 3, [5] * 9), ([6] * 8, [7] * 2), ([8], [9])]
     batch = collate(pairs, [10, 11, 12])
     first, second = batch.split()
-    for half, wanted in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
-        assert (half.pairs, half.tokens) == (wanted.pairs, wanted.tokens)
+    for part, expected in ((first, collate(pairs[:1], [10])), (second, collate(pairs[1:], [11, 12]))):
+        assert (part.pair_ids, part.tokens) == (expected.pair_ids, expected.tokens)
         for name in ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N"):
-            assert torch.equal(getattr(half, name), getattr(wanted, name)), name
+            assert torch.equal(getattr(part, name), getattr(expected, name)), name
 
 
-def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> None:
-    prepared, loader = loaded(folder, "train.source_noise=[uppercase(p=0.5)]")
+def test_source_noise_differs_between_epochs(folder: Path) -> None:
+    prepared, loader = prepare_and_load(folder, "train.source_noise=[uppercase(p=0.5)]")
     tokenizer = prepared.tokenizer()
     store = prepared.store("train")
     seen: list[dict[int, str]] = []
     for epoch in (0, 1):
         seen.append({})
-        for (batch,) in shares(loader, epoch):
-            for row, i in enumerate(batch.pairs):
+        for (batch,) in load_epoch(loader, epoch):
+            for row, i in enumerate(batch.pair_ids):
                 seen[-1][i] = tokenizer.decode(batch.src_BS[row].tolist())
                 assert tokenizer.decode(batch.tgt_in_BT[row].tolist()) == store.tgt.text(i)
     assert 90 < sum(text.isupper() for text in seen[0].values()) < 210
@@ -210,16 +212,16 @@ def test_noise_is_drawn_anew_each_epoch_and_only_on_the_source(folder: Path) -> 
 SUBWORD = "train.subword_regularization=bpe_dropout(p=0.5)"
 
 
-def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
-    prepared, loader = loaded(folder, SUBWORD)
+def test_subword_regularization_differs_between_epochs(folder: Path) -> None:
+    prepared, loader = prepare_and_load(folder, SUBWORD)
     tokenizer, store = prepared.tokenizer(), prepared.store("train")
     seen: list[dict[int, tuple[list[int], list[int]]]] = []
     for epoch in (0, 0, 1):
         seen.append({})
-        for (batch,) in shares(loader, epoch):
-            rows = zip(batch.pairs, batch.src_BS.tolist(), batch.tgt_in_BT.tolist(), strict=True)
+        for (batch,) in load_epoch(loader, epoch):
+            rows = zip(batch.pair_ids, batch.src_BS.tolist(), batch.tgt_in_BT.tolist(), strict=True)
             seen[-1] |= {i: (src, tgt) for i, src, tgt in rows}
-            assert batch.tokens == int((batch.tgt_in_BT > EOS).sum()) + len(batch.pairs)
+            assert batch.tokens == int((batch.tgt_in_BT > EOS).sum()) + len(batch.pair_ids)
     assert seen[0] == seen[1] != seen[2]
     for side, texts in ((0, store.src), (1, store.tgt)):
         assert all(tokenizer.decode(pair[side]) == texts.text(i) for i, pair in seen[0].items())
@@ -227,38 +229,36 @@ def test_subwords_are_drawn_anew_each_epoch_on_both_sides(folder: Path) -> None:
         assert sum(drawn) > 150
 
 
-def test_a_pair_that_is_alone_in_its_batch_is_drawn_anew_each_epoch_too(folder: Path) -> None:
-    _, loader = loaded(folder, SUBWORD)
+def test_subword_regularization_of_single_pair_batches(folder: Path) -> None:
+    _, loader = prepare_and_load(folder, SUBWORD)
     loader.config = dataclasses.replace(loader.config, batch_tokens=1)
-    one, other = ({batch.pairs: batch.src_BS.tolist() for (batch,) in shares(loader, epoch)} for epoch in (0, 1))
+    one, other = ({batch.pair_ids: batch.src_BS.tolist() for (batch,) in load_epoch(loader, epoch)} for epoch in (0, 1))
     assert one.keys() == other.keys() == {(i,) for i in range(300)}
     assert sum(one[pair] != other[pair] for pair in one) > 100
 
 
-def test_drawn_subwords_depend_on_the_position_alone(folder: Path) -> None:
-    """Skipping batches and another thread leave the draws as they are."""
-    _, loader = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
-    every = shares(loader, 3)
-    _, again = loaded(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
+def test_subword_regularization_depends_on_position_only(folder: Path) -> None:
+    """Samples do not depend on skipped batches or on the thread."""
+    _, loader = prepare_and_load(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
+    all_batches = load_epoch(loader, 3)
+    _, again = prepare_and_load(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
     with ThreadPoolExecutor(1) as thread:
-        later = thread.submit(shares, again, 3, 4).result()
-    for (one,), (other,) in zip(every[4:], later, strict=True):
+        later = thread.submit(load_epoch, again, 3, 4).result()
+    for (one,), (other,) in zip(all_batches[4:], later, strict=True):
         assert torch.equal(one.src_BS, other.src_BS)
         assert torch.equal(one.labels_N, other.labels_N)
 
 
-def test_drawn_subwords_past_the_limit_give_way_to_the_best(folder: Path) -> None:
-    _, loader = loaded(folder, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14")
-    assert all(batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14 for (batch,) in shares(loader, 0))
+def test_too_long_segmentations_are_replaced(folder: Path) -> None:
+    _, loader = prepare_and_load(folder, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14")
+    assert all(batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14 for (batch,) in load_epoch(loader, 0))
 
 
-def test_updates_made_ahead_are_the_same_and_end_with_their_errors(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Batch, "pinned", lambda batch: batch)  # needs a GPU's driver
-    _, loader = loaded(folder, "train.batch_tokens=128")
-    pairs = [[batch.pairs for batch in update.batches] for update in loader.updates(0)]
-    assert [[batch.pairs for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
+def test_prefetch_preserves_updates_and_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batch, "pin_memory", lambda batch: batch)  # requires a GPU
+    _, loader = prepare_and_load(folder, "train.batch_tokens=128")
+    pairs = [[batch.pair_ids for batch in update.batches] for update in loader.updates(0)]
+    assert [[batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
 
     def failing() -> Iterator[Update]:
         yield from list(loader.updates(0))[:3]
@@ -270,14 +270,14 @@ def test_updates_made_ahead_are_the_same_and_end_with_their_errors(
         next(updates)
 
 
-def test_pairs_too_long_are_left_out_and_counted(folder: Path) -> None:
-    prepared, loader = loaded(folder, "train.max_length=6")
+def test_too_long_pairs_are_dropped_and_counted(folder: Path) -> None:
+    prepared, loader = prepare_and_load(folder, "train.max_length=6")
     lengths_N2 = prepared.store("train").lengths_N2
     expected = int((lengths_N2 >= 6).any(axis=1).sum())
-    assert 0 < loader.too_long == expected < 300
-    assert all(batch.src_BS.shape[1] <= 6 for (batch,) in shares(loader, 0))
+    assert 0 < loader.num_too_long == expected < 300
+    assert all(batch.src_BS.shape[1] <= 6 for (batch,) in load_epoch(loader, 0))
     with pytest.raises(DataError, match="no training pair has at most 1 tokens"):
-        loaded(folder, "train.max_length=1")
+        prepare_and_load(folder, "train.max_length=1")
 
 
 @pytest.mark.parametrize(
@@ -291,19 +291,19 @@ def test_pairs_too_long_are_left_out_and_counted(folder: Path) -> None:
         ("sloppy(p=0.0)", "I'm thirsty, Tom!"),
     ],
 )
-def test_noise_is_how_people_type(spec: str, noisy: str) -> None:
+def test_noise_functions(spec: str, noisy: str) -> None:
     assert compose([spec])("I'm thirsty, Tom!", Random(0)) == noisy
 
 
-def test_noise_leaves_hyphens_and_takes_the_typographic_marks() -> None:
+def test_noise_keeps_hyphens_and_removes_typographic_marks() -> None:
     text = "„Das ist 'ne E-Mail“, sag‘ ich; wie geht’s…"
     assert compose(["no_punctuation(p=1.0)"])(text, Random(0)) == "Das ist 'ne E-Mail sag‘ ich wie geht’s"
     assert compose(["no_apostrophes(p=1.0)"])(text, Random(0)) == "„Das ist ne E-Mail“, sag ich; wie gehts…"
 
 
-def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> None:
-    _, loader = loaded(folder, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]")
-    _, clean = loaded(folder, "train.batch_tokens=256", "train.source_noise=[]")
+def test_batches_use_lengths_after_noise(folder: Path) -> None:
+    _, loader = prepare_and_load(folder, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]")
+    _, clean = prepare_and_load(folder, "train.batch_tokens=256", "train.source_noise=[]")
     longest = [batch.src_BS.shape[1] for update in loader.updates(0) for batch in update.batches]
     assert max(longest) > max(batch.src_BS.shape[1] for update in clean.updates(0) for batch in update.batches)
     padded = real = 0
@@ -314,26 +314,24 @@ def test_batches_are_cut_from_what_noise_makes_of_the_pairs(folder: Path) -> Non
     assert real > 0.85 * padded
 
 
-def test_noisy_batches_keep_to_the_limits_and_depend_on_the_epoch_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "CHUNK", 7)
+def test_noisy_batches_are_limited_and_reproducible(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "CHUNK_SIZE", 7)
     options = ("train.batch_tokens=256", "train.source_noise=[uppercase(p=0.5)]", "train.max_length=6")
-    _, loader = loaded(folder, *options)
-    assert loader.too_long > 0
-    assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in shares(loader, 0))
-    _, resumed = loaded(folder, *options)  # which begins with the second epoch
-    for (one,), (other,) in zip(shares(loader, 1), shares(resumed, 1), strict=True):
+    _, loader = prepare_and_load(folder, *options)
+    assert loader.num_too_long > 0
+    assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in load_epoch(loader, 0))
+    _, resumed = prepare_and_load(folder, *options)  # starts at the second epoch
+    for (one,), (other,) in zip(load_epoch(loader, 1), load_epoch(resumed, 1), strict=True):
         assert torch.equal(one.src_BS, other.src_BS)
 
 
-def test_the_hardest_batches_are_found_among_the_noisy(folder: Path) -> None:
-    _, loader = loaded(folder, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]")
-    longest = max(batch.src_BS.shape[1] for (batch,) in shares(loader, 0))
+def test_worst_case_batches_include_noise(folder: Path) -> None:
+    _, loader = prepare_and_load(folder, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]")
+    longest = max(batch.src_BS.shape[1] for (batch,) in load_epoch(loader, 0))
     assert max(batch.src_BS.shape[1] for batch in loader.worst_case_batches()) == longest
 
 
-def test_noise_never_empties_a_sentence() -> None:
+def test_noise_never_returns_an_empty_sentence() -> None:
     assert compose([f"{name}(p=1.0)" for name in NOISES])("?!", Random(0)) == "?!"
     assert compose(["no_punctuation(p=1.0)"])("? !", Random(0)) == "? !"
     with pytest.raises(ConfigError, match="unknown noise"):
@@ -341,13 +339,13 @@ def test_noise_never_empties_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(words=15)", "typos(p=1e400)"])
-def test_noise_that_is_no_probability_is_refused(spec: str) -> None:
-    with pytest.raises(ConfigError, match="is a probability, from 0 to 1"):
+def test_noise_with_invalid_probability_is_rejected(spec: str) -> None:
+    with pytest.raises(ConfigError, match="must be a probability between 0 and 1"):
         compose(["lowercase(p=1)", spec])
 
 
 @given(text=st.text(max_size=60), seed=st.integers(0, 2**32))
-def test_typos_change_words_by_one_slip_each_and_nothing_else(text: str, seed: int) -> None:
+def test_typos_change_each_word_once(text: str, seed: int) -> None:
     noisy = compose(["typos(p=1.0, words=1.0)"])(text, Random(seed))
     rest = re.compile(r"[^\W\d_]+")
     assert rest.split(noisy) == rest.split(text)
@@ -356,24 +354,24 @@ def test_typos_change_words_by_one_slip_each_and_nothing_else(text: str, seed: i
         assert abs(len(typed) - len(word)) <= 1
         if len(word) < 3:
             assert typed == word
-        elif len(typed) == len(word):  # swapped or hit
+        elif len(typed) == len(word):  # swapped or replaced
             assert sorted(typed) == sorted(word) or sum(a != b for a, b in zip(typed, word, strict=True)) == 1
 
 
-def test_typos_are_of_four_kinds_and_in_a_share_of_the_words() -> None:
+def test_kinds_and_fraction_of_typos() -> None:
     words = compose(["typos(p=1.0, words=1.0)"])
-    slips = {words("Wagen", Random(seed)) for seed in range(400)}
-    assert {"Wgen", "Waagen", "Wgaen", "Wagrn", "Wagne", "Wagenn", "Wsgen"} <= slips
-    assert {slip[0] for slip in slips} == {"W"}
+    variants = {words("Wagen", Random(seed)) for seed in range(400)}
+    assert {"Wgen", "Waagen", "Wgaen", "Wagrn", "Wagne", "Wagenn", "Wsgen"} <= variants
+    assert {variant[0] for variant in variants} == {"W"}
     assert all(words("WAGEN", Random(seed)).isupper() for seed in range(40))
     few = compose(["typos(p=1.0, words=0.2)"])("hund " * 1000, Random(1)).split()
     assert 150 < sum(word != "hund" for word in few) < 250
     assert compose(["typos(p=0.0)"])("hund", Random(1)) == "hund"
 
 
-def test_german_without_its_keys() -> None:
-    found = {compose(["no_umlauts(p=1.0)"])("Größe, ÄRGER, für Öl, Übungsgerät", Random(seed)) for seed in range(30)}
-    assert found == {"Groesse, AeRGER, fuer Oel, Uebungsgeraet", "Grosse, ARGER, fur Ol, Ubungsgerat"}
+def test_no_umlauts() -> None:
+    variants = {compose(["no_umlauts(p=1.0)"])("Größe, ÄRGER, für Öl, Übungsgerät", Random(seed)) for seed in range(30)}
+    assert variants == {"Groesse, AeRGER, fuer Oel, Uebungsgeraet", "Grosse, ARGER, fur Ol, Ubungsgerat"}
 
 
 TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tall tree", "Äpfel, Öl und Übung!"] * 20
@@ -382,10 +380,10 @@ TEXT = ["the red bird sings", "der rote Vogel singt", "ein großer Baum", "a tal
 @given(st.text(max_size=60))
 @example("▁")
 @example("a ▁▁ <unk> <0x41> </s>")
-def test_any_text_survives_the_tokenizer(text: str) -> None:
+def test_tokenizer_round_trip(text: str) -> None:
     tokenizer = _tokenizer()
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
-    assert all(i > EOS for i in tokenizer.encode(text))  # bytes stand in for what is unknown
+    assert all(i > EOS for i in tokenizer.encode(text))  # unknown characters are encoded as bytes
 
 
 OPTIONS = TokenizerConfig(model_type="bpe", vocab_size=320)
@@ -396,19 +394,19 @@ def _tokenizer() -> Tokenizer:
     return train(TEXT, OPTIONS)
 
 
-def test_a_tokenizer_too_large_for_its_text_shrinks_and_too_small_is_refused(
+def test_vocab_size_is_reduced_or_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for kind in ("unigram", "bpe"):
         assert 260 < len(train(TEXT, TokenizerConfig(model_type=kind, vocab_size=9000))) < 500
-        assert "the corpus allows a tokenizer of" in capsys.readouterr().err
-    with pytest.raises(DataError, match="cannot hold the corpus's"):
+        assert "reducing the vocabulary to" in capsys.readouterr().err
+    with pytest.raises(DataError, match="smaller than the corpus's alphabet"):
         train(TEXT, TokenizerConfig(model_type="bpe", vocab_size=270))
     with pytest.raises(DataError, match="no text"):
         train([" ", ""], TokenizerConfig())
 
 
-def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
+def test_invalid_tokenizer_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot read tokenizer"):
         Tokenizer.load(tmp_path / "none.model")
     (tmp_path / "bad.model").write_bytes(b"not a model")
@@ -416,10 +414,10 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path / "bad.model")
 
 
-def test_a_tokenizer_of_ones_own_is_used(folder: Path) -> None:
-    (folder / "own.model").write_bytes(
+def test_user_tokenizer_is_used(folder: Path) -> None:
+    (folder / "user.model").write_bytes(
         train(TEXT + ["ba be bi bo bu da de di do du ga ge gi go gu"] * 50, OPTIONS).model
     )
-    prepared = prepare(config(folder, f"tokenizer.model={folder / 'own.model'}"))
-    assert prepared.tokenizer().model == (folder / "own.model").read_bytes()
+    prepared = prepare(config(folder, f"tokenizer.model={folder / 'user.model'}"))
+    assert prepared.tokenizer().model == (folder / "user.model").read_bytes()
     assert json.loads((prepared.folder / "meta.json").read_text())["tokenizer"] == prepared.tokenizer().checksum

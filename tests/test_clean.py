@@ -10,17 +10,17 @@ from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
 
 
-def cleaned(pairs: list[Pair], *specs: str) -> list[Pair]:
+def run_clean(pairs: list[Pair], *specs: str) -> list[Pair]:
     return list(clean(pairs, specs))
 
 
-def test_a_blank_side_is_always_dropped_and_counted() -> None:
+def test_blank_pairs_are_always_dropped_and_counted() -> None:
     result = clean([("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], [])
     assert list(result) == [("a", "b")]
     assert result.report == [CleaningStats("blank", kept=1, dropped=3)]
 
 
-def test_the_report_counts_every_step_in_order() -> None:
+def test_report_has_all_steps_in_order() -> None:
     pairs = [("a b", "c d"), ("a b", "c d"), ("same", "same"), ("", "x"), ("a", "b " * 40)]
     result = clean(iter(pairs), ["dedup", "identical", "ratio(max=2.0)"])
     assert list(result) == [("a b", "c d")]
@@ -32,62 +32,62 @@ def test_the_report_counts_every_step_in_order() -> None:
     ]
 
 
-def test_a_second_pass_counts_afresh() -> None:
+def test_second_iteration_resets_report() -> None:
     result = clean([("a", "b"), ("", "b")], ["normalize"])
     assert list(result) == list(result) == [("a", "b")]
     assert result.report == [CleaningStats("blank", 1, 1), CleaningStats("normalize", 1, 0)]
 
 
-def test_normalize_composes_collapses_and_removes_what_cannot_be_seen() -> None:
+def test_normalize() -> None:
     assert normalize("  a\tb  c\u00a0\u2028d\x85e ") == "a b c d e"
     assert normalize("u\u0308ber") == normalize("u\u200b\u0308ber") == "über"
     assert normalize("▁▁ a▁b") == "__ a_b"
     assert normalize("a\ud800 b\udcff") == "a\ufffd b\ufffd"
     assert normalize("Do\u00adnau\u200bdampf\x07\ufeff") == "Donaudampf"
     assert normalize("a \u200b b") == "a b"
-    assert normalize("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is spelling in Persian
+    assert normalize("می\u200cخواهم") == "می\u200cخواهم"  # the joiner is part of the Persian spelling
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))
-def test_normalize_never_changes_the_number_of_pairs(pairs: list[Pair]) -> None:
+def test_normalize_keeps_number_of_pairs(pairs: list[Pair]) -> None:
     out = list(CLEANERS["normalize"](iter(pairs)))
     assert len(out) == len(pairs)
     assert all(normalize(side) == side for pair in out for side in pair)
 
 
 @given(st.text())
-def test_what_normalize_empties_is_blank(text: str) -> None:
+def test_text_emptied_by_normalize_is_blank(text: str) -> None:
     if not normalize(text):
         assert is_blank(text)
 
 
-def test_length_bounds_words_and_characters() -> None:
-    assert cleaned([("a " * 5, "b")], "length(max=5)") == [("a " * 5, "b")]
-    assert cleaned([("a " * 6, "b")], "length(max=5)") == []
-    assert cleaned([("a", "b " * 6)], "length(max=5)") == []
-    assert cleaned([("a", "b c")], "length(min=2)") == []
-    assert cleaned([("x" * 2001, "b")], "length") == []
-    assert cleaned([("x" * 2001, "b")], "length(max_chars=3000)") != []
+def test_length_limits_words_and_characters() -> None:
+    assert run_clean([("a " * 5, "b")], "length(max=5)") == [("a " * 5, "b")]
+    assert run_clean([("a " * 6, "b")], "length(max=5)") == []
+    assert run_clean([("a", "b " * 6)], "length(max=5)") == []
+    assert run_clean([("a", "b c")], "length(min=2)") == []
+    assert run_clean([("x" * 2001, "b")], "length") == []
+    assert run_clean([("x" * 2001, "b")], "length(max_chars=3000)") != []
 
 
-def test_ratio_spares_short_sentences() -> None:
+def test_ratio_is_smoothed_for_short_sentences() -> None:
     greeting = ("hi", "one two three four five")
-    assert cleaned([greeting], "ratio") == [greeting]
-    assert cleaned([greeting], "ratio(smoothing=0.0)") == []
-    assert cleaned([("a " * 10, "b " * 60), ("a " * 60, "b " * 10)], "ratio") == []
-    assert len(cleaned([("a " * 10, "b " * 30)], "ratio")) == 1
+    assert run_clean([greeting], "ratio") == [greeting]
+    assert run_clean([greeting], "ratio(smoothing=0.0)") == []
+    assert run_clean([("a " * 10, "b " * 60), ("a " * 60, "b " * 10)], "ratio") == []
+    assert len(run_clean([("a " * 10, "b " * 30)], "ratio")) == 1
 
 
 def test_identical_drops_untranslated_text() -> None:
-    assert cleaned([("ok", "ok "), ("ok", "OK")], "identical") == [("ok", "OK")]
+    assert run_clean([("ok", "ok "), ("ok", "OK")], "identical") == [("ok", "OK")]
 
 
-def test_dedup_keeps_the_first_of_each_pair_and_other_translations() -> None:
+def test_dedup_keeps_first_pair_and_other_translations() -> None:
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a\nb", "c"), ("a", "b\nc")]
-    assert cleaned(pairs, "dedup") == [("a", "b"), ("a", "c"), ("a\nb", "c"), ("a", "b\nc")]
+    assert run_clean(pairs, "dedup") == [("a", "b"), ("a", "c"), ("a\nb", "c"), ("a", "b\nc")]
 
 
-def test_new_spelling_writes_ss_after_short_vowels_only() -> None:
+def test_german_1996_spelling_changes_only_short_vowels() -> None:
     old = "daß muß mußte müßte gewußt bewußt läßt Faßt paßt haßerfüllt naß blaß kraß häßlich gräßlich unpäßlich"
     old += (
         " Prozeß Kongreß Meßinstrument ißt mißachten Kompromißentschließung Biß Schluß Schlußabstimmung Fluß Ausschuß"
@@ -100,21 +100,21 @@ def test_new_spelling_writes_ss_after_short_vowels_only() -> None:
         " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss verdross schoss floss"
     )
     new += " PROZESS MUSS Iss Elsass Verdruss Guss spross nässt Kontrabass"
-    assert cleaned([(old, old)], "german_1996_spelling") == [(new, new)]
+    assert run_clean([(old, old)], "german_1996_spelling") == [(new, new)]
     long = (
         "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
     )
     long += " Mutterschoß"
-    assert cleaned([("Strauß", long)], "german_1996_spelling") == [("Strauß", long)]
-    assert cleaned([("DAS MUẞ SEIN", "GROẞ")], "german_1996_spelling") == [("DAS MUSS SEIN", "GROẞ")]
+    assert run_clean([("Strauß", long)], "german_1996_spelling") == [("Strauß", long)]
+    assert run_clean([("DAS MUẞ SEIN", "GROẞ")], "german_1996_spelling") == [("DAS MUSS SEIN", "GROẞ")]
 
 
-def test_charset_drops_text_in_another_script() -> None:
+def test_charset_drops_other_scripts() -> None:
     good, greek, mixed, numbers = ("word", "Übergröße"), ("word", "λόγος"), ("word λ", "Wort"), ("12 %", "12 %")
-    assert cleaned([good, greek, mixed, numbers], "charset") == [good, mixed, numbers]
-    assert cleaned([good, greek], "charset(tgt='greek')") == [greek]
-    assert cleaned([mixed], "charset(min=0.9)") == []
-    assert cleaned([("слово", "word")], "charset(src='cyrillic')") == [("слово", "word")]
+    assert run_clean([good, greek, mixed, numbers], "charset") == [good, mixed, numbers]
+    assert run_clean([good, greek], "charset(tgt='greek')") == [greek]
+    assert run_clean([mixed], "charset(min=0.9)") == []
+    assert run_clean([("слово", "word")], "charset(src='cyrillic')") == [("слово", "word")]
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_charset_drops_text_in_another_script() -> None:
         ("charset(src='latn')", "unknown script 'latn'", "did you mean 'latin'?"),
     ],
 )
-def test_mistakes_in_a_spec_are_found_before_any_pair_is_read(spec: str, message: str, hint: str) -> None:
+def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         clean(iter(()), [spec])
     assert hint in caught.value.hint
 
 
-def test_steps_stream() -> None:
+def test_steps_are_lazy() -> None:
     def endless():  # type: ignore[no-untyped-def]
         n = 0
         while True:

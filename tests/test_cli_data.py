@@ -22,7 +22,7 @@ def nmt(folder: Path, *arguments: str, mirror: str = "http://127.0.0.1:1") -> su
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
-def mine(folder: Path) -> Path:
+def write_corpus(folder: Path) -> Path:
     path = folder / "mine"
     path.mkdir()
     (path / "train.en").write_text("one\ntwo\n")
@@ -42,19 +42,19 @@ def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
-def test_list_json_follows_what_is_on_disk(tmp_path: Path) -> None:
+def test_list_json_shows_installed_corpora(tmp_path: Path) -> None:
     def ready() -> dict[str, bool]:
         return {row["name"]: row["ready"] for row in json.loads(nmt(tmp_path, "list", "--json").stdout)}
 
     assert list(ready()) == list(SOURCES)
     assert not ready()["multi30k"]
-    assert nmt(tmp_path, "download", "multi30k", "--from", str(mine(tmp_path))).returncode == 0
+    assert nmt(tmp_path, "download", "multi30k", "--from", str(write_corpus(tmp_path))).returncode == 0
     assert ready()["multi30k"]
     assert not ready()["tatoeba"]
 
 
-def test_download_from_a_folder_prints_where_it_lies_and_a_second_time_says_so(tmp_path: Path) -> None:
-    source = str(mine(tmp_path))
+def test_download_from_folder_prints_folder(tmp_path: Path) -> None:
+    source = str(write_corpus(tmp_path))
     first = nmt(tmp_path, "download", "multi30k", "--from", source)
     assert first.stdout == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "eins\nzwei\n"
@@ -67,7 +67,7 @@ def test_download_from_a_folder_prints_where_it_lies_and_a_second_time_says_so(t
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
 
 
-def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -> None:
+def test_download_prints_only_the_folder_on_stdout(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(100)))
@@ -86,12 +86,12 @@ def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -
         (["download", "tatoeb"], 2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"),
         (["download", "tatoeba", "--encoding-errors", "ignore"], 2, "--encoding-errors must be strict or replace", ""),
         (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
-        (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "give the archive"),
+        (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "specify the archive"),
         (["download", "phrasebook", "--from", "none"], 2, "'phrasebook' is not downloaded", "use it by name"),
         (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
     ],
 )
-def test_mistakes_are_one_line_and_a_hint(
+def test_errors_are_one_line_and_a_hint(
     arguments: list[str], code: int, message: str, hint: str, tmp_path: Path
 ) -> None:
     done = nmt(tmp_path, *arguments)
@@ -104,8 +104,8 @@ def test_mistakes_are_one_line_and_a_hint(
     assert len(errors) == 1
 
 
-def test_text_that_is_not_utf8_can_be_let_in(tmp_path: Path) -> None:
-    source = mine(tmp_path)
+def test_encoding_errors_replace(tmp_path: Path) -> None:
+    source = write_corpus(tmp_path)
     (source / "train.de").write_bytes(b"sch\xf6n\nzwei\n")
     strict = nmt(tmp_path, "download", "multi30k", "--from", str(source))
     assert strict.returncode == 1
@@ -115,13 +115,13 @@ def test_text_that_is_not_utf8_can_be_let_in(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
 
 
-def test_a_full_disk_is_an_error_that_keeps_the_download_and_nothing_else(tmp_path: Path) -> None:
+def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(20_000)))
-    room = len(buffer.getvalue()) + 1000  # for the archive, not for what is in it
+    max_bytes = len(buffer.getvalue()) + 1000  # enough for the archive, but not for its content
     code = (
-        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); "
+        f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({max_bytes}, {max_bytes})); "
         "import sys; sys.argv = ['nmt', 'data', 'download', 'tatoeba']; from nmt.cli import main; main()"
     )
     with loopback() as server:
@@ -136,7 +136,7 @@ def test_a_full_disk_is_an_error_that_keeps_the_download_and_nothing_else(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["phrasebook", "files"])
-def test_what_needs_no_download_says_so(name: str, tmp_path: Path) -> None:
+def test_download_of_local_corpus_is_unnecessary(name: str, tmp_path: Path) -> None:
     done = nmt(tmp_path, "download", name)
     assert done.returncode == 0
     assert "needs no download" in done.stderr
@@ -148,7 +148,7 @@ def test_help_shows_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", [SOURCES, CLEANERS])
-def test_the_page_names_every_corpus_and_every_cleaning_step_with_its_options(family: dict[str, object]) -> None:
+def test_documentation_lists_all_corpora_and_cleaning_steps(family: dict[str, object]) -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
     for name, function in family.items():
         assert f"`{name}" in page, name

@@ -18,7 +18,8 @@ import pytest
 from loopback import Loopback, loopback
 
 from nmt.data import download
-from nmt.data.download import fetch, mirrored, unpack, unpacked
+from nmt.data.archives import extract, extracted_files
+from nmt.data.download import fetch, mirror_url
 from nmt.errors import DataError, DownloadError, UsageError
 
 CONTENT = bytes(range(256)) * 2000  # 512,000 bytes
@@ -27,24 +28,24 @@ SHA = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setattr(download, "PAUSE", 0.01)
+    monkeypatch.setattr(download, "RETRY_DELAY", 0.01)
     monkeypatch.delenv("NMT_MIRROR", raising=False)
     with loopback() as state:
         yield state
 
 
-def left(folder: Path) -> list[str]:
+def remaining_files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_file_arrives_whole_with_its_checksum(server: Loopback, tmp_path: Path) -> None:
+def test_fetch_returns_checksum(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a.zip", CONTENT)
     assert fetch(f"{server.url}/a.zip", tmp_path / "deep" / "a.zip", sha256=SHA, size=len(CONTENT)) == SHA
     assert (tmp_path / "deep" / "a.zip").read_bytes() == CONTENT
-    assert left(tmp_path) == ["a.zip"]
+    assert remaining_files(tmp_path) == ["a.zip"]
 
 
-def test_a_file_that_is_there_is_not_fetched_again_unless_it_is_wrong(server: Loopback, tmp_path: Path) -> None:
+def test_existing_file_is_kept_unless_checksum_differs(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT)
     (tmp_path / "a").write_bytes(CONTENT)
     assert fetch(f"{server.url}/a", tmp_path / "a", sha256=SHA) == SHA
@@ -54,21 +55,21 @@ def test_a_file_that_is_there_is_not_fetched_again_unless_it_is_wrong(server: Lo
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_a_dropped_connection_is_resumed_where_it_broke(server: Loopback, tmp_path: Path) -> None:
+def test_dropped_connection_is_resumed(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 100_000), ("drop", 50_000)])
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
     assert server.ranges() == [None, "bytes=100000-", "bytes=150000-"]
     assert server.requests[1][1]["if-range"] == '"v1"'
 
 
-def test_progress_resets_the_count_of_failures(server: Loopback, tmp_path: Path) -> None:
-    drops = 3 * download.ATTEMPTS
+def test_progress_resets_failure_count(server: Loopback, tmp_path: Path) -> None:
+    drops = 3 * download.MAX_FAILURES
     server.serve("/a", CONTENT, faults=[("drop", 1000)] * drops)
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
     assert len(server.requests) == drops + 1
 
 
-def test_a_later_run_resumes_what_an_earlier_one_left(server: Loopback, tmp_path: Path) -> None:
+def test_later_call_resumes_partial_download(server: Loopback, tmp_path: Path) -> None:
     resource = server.serve("/a", CONTENT, faults=[("drop", 100_000), *[503] * 100])
     with pytest.raises(DownloadError, match="503"):
         fetch(f"{server.url}/a", tmp_path / "a")
@@ -76,10 +77,10 @@ def test_a_later_run_resumes_what_an_earlier_one_left(server: Loopback, tmp_path
     resource.faults.clear()
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
     assert server.ranges()[-1] == "bytes=100000-"
-    assert left(tmp_path) == ["a"]
+    assert remaining_files(tmp_path) == ["a"]
 
 
-def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(server: Loopback, tmp_path: Path) -> None:
+def test_changed_file_is_downloaded_from_start(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", b"x" * 1000, faults=[("drop", 500), *[503] * 100])
     with pytest.raises(DownloadError):
         fetch(f"{server.url}/a", tmp_path / "a")
@@ -87,12 +88,12 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(server: Loopbac
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 
-def test_a_server_without_ranges_means_starting_again(server: Loopback, tmp_path: Path) -> None:
+def test_server_without_ranges_restarts_download(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, ranges=False, faults=[("drop", 100_000)])
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 
-def test_without_a_validator_bytes_are_joined_only_if_a_checksum_will_tell(server: Loopback, tmp_path: Path) -> None:
+def test_resume_without_validator_needs_checksum(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, etag="", faults=[("drop", 100_000)])
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
     server.serve("/b", CONTENT, etag="", faults=[("drop", 100_000)])
@@ -100,12 +101,12 @@ def test_without_a_validator_bytes_are_joined_only_if_a_checksum_will_tell(serve
     assert server.ranges() == [None, None, None, "bytes=100000-"]
 
 
-def test_a_range_answer_from_another_place_is_not_believed(server: Loopback, tmp_path: Path) -> None:
+def test_wrong_range_is_rejected(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, shift=7, faults=[("drop", 100_000)])
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 
-def test_a_part_that_is_complete_already_is_taken(server: Loopback, tmp_path: Path) -> None:
+def test_complete_part_is_accepted(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT)
     (tmp_path / "a.part").write_bytes(CONTENT)
     (tmp_path / "a.part.tag").write_text('"v1"')
@@ -113,67 +114,67 @@ def test_a_part_that_is_complete_already_is_taken(server: Loopback, tmp_path: Pa
     assert len(server.requests) == 1
 
 
-def test_a_part_longer_than_the_file_is_thrown_away(server: Loopback, tmp_path: Path) -> None:
+def test_too_long_part_is_discarded(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT)
     (tmp_path / "a.part").write_bytes(CONTENT + b"more")
     (tmp_path / "a.part.tag").write_text('"v1"')
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 
-def test_passing_errors_are_tried_again(server: Loopback, tmp_path: Path) -> None:
+def test_temporary_errors_are_retried(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[503, 429, 500])
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
     assert len(server.requests) == 4
 
 
-def test_a_missing_file_is_not_tried_again(server: Loopback, tmp_path: Path) -> None:
+def test_missing_file_is_not_retried(server: Loopback, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="404") as caught:
         fetch(f"{server.url}/none", tmp_path / "a", corpus="tatoeba")
     assert len(server.requests) == 1
     assert "nmt data download tatoeba --from PATH" in caught.value.hint
-    assert left(tmp_path) == []
+    assert remaining_files(tmp_path) == []
 
 
-def test_a_server_that_stays_broken_is_given_up(server: Loopback, tmp_path: Path) -> None:
+def test_persistent_server_error_aborts(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[503] * 100)
     with pytest.raises(DownloadError, match="503"):
         fetch(f"{server.url}/a", tmp_path / "a")
-    assert len(server.requests) == download.ATTEMPTS
-    assert left(tmp_path) == []
+    assert len(server.requests) == download.MAX_FAILURES
+    assert remaining_files(tmp_path) == []
 
 
-def test_no_network_is_one_line_that_names_from(server: Loopback, tmp_path: Path) -> None:
+def test_missing_network_is_one_line_with_hint(server: Loopback, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match=r"cannot download http://127\.0\.0\.1:1/a") as caught:
         fetch("http://127.0.0.1:1/a", tmp_path / "a")
     assert "--from" in caught.value.hint
     assert "\n" not in caught.value.message
-    assert left(tmp_path) == []
+    assert remaining_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("expected", [{"sha256": "0" * 64}, {"size": 5}])
-def test_wrong_bytes_are_refused_and_removed(server: Loopback, tmp_path: Path, expected: dict[str, object]) -> None:
+def test_unexpected_file_is_rejected_and_deleted(server: Loopback, tmp_path: Path, expected: dict[str, object]) -> None:
     server.serve("/a", CONTENT)
     with pytest.raises(DownloadError, match="not the expected file"):
         fetch(f"{server.url}/a", tmp_path / "a", **expected)  # type: ignore[arg-type]
-    assert left(tmp_path) == []
+    assert remaining_files(tmp_path) == []
 
 
-def test_an_empty_answer_is_refused(server: Loopback, tmp_path: Path) -> None:
+def test_empty_file_is_rejected(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", b"")
     with pytest.raises(DownloadError, match="empty"):
         fetch(f"{server.url}/a", tmp_path / "a")
-    assert left(tmp_path) == []
+    assert remaining_files(tmp_path) == []
 
 
-def test_a_redirect_is_followed(server: Loopback, tmp_path: Path) -> None:
+def test_redirect_is_followed(server: Loopback, tmp_path: Path) -> None:
     server.serve("/b", CONTENT)
     server.serve("/a", b"", redirect="/b")
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 
-def test_two_downloads_of_one_file_do_not_mix(server: Loopback, tmp_path: Path) -> None:
+def test_concurrent_download_is_rejected(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[503] * 4)
-    download.PAUSE = 0.2  # the fixture puts it back
+    download.RETRY_DELAY = 0.2  # the fixture restores it
     first = threading.Thread(target=fetch, args=(f"{server.url}/a", tmp_path / "a"))
     first.start()
     while not server.requests:
@@ -184,7 +185,7 @@ def test_two_downloads_of_one_file_do_not_mix(server: Loopback, tmp_path: Path) 
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_an_interrupt_leaves_the_part_for_resuming(server: Loopback, tmp_path: Path) -> None:
+def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 200_000), *[503] * 100])
     code = f"from pathlib import Path; from nmt.data.download import fetch; fetch('{server.url}/a', Path('a'))"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL)
@@ -198,34 +199,34 @@ def test_an_interrupt_leaves_the_part_for_resuming(server: Loopback, tmp_path: P
     assert server.ranges()[-1] == "bytes=200000-"
 
 
-def test_a_full_or_closed_disk_is_an_error_with_a_hint(server: Loopback, tmp_path: Path) -> None:
+def test_write_error_is_reported(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT)
     (tmp_path / "file").touch()
     with pytest.raises(DownloadError, match="cannot write"):
         fetch(f"{server.url}/a", tmp_path / "file" / "a")
 
 
-def test_the_mirror_moves_every_address(server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirror_redirects_all_urls(server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.serve("/example.org/x/a.zip", CONTENT)
     monkeypatch.setenv("NMT_MIRROR", f"{server.url}/")
-    assert mirrored("https://example.org/x") == f"{server.url}/example.org/x"
+    assert mirror_url("https://example.org/x") == f"{server.url}/example.org/x"
     assert fetch("https://example.org/x/a.zip", tmp_path / "a.zip") == SHA
     monkeypatch.setenv("NMT_MIRROR", "ftp://example.org")
     with pytest.raises(UsageError, match="NMT_MIRROR"):
-        mirrored("https://example.org/x")
+        mirror_url("https://example.org/x")
 
 
 # --- archives ---
 
 
-def zipped(path: Path, members: dict[str, bytes]) -> Path:
+def make_zip(path: Path, members: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():
             file.writestr(name, content)
     return path
 
 
-def tarred(path: Path, members: dict[str, bytes]) -> Path:
+def make_tar(path: Path, members: dict[str, bytes]) -> Path:
     with tarfile.open(path, "w:gz") as file:
         for name, content in members.items():
             member = tarfile.TarInfo(name)
@@ -234,25 +235,25 @@ def tarred(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("make", "name"), [(zipped, "a.zip"), (tarred, "a.tar.gz"), (tarred, "a.tgz")])
-def test_a_good_archive_is_unpacked_and_gone_afterwards(make, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    archive = make(tmp_path / name, {"x.txt": b"one\n", "in/y.txt": b"two\n"})
-    with unpacked([archive], near=tmp_path / "near") as files:
+@pytest.mark.parametrize(("make_archive", "name"), [(make_zip, "a.zip"), (make_tar, "a.tar.gz"), (make_tar, "a.tgz")])
+def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    archive = make_archive(tmp_path / name, {"x.txt": b"one\n", "in/y.txt": b"two\n"})
+    with extracted_files([archive], scratch_parent=tmp_path / "near") as files:
         assert {path.name: path.read_bytes() for path in files} == {"x.txt": b"one\n", "y.txt": b"two\n"}
     assert list((tmp_path / "near").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:\\evil"])
-@pytest.mark.parametrize(("make", "suffix"), [(zipped, "zip"), (tarred, "tar.gz")])
-def test_an_archive_that_writes_outside_is_refused(make, suffix: str, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    archive = make(tmp_path / f"a.{suffix}", {"good.txt": b"x", name: b"evil"})
+@pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
+def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    archive = make_archive(tmp_path / f"a.{suffix}", {"good.txt": b"x", name: b"evil"})
     with pytest.raises(DownloadError, match="outside its folder"):
-        unpack(archive, tmp_path / "out" / "folder")
-    assert left(tmp_path) == [archive.name]
+        extract(archive, tmp_path / "out" / "folder")
+    assert remaining_files(tmp_path) == [archive.name]
     assert not (tmp_path / "out" / "folder").exists()
 
 
-def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
+def test_archive_with_link_is_rejected(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         link = zipfile.ZipInfo("link")
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -264,62 +265,65 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
             packed.addfile(member)
     for name in ("a.zip", "a.tar"):
         with pytest.raises(DownloadError, match="link or a device"):
-            unpack(tmp_path / name, tmp_path / "out")
+            extract(tmp_path / name, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("make", "suffix"), [(zipped, "zip"), (tarred, "tar.gz")])
-def test_a_bomb_is_refused(make, suffix: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    archive = make(tmp_path / f"a.{suffix}", {"small.txt": b"x", "zeros": bytes(30 << 20)})
-    with pytest.raises(DownloadError, match="would become"):
-        unpack(archive, tmp_path / "out")
+@pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
+def test_zip_bomb_is_rejected(make_archive, suffix: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    archive = make_archive(tmp_path / f"a.{suffix}", {"small.txt": b"x", "zeros": bytes(30 << 20)})
+    with pytest.raises(DownloadError, match=r"unsafe: .* expand to"):
+        extract(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_member_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "a.zip", {"a.txt": b"x" * 100_000})
+def test_member_with_wrong_size_is_rejected(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "a.zip", {"a.txt": b"x" * 100_000})
     raw = archive.read_bytes()
     directory = raw.index(b"PK\x01\x02")
-    lie = (10).to_bytes(4, "little")
-    archive.write_bytes(raw[: directory + 24] + lie + raw[directory + 28 :])
-    with pytest.raises(DownloadError, match="damaged"):
-        unpack(archive, tmp_path / "out")
+    wrong_size = (10).to_bytes(4, "little")
+    archive.write_bytes(raw[: directory + 24] + wrong_size + raw[directory + 28 :])
+    with pytest.raises(DownloadError, match="corrupted"):
+        extract(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("make", "suffix"), [(zipped, "zip"), (tarred, "tar.gz")])
+@pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9])
-def test_a_cut_archive_is_refused(make, suffix: str, keep: float, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    archive = make(tmp_path / f"a.{suffix}", {"a.txt": os.urandom(50_000), "b.txt": os.urandom(50_000)})
+def test_truncated_archive_is_rejected(make_archive, suffix: str, keep: float, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    archive = make_archive(tmp_path / f"a.{suffix}", {"a.txt": os.urandom(50_000), "b.txt": os.urandom(50_000)})
     raw = archive.read_bytes()
     archive.write_bytes(raw[: int(len(raw) * keep)])
-    with pytest.raises(DownloadError, match="damaged or cut short"):
-        unpack(archive, tmp_path / "out")
+    with pytest.raises(DownloadError, match="corrupted or truncated"):
+        extract(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    archive = zipped(tmp_path / "a.zip", {"a.txt": os.urandom(50_000)})
+def test_bit_flip_is_detected(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "a.zip", {"a.txt": os.urandom(50_000)})
     raw = bytearray(archive.read_bytes())
     raw[20_000] ^= 1
     archive.write_bytes(raw)
-    with pytest.raises(DownloadError, match="damaged"):
-        unpack(archive, tmp_path / "out")
+    with pytest.raises(DownloadError, match="corrupted"):
+        extract(archive, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_web_page_in_place_of_an_archive_is_refused(tmp_path: Path) -> None:
+def test_html_instead_of_archive_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_text("<html>please log in</html>")
-    with pytest.raises(DownloadError, match="damaged or cut short"):
-        unpack(tmp_path / "a.zip", tmp_path / "out")
+    with pytest.raises(DownloadError, match="corrupted or truncated"):
+        extract(tmp_path / "a.zip", tmp_path / "out")
 
 
-def test_folders_and_single_files_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_folders_and_files_are_not_extracted(tmp_path: Path) -> None:
     (tmp_path / "folder" / "deeper").mkdir(parents=True)
     (tmp_path / "folder" / "b.txt").touch()
     (tmp_path / "folder" / "deeper" / "c.txt").touch()
     (tmp_path / "a.txt").touch()
-    with unpacked([tmp_path / "folder", tmp_path / "a.txt"], near=tmp_path / "near") as files:
+    with extracted_files([tmp_path / "folder", tmp_path / "a.txt"], scratch_parent=tmp_path / "near") as files:
         assert [path.name for path in files] == ["b.txt", "a.txt"]
-    with pytest.raises(DataError, match="no such file or folder"), unpacked([tmp_path / "none"], near=tmp_path):
+    with (
+        pytest.raises(DataError, match="no such file or folder"),
+        extracted_files([tmp_path / "none"], scratch_parent=tmp_path),
+    ):
         pass

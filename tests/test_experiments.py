@@ -172,10 +172,10 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     made = {path.name: path.read_bytes() for path in everyday.iterdir()}
     (everyday / "recipe").write_text("another")
     (everyday / "courtesies-en-de.de").unlink()
-    script("../everyday_text.sh", **environment)
+    script("../build_pretraining_data.sh", **environment)
     assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
     for variable in ("EUROPARL", "NEWSTEST"):
-        name = "everyday_text.sh" if variable == "EUROPARL" else "score_shipped.sh"
+        name = "build_pretraining_data.sh" if variable == "EUROPARL" else "score_shipped.sh"
         assert script(f"../{name}", code=2, **environment | {variable: str(tmp_path / "nowhere")}) == []
     rows = script("../score_shipped.sh", str(tmp_path.relative_to("/") / "shipped" / "de-en-small"), **environment)
     assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"

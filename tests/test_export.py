@@ -109,7 +109,7 @@ def of_logits(logits_BTV: Tensor, ids: list[list[int]]) -> list[Tensor]:
 def by_ctranslate2(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     import ctranslate2
 
-    pieces = [loaded.tokenizer.pieces(row) for row in ids]
+    pieces = [loaded.tokenizer.ids_to_pieces(row) for row in ids]
     engine = ctranslate2.Translator(str(folder), compute_type="float32")
     return [torch.tensor(found.log_probs) for found in engine.score_batch(pieces, pieces)]
 
@@ -389,7 +389,7 @@ def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
 
 @pytest.mark.slow
 def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) -> None:
-    tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["longest_source"]
+    tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["max_source_length"]
     (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
     done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
     assert done.code == 0, done.err

@@ -105,7 +105,7 @@ def test_every_session_is_noted(nmt: CommandLine) -> None:
 def test_what_is_damaged_or_missing_is_left_out(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"began')
-    (run / "data.json").write_text('{"longest_source": 9}')
+    (run / "data.json").write_text('{"max_source_length": 9}')
     (run / "metrics.jsonl").unlink()
     lines = describe(collect(run))
     assert "sessions" not in lines

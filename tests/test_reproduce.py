@@ -55,7 +55,7 @@ def test_what_is_no_run_is_refused(trained: CommandLine, name: str, tmp_path: Pa
 
 
 def test_damaged_records_are_refused(nmt: CommandLine) -> None:
-    (nmt.folder / "runs/tiny/data.json").write_text('{"longest_source": 9}')
+    (nmt.folder / "runs/tiny/data.json").write_text('{"max_source_length": 9}')
     nmt("reproduce", "runs/tiny").refuses(1, "data.json is damaged")
 
 

@@ -217,7 +217,7 @@ def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str],
 
 
 def test_noise_is_written_line_by_line_in_any_locale_until_the_reader_has_enough() -> None:
-    script = [sys.executable, ROOT / "scripts" / "noisy.py", "lowercase"]
+    script = [sys.executable, ROOT / "scripts" / "add_noise.py", "lowercase"]
     done = subprocess.run(
         script, input="Grüße\x0c an\r alle\n".encode() + b"Caf\xe9\n", capture_output=True, check=True,
         env=os.environ | {"PYTHONIOENCODING": "ascii"},

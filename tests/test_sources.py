@@ -20,13 +20,13 @@ from loopback import Loopback, loopback
 from nmt.config import config_io
 from nmt.data import download
 from nmt.data.pairs import Pair
-from nmt.data.sources import SOURCES, find, holdout, open_split, validate
-from nmt.data.sources.holdout import MOST, SHARE, hold_out, key
-from nmt.data.sources.published import DownloadableCorpus
+from nmt.data.sources import SOURCES, get_corpus, holdout, open_split, validate
+from nmt.data.sources.downloadable import DownloadableCorpus
+from nmt.data.sources.holdout import MAX_SENTENCES, MIN_RATIO, hold_out, sentence_key
 from nmt.errors import ConfigError, DataError, DownloadError, NMTError
 
 REAL = Path(__file__).resolve().parents[1].parent / "shared" / "data"
-real = pytest.mark.skipif(not REAL.is_dir(), reason="no real corpora beside the repository")
+real = pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared corpora")
 
 TEXT = [(f"sentence number {n}.", f"Satz Nummer {n}.") for n in range(200)]
 
@@ -34,9 +34,9 @@ TEXT = [(f"sentence number {n}.", f"Satz Nummer {n}.") for n in range(200)]
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("NMT_MIRROR", "http://127.0.0.1:1")  # no test reaches the network
+    monkeypatch.setenv("NMT_MIRROR", "http://127.0.0.1:1")  # tests do not access the network
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
-    monkeypatch.setattr(download, "PAUSE", 0.01)
+    monkeypatch.setattr(download, "RETRY_DELAY", 0.01)
     return tmp_path / "data"
 
 
@@ -74,7 +74,7 @@ def contents(folder: Path) -> list[str]:
 # --- specs ---
 
 
-def test_validate_accepts_every_corpus_by_name_but_files_without_text() -> None:
+def test_validate_accepts_all_corpora() -> None:
     for name in SOURCES:
         if name != "files":
             validate(name)
@@ -88,19 +88,19 @@ def test_validate_accepts_every_corpus_by_name_but_files_without_text() -> None:
         ("tatoebs", "unknown corpus 'tatoebs'", "did you mean 'tatoeba'?"),
         ("files(trian='x')", "has no option 'trian'", "train"),
         ("files(train=3)", "train must be", ""),
-        ("files", "names no text", "files(train="),
+        ("files", "has no split", "files(train="),
         ("files(train='x', errors='ignore')", "'strict' or 'replace'", ""),
-        ("opus(corpus='../x')", "cannot read '../x'", "opus(corpus="),
+        ("opus(corpus='../x')", "invalid value '../x'", "opus(corpus="),
         ("tatoeba(x=1)", "has no option 'x'", ""),
     ],
 )
-def test_mistakes_in_a_spec_answer_before_anything_is_read(spec: str, message: str, hint: str) -> None:
+def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         validate(spec)
     assert hint in caught.value.hint
 
 
-def test_reading_a_config_imports_nothing_heavy() -> None:
+def test_validation_imports_no_heavy_packages() -> None:
     code = (
         "import sys; from nmt.data.sources import validate; import nmt.cli.data; validate('wmt14'); "
         "print([m for m in ('torch', 'datasets', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
@@ -109,124 +109,126 @@ def test_reading_a_config_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_an_unknown_split_and_a_language_onto_itself_are_errors() -> None:
+def test_unknown_split_and_equal_languages_are_errors() -> None:
     with pytest.raises(DataError, match="unknown split 'dev'"):
         open_split("phrasebook", "dev", "en", "de")
     with pytest.raises(DataError, match="both 'en'"):
         open_split("phrasebook", "train", "en", "en")
 
 
-def test_the_phrasebook_needs_no_download_and_serves_both_directions(data: Path) -> None:
+def test_phrasebook_needs_no_download(data: Path) -> None:
     sums = set()
     for split in ("train", "valid", "test"):
-        forth, back = open_split("phrasebook", split, "en", "de"), open_split("phrasebook", split, "de", "en")
-        pairs = list(islice(forth.pairs(), 100))
-        assert pairs == list(islice(forth.pairs(), 100)) != []
-        assert [(en, de) for de, en in islice(back.pairs(), 100)] == pairs
-        sums.add(forth.checksum)
+        forward, backward = open_split("phrasebook", split, "en", "de"), open_split("phrasebook", split, "de", "en")
+        pairs = list(islice(forward.pairs(), 100))
+        assert pairs == list(islice(forward.pairs(), 100)) != []
+        assert [(en, de) for de, en in islice(backward.pairs(), 100)] == pairs
+        sums.add(forward.checksum)
     assert len(sums) == 3
     assert not data.exists()
-    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
         open_split("phrasebook", "train", "en", "fr")
 
 
 # --- held-out sets ---
 
 
-def test_sentences_that_differ_in_case_and_punctuation_only_are_one() -> None:
-    assert key("I'm here!") == key("i’m HERE") == key(" Im  here …") == "im here"
-    assert key("Straße") == key("STRASSE")
-    assert key("well-known") == key("well known")
-    assert key("one") != key("two")
-    assert key("ﬁve ６") == key("five 6")
-    assert key("?!") == "?!"
-    assert key(" \t") == ""
+def test_sentence_key_ignores_case_and_punctuation() -> None:
+    assert sentence_key("I'm here!") == sentence_key("i’m HERE") == sentence_key(" Im  here …") == "im here"
+    assert sentence_key("Straße") == sentence_key("STRASSE")
+    assert sentence_key("well-known") == sentence_key("well known")
+    assert sentence_key("one") != sentence_key("two")
+    assert sentence_key("ﬁve ６") == sentence_key("five 6")
+    assert sentence_key("?!") == "?!"
+    assert sentence_key(" \t") == ""
 
 
-def held(pairs: list[Pair]) -> dict[str, list[Pair]]:
+def split_corpus(pairs: list[Pair]) -> dict[str, list[Pair]]:
     return {split: list(text()) for split, text in hold_out(lambda: iter(pairs)).items()}
 
 
-def test_no_sentence_is_in_two_splits_and_each_held_out_one_is_there_once() -> None:
+def test_held_out_splits_are_disjoint() -> None:
     pairs = [(en.upper() if n % 3 else en, f"{de} {n}") for n, (en, de) in enumerate(TEXT * 4)]
-    parts = held(pairs)
-    keys = {split: [key(en) for en, _ in part] for split, part in parts.items()}
-    assert len(keys["valid"]) == len(keys["test"]) == len(TEXT) // SHARE
+    parts = split_corpus(pairs)
+    keys = {split: [sentence_key(en) for en, _ in part] for split, part in parts.items()}
+    assert len(keys["valid"]) == len(keys["test"]) == len(TEXT) // MIN_RATIO
     assert len(set(keys["valid"])) == len(keys["valid"])
     assert not set(keys["train"]) & set(keys["valid"])
     assert not set(keys["train"]) & set(keys["test"])
     assert not set(keys["valid"]) & set(keys["test"])
-    assert len(parts["train"]) == 4 * (len(TEXT) - 2 * len(TEXT) // SHARE)
+    assert len(parts["train"]) == 4 * (len(TEXT) - 2 * len(TEXT) // MIN_RATIO)
 
 
-def test_no_target_of_a_held_out_sentence_is_trained_on_with_another_source() -> None:
+def test_held_out_targets_are_not_in_train() -> None:
     pairs = [(f"a b {n}", f"C d {n % 100}!" if n < 100 else f"c d {n % 100}") for n in range(200)]
-    parts = held(pairs)
-    keys = {split: {key(de) for _, de in part} for split, part in parts.items()}
+    parts = split_corpus(pairs)
+    keys = {split: {sentence_key(de) for _, de in part} for split, part in parts.items()}
     assert not keys["train"] & (keys["valid"] | keys["test"])
     assert len(parts["train"]) == 200 - 2 * len(keys["valid"] | keys["test"])
 
 
-def test_the_order_of_the_corpus_does_not_matter_and_more_text_moves_little() -> None:
+def test_hold_out_is_independent_of_order() -> None:
     shuffled = random.Random(1).sample(TEXT, len(TEXT))
-    assert {s: sorted(p) for s, p in held(TEXT).items()} == {s: sorted(p) for s, p in held(shuffled).items()}
-    grown = held([*TEXT, ("this is one more", "noch ein ganzer Satz")])
-    assert len(set(held(TEXT)["test"]) - set(grown["test"])) <= 1
+    assert {s: sorted(p) for s, p in split_corpus(TEXT).items()} == {
+        s: sorted(p) for s, p in split_corpus(shuffled).items()
+    }
+    grown = split_corpus([*TEXT, ("this is one more", "noch ein ganzer Satz")])
+    assert len(set(split_corpus(TEXT)["test"]) - set(grown["test"])) <= 1
 
 
-def test_a_large_corpus_gives_two_thousand_each() -> None:
-    pairs = [(f"a b {n}", f"c d {n}") for n in range(MOST * SHARE + 5000)]
-    parts = held(pairs)
-    assert len(parts["valid"]) == len(parts["test"]) == MOST
-    assert len(parts["train"]) == len(pairs) - 2 * MOST
+def test_size_of_held_out_splits_of_large_corpus() -> None:
+    pairs = [(f"a b {n}", f"c d {n}") for n in range(MAX_SENTENCES * MIN_RATIO + 5000)]
+    parts = split_corpus(pairs)
+    assert len(parts["valid"]) == len(parts["test"]) == MAX_SENTENCES
+    assert len(parts["train"]) == len(pairs) - 2 * MAX_SENTENCES
 
 
-def test_which_sentences_are_held_out_is_fixed_for_ever() -> None:
-    names = sorted(en for en, _ in held(TEXT)["test"])
+def test_held_out_sentences_are_stable() -> None:
+    names = sorted(en for en, _ in split_corpus(TEXT)["test"])
     assert hashlib.sha256("\n".join(names).encode()).hexdigest()[:12] == "5eed28bf9fd9"
 
 
-def test_sentences_of_one_or_two_words_are_trained_on() -> None:
+def test_short_sentences_are_not_held_out() -> None:
     short = [("Good morning!", "Guten Morgen!"), ("Thank you kindly.", "Danke schön."), ("Hi!", "Ich grüße dich.")]
     for pair in short:
-        parts = held([*TEXT, *[pair] * 400])
+        parts = split_corpus([*TEXT, *[pair] * 400])
         assert parts["train"].count(pair) == 400
-        assert held(TEXT)["test"] == parts["test"]
-    # Words are letters where there are no spaces.
+        assert split_corpus(TEXT)["test"] == parts["test"]
+    # In scripts without spaces, letters count as words.
     written = "東京都渋谷区神宮前丁目番号"
     pairs = [(f"{a}{b}{c}", f"แปล{a}{b}") for a in written for b in written for c in written[:2]]
-    assert len(held(pairs)["test"]) == len(pairs) // SHARE
-    assert len(held([(a, "a b c") for a in written] + TEXT)["train"]) == len(written) + len(TEXT) * 9 // 10
+    assert len(split_corpus(pairs)["test"]) == len(pairs) // MIN_RATIO
+    assert len(split_corpus([(a, "a b c") for a in written] + TEXT)["train"]) == len(written) + len(TEXT) * 9 // 10
 
 
 @pytest.mark.parametrize("letters", ["กขคง", "ກຂຄງ", "ကခဂဃ", "កខគឃ", "あいうえ", "カキクケ", "東京都区", "𠀀𠀁𠀂𠀃"])
-def test_three_letters_are_enough_where_no_spaces_are_written(letters: str) -> None:
+def test_letters_count_as_words_in_scripts_without_spaces(letters: str) -> None:
     words = [f"{a}{b}{c}" for a in letters for b in letters for c in letters]
-    assert len(held([*zip(words, words, strict=True)])["test"]) == len(words) // SHARE
+    assert len(split_corpus([*zip(words, words, strict=True)])["test"]) == len(words) // MIN_RATIO
 
 
-def test_a_sentence_is_held_out_with_the_first_translation_that_is_long_enough() -> None:
+def test_held_out_pair_has_first_long_target() -> None:
     short = [(en, "Kurz.") for en, _ in TEXT] + [(f"only short ones {n}", "Zu kurz.") for n in range(200)]
-    parts, wanted = held([*short, *TEXT]), held(TEXT)
-    assert (parts["valid"], parts["test"]) == (wanted["valid"], wanted["test"])
+    parts, expected = split_corpus([*short, *TEXT]), split_corpus(TEXT)
+    assert (parts["valid"], parts["test"]) == (expected["valid"], expected["test"])
 
 
-def test_blank_lines_are_never_held_out() -> None:
-    parts = held([*TEXT, ("", "x"), *[(en, "") for en, _ in TEXT]])
+def test_blank_lines_are_not_held_out() -> None:
+    parts = split_corpus([*TEXT, ("", "x"), *[(en, "") for en, _ in TEXT]])
     assert all(en and de for split in ("valid", "test") for en, de in parts[split])
     assert ("", "x") in parts["train"]
 
 
-def test_too_small_a_corpus_says_so() -> None:
+def test_too_small_corpus_is_an_error() -> None:
     with pytest.raises(DataError, match="19 different sentences of 3 words or more are too few"):
-        held([*TEXT[:19], *[("Good morning!", "Guten Morgen!")] * 50])
+        split_corpus([*TEXT[:19], *[("Good morning!", "Guten Morgen!")] * 50])
 
 
 # --- files ---
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_files_named_by_prefix_in_both_directions(suffix: str, tmp_path: Path) -> None:
+def test_files_by_prefix(suffix: str, tmp_path: Path) -> None:
     prefix = write(tmp_path / "my.corpus", TEXT, suffix)
     spec = f"files(test='{prefix}')"
     assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
@@ -234,12 +236,12 @@ def test_files_named_by_prefix_in_both_directions(suffix: str, tmp_path: Path) -
     assert open_split(spec, "test", "en", "de").name == "my.corpus/test"
 
 
-def test_a_split_can_be_read_again(tmp_path: Path) -> None:
+def test_split_can_be_read_repeatedly(tmp_path: Path) -> None:
     split = open_split(f"files(train='{write(tmp_path / 'a', TEXT)}')", "valid", "en", "de")
     assert list(split.pairs()) == list(split.pairs()) != []
 
 
-def test_files_as_a_pair_are_ordered_by_their_suffixes_or_as_given(tmp_path: Path) -> None:
+def test_files_as_pair(tmp_path: Path) -> None:
     write(tmp_path / "a", TEXT)
     for order in (("a.en", "a.de"), ("a.de", "a.en")):
         spec = f"files(train={tuple(str(tmp_path / name) for name in order)}, hold_out=False)"
@@ -251,12 +253,12 @@ def test_files_as_a_pair_are_ordered_by_their_suffixes_or_as_given(tmp_path: Pat
     assert list(open_split(spec, "test", "en", "de").pairs()) == TEXT
     spec = spec[:-1] + ", columns=('en', 'de'))"
     assert next(open_split(spec, "test", "de", "en").pairs()) == TEXT[0][::-1]
-    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
         open_split(spec, "test", "en", "fr")
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
-def test_files_as_a_tsv(name: str, tmp_path: Path) -> None:
+def test_files_as_tsv(name: str, tmp_path: Path) -> None:
     content = "".join(f"{en}\t{de}\n" for en, de in TEXT).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     spec = f"files(test='{tmp_path / name}'"
@@ -264,7 +266,7 @@ def test_files_as_a_tsv(name: str, tmp_path: Path) -> None:
     assert next(open_split(f"{spec}, columns=('de', 'en'))", "test", "en", "de").pairs()) == TEXT[0][::-1]
 
 
-def test_what_is_not_named_is_held_out_of_train_and_what_is_named_is_not(tmp_path: Path) -> None:
+def test_missing_splits_are_held_out_of_train(tmp_path: Path) -> None:
     train, dev = write(tmp_path / "train", TEXT), write(tmp_path / "dev", [("dev", "dev")] * 3)
     spec = f"files(train='{train}', valid='{dev}')"
     parts = {split: list(open_split(spec, split, "en", "de").pairs()) for split in ("train", "valid", "test")}
@@ -273,24 +275,24 @@ def test_what_is_not_named_is_held_out_of_train_and_what_is_named_is_not(tmp_pat
     assert len(parts["test"]) == 10
     spec = f"files(train='{train}', hold_out=False)"
     assert list(open_split(spec, "train", "en", "de").pairs()) == TEXT
-    with pytest.raises(DataError, match="names no test text"):
+    with pytest.raises(DataError, match="has no test split"):
         open_split(spec, "test", "en", "de")
-    with pytest.raises(DataError, match="names no train text"):
+    with pytest.raises(DataError, match="has no train split"):
         open_split(f"files(test='{dev}')", "train", "en", "de")
 
 
-def test_who_has_not_got_the_text_is_told_what_makes_it() -> None:
+def test_build_command_is_the_hint_for_missing_files() -> None:
     for where in ("'none'", "'none.tsv'", "('none.en', 'none.de')"):
         with pytest.raises(DataError, match="no such") as raised:
             open_split(f"files(train={where}, hold_out=False, build_command='make text')", "train", "en", "de")
-        assert raised.value.hint == "make text makes it"
+        assert raised.value.hint == "create it with make text"
     (everyday,) = config_io.load(config_io.find("everyday")).data.train
     with pytest.raises(DataError) as raised:
         open_split(everyday.replace("data/", "none/"), "train", "en", "de")
-    assert raised.value.hint == "scripts/everyday_text.sh makes it"
+    assert raised.value.hint == "create it with scripts/build_pretraining_data.sh"
 
 
-def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path: Path) -> None:
+def test_checksum_depends_on_text_split_and_options(tmp_path: Path) -> None:
     prefix = write(tmp_path / "a", TEXT)
     specs = [f"files(train='{prefix}')", f"files(train='{prefix}', errors='replace')", f"files(test='{prefix}')"]
 
@@ -311,15 +313,15 @@ def test_the_checksum_follows_the_text_the_split_and_the_way_of_reading(tmp_path
     assert not set(sums()) & set(first)
 
 
-def test_text_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.en").touch()
-    with pytest.raises(DataError, match=r"no such text: .*a\.de"):
+    with pytest.raises(DataError, match=r"no such file: .*a\.de"):
         open_split(f"files(train='{tmp_path / 'a'}')", "train", "en", "de")
     with pytest.raises(DataError, match="no such file"):
         open_split(f"files(train=('{tmp_path / 'x'}', '{tmp_path / 'y'}'))", "train", "en", "de")
 
 
-def test_errors_replace_goes_on_where_strict_stops(tmp_path: Path) -> None:
+def test_errors_strict_and_replace(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_bytes(b"caf\xe9\n")
     (tmp_path / "a.de").write_bytes(b"Cafe\n")
     with pytest.raises(DataError, match="not UTF-8"):
@@ -328,20 +330,18 @@ def test_errors_replace_goes_on_where_strict_stops(tmp_path: Path) -> None:
     assert list(open_split(spec, "test", "en", "de").pairs()) == [("caf\ufffd", "Cafe")]
 
 
-# --- published corpora, from the user's disk ---
+# --- published corpora, installed from disk ---
 
 
 def install(name: str, source: Path | None = None, **options: bool) -> Path:
-    corpus = find(name)
+    corpus = get_corpus(name)
     assert isinstance(corpus, DownloadableCorpus)
     return corpus.install(source, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["tatoeba", "multi30k", "wmt14", "europarl", "opus100"])
 @pytest.mark.parametrize(("suffix", "valid"), [("", "valid"), (".gz", "val"), (".xz", "dev")])
-def test_every_corpus_takes_a_folder_of_plain_text(
-    name: str, suffix: str, valid: str, tmp_path: Path, data: Path
-) -> None:
+def test_every_corpus_installs_from_plain_text(name: str, suffix: str, valid: str, tmp_path: Path, data: Path) -> None:
     parts = {"train": TEXT[:100], valid: TEXT[100:150], "test": TEXT[150:]}
     for stem, pairs in parts.items():
         write(tmp_path / "mine" / stem, pairs, suffix)
@@ -353,14 +353,14 @@ def test_every_corpus_takes_a_folder_of_plain_text(
         assert list(open_split(name, split, "de", "en").pairs()) == [(de, en) for en, de in pairs]
 
 
-def test_an_archive_of_plain_text_is_taken_too(tmp_path: Path) -> None:
+def test_corpus_installs_from_archive_of_plain_text(tmp_path: Path) -> None:
     write(tmp_path / "mine" / "train", TEXT, ".gz")
     shutil.make_archive(str(tmp_path / "mine"), "zip", tmp_path / "mine")
     install("multi30k", tmp_path / "mine.zip")
     assert list(open_split("multi30k", "train", "en", "de").pairs()) == TEXT
 
 
-def test_the_record_says_what_was_installed(tmp_path: Path) -> None:
+def test_corpus_json(tmp_path: Path) -> None:
     archive = tmp_path / "deu-eng.zip"
     archive.write_bytes(tatoeba_zip(TEXT))
     folder = install("tatoeba", archive)
@@ -377,30 +377,30 @@ def test_the_record_says_what_was_installed(tmp_path: Path) -> None:
     assert meta["origin"] == str(archive)
 
 
-def test_a_corpus_that_an_older_rule_has_divided_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_holdout_version_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = tmp_path / "deu-eng.zip"
     archive.write_bytes(tatoeba_zip(TEXT))
-    write(tmp_path / "whole" / "train", TEXT)
+    write(tmp_path / "user" / "train", TEXT)
     for part in ("valid", "test"):
-        write(tmp_path / "whole" / part, TEXT[:9])
-    for source, said in ((archive, True), (tmp_path / "whole", False)):  # the latter was divided by its owner
+        write(tmp_path / "user" / part, TEXT[:9])
+    for source, is_logged in ((archive, True), (tmp_path / "user", False)):  # the second has splits of its own
         record = install("tatoeba", source, force=True) / "corpus.json"
         open_split("tatoeba", "train", "en", "de")
-        assert "older nmt" not in capsys.readouterr().err
+        assert "another version of nmt" not in capsys.readouterr().err
         meta = json.loads(record.read_text())
         with pytest.MonkeyPatch.context() as later:
             later.setattr(holdout, "VERSION", "holdout-99")
             open_split("tatoeba", "train", "en", "de")
-        assert ("nmt data download tatoeba --force" in capsys.readouterr().err) is said
-        if said:
-            del meta["held_out"]  # as it was before there was a second rule
+        assert ("nmt data download tatoeba --force" in capsys.readouterr().err) is is_logged
+        if is_logged:
+            del meta["held_out"]  # an old corpus.json
             record.write_text(json.dumps(meta))
             open_split("tatoeba", "train", "en", "de")
-            assert "older nmt" in capsys.readouterr().err
+            assert "another version of nmt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["deu-eng.zip", "folder/deu-eng.zip", "folder/deu.txt", "deu.txt"])
-def test_tatoeba_in_every_form_people_have_it(form: str, tmp_path: Path) -> None:
+def test_tatoeba_from_all_formats(form: str, tmp_path: Path) -> None:
     packed = tatoeba_zip(TEXT)
     path = tmp_path / form
     path.parent.mkdir(exist_ok=True)
@@ -411,7 +411,7 @@ def test_tatoeba_in_every_form_people_have_it(form: str, tmp_path: Path) -> None
     assert [len(part) for part in parts.values()] == [180, 10, 10]
 
 
-def test_a_checksum_is_of_the_text_and_survives_installing_again(tmp_path: Path) -> None:
+def test_checksum_is_equal_after_reinstallation(tmp_path: Path) -> None:
     source = write(tmp_path / "mine" / "train", TEXT).parent
     install("multi30k", source)
     first = open_split("multi30k", "train", "en", "de").checksum
@@ -420,26 +420,26 @@ def test_a_checksum_is_of_the_text_and_survives_installing_again(tmp_path: Path)
     assert open_split("multi30k", "train", "en", "de").checksum == first
     write(tmp_path / "mine" / "train", TEXT[1:])
     install("multi30k", source)
-    assert open_split("multi30k", "train", "en", "de").checksum == first  # it is there: left alone
+    assert open_split("multi30k", "train", "en", "de").checksum == first  # installed corpora are kept
     install("multi30k", source, force=True)
     assert open_split("multi30k", "train", "en", "de").checksum != first
 
 
-def test_multi30k_knows_its_test_set_among_several(tmp_path: Path) -> None:
+def test_multi30k_selects_its_test_set(tmp_path: Path) -> None:
     for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
         write(tmp_path / "mine" / stem, [(stem, stem)], ".gz")
     install("multi30k", tmp_path / "mine")
     assert list(open_split("multi30k", "test", "en", "de").pairs()) == [("test_2016_flickr", "test_2016_flickr")]
-    with pytest.raises(DataError, match="several texts could be the test split: test_2016_flickr, test_2017_flickr"):
+    with pytest.raises(DataError, match="the test split is ambiguous: test_2016_flickr, test_2017_flickr"):
         install("wmt14", tmp_path / "mine")
 
 
-def test_a_missing_split_or_language_names_what_there_is(tmp_path: Path) -> None:
+def test_missing_split_or_language_is_an_error(tmp_path: Path) -> None:
     install("multi30k", write(tmp_path / "mine" / "train", TEXT).parent)
     with pytest.raises(DataError, match="has no test split") as caught:
         open_split("multi30k", "test", "en", "de")
     assert caught.value.hint == "it has train"
-    with pytest.raises(DataError, match="holds en-de, not en-fr"):
+    with pytest.raises(DataError, match="is en-de, not en-fr"):
         open_split("multi30k", "train", "en", "fr")
 
 
@@ -475,32 +475,32 @@ def something_else(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (broken_side, r"train\.en has no train\.de beside it"),
+        (broken_side, r"train\.en exists, but not train\.de"),
         (unequal, r"train\.en has 200 lines and .*train\.de has 1"),
-        (cut_gzip, "damaged or cut short"),
+        (cut_gzip, "corrupted or truncated"),
         (empty, "train split of corpus 'wmt14' is empty"),
-        (something_else, "nothing of corpus 'wmt14' in"),
+        (something_else, "does not have corpus 'wmt14'"),
         (lambda folder: folder, "no such file or folder"),
     ],
 )
-def test_bad_text_leaves_nothing_behind(make, message: str, tmp_path: Path, data: Path) -> None:  # type: ignore[no-untyped-def]
+def test_failed_installation_leaves_no_files(make, message: str, tmp_path: Path, data: Path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(DataError, match=message):
         install("wmt14", make(tmp_path / "mine"))
     assert contents(data) == []
     assert [path.name for path in (data / "corpora").iterdir()] == []
 
 
-def test_a_failed_renewal_leaves_the_old_corpus(tmp_path: Path) -> None:
+def test_failed_reinstallation_keeps_old_corpus(tmp_path: Path) -> None:
     install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
     with pytest.raises(DataError):
         install("wmt14", unequal(tmp_path / "bad"), force=True)
     assert list(open_split("wmt14", "train", "en", "de").pairs()) == TEXT
 
 
-def test_a_damaged_record_says_how_to_mend_it(tmp_path: Path) -> None:
+def test_corrupted_corpus_json_has_hint(tmp_path: Path) -> None:
     folder = install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
     (folder / "corpus.json").write_text("{")
-    with pytest.raises(DataError, match="is damaged") as caught:
+    with pytest.raises(DataError, match="is corrupted") as caught:
         open_split("wmt14", "train", "en", "de")
     assert "nmt data download wmt14 --force" in caught.value.hint
 
@@ -508,26 +508,26 @@ def test_a_damaged_record_says_how_to_mend_it(tmp_path: Path) -> None:
 # --- published corpora, over the network ---
 
 
-def test_opening_a_corpus_downloads_it_once(server: Loopback, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corpus_is_downloaded_once(server: Loopback, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server.serve("/www.manythings.org/anki/deu-eng.zip", tatoeba_zip(TEXT), faults=[("drop", 1000), 503])
     assert len(list(open_split("tatoeba", "train", "en", "de").pairs())) == 180
     assert "downloading tatoeba" in capsys.readouterr().err
-    asked = len(server.requests)
+    num_requests = len(server.requests)
     open_split("tatoeba", "test", "de", "en")
-    assert len(server.requests) == asked == 3
+    assert len(server.requests) == num_requests == 3
     assert contents(data / "downloads") == []
 
 
-def test_a_bad_archive_is_removed_so_that_the_next_try_is_fresh(server: Loopback, data: Path) -> None:
+def test_corrupted_archive_is_deleted(server: Loopback, data: Path) -> None:
     resource = server.serve("/www.manythings.org/anki/deu-eng.zip", b"<html>log in</html>")
-    with pytest.raises(DownloadError, match="damaged or cut short"):
+    with pytest.raises(DownloadError, match="corrupted or truncated"):
         install("tatoeba")
     assert contents(data) == []
     resource.content = tatoeba_zip(TEXT)
     install("tatoeba")
 
 
-def test_a_break_keeps_the_part_and_the_next_run_goes_on(server: Loopback, data: Path) -> None:
+def test_interrupted_download_is_resumed(server: Loopback, data: Path) -> None:
     content = tatoeba_zip(TEXT)
     resource = server.serve("/www.manythings.org/anki/deu-eng.zip", content, faults=[("drop", 1000), *[503] * 100])
     with pytest.raises(DownloadError, match="503") as caught:
@@ -540,14 +540,14 @@ def test_a_break_keeps_the_part_and_the_next_run_goes_on(server: Loopback, data:
     assert contents(data / "downloads") == []
 
 
-def test_no_network_names_from(data: Path) -> None:
+def test_missing_network_has_hint(data: Path) -> None:
     with pytest.raises(DownloadError, match="cannot download") as caught:
         open_split("multi30k", "train", "en", "de")
     assert "nmt data download multi30k --from PATH" in caught.value.hint
     assert contents(data) == []
 
 
-def test_multi30k_is_fetched_file_by_file(server: Loopback) -> None:
+def test_multi30k_download(server: Loopback) -> None:
     base = "/raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
     for stem, pairs in {"train": TEXT, "val": TEXT[:5], "test_2016_flickr": TEXT[5:9]}.items():
         for side, language in enumerate(("en", "de")):
@@ -570,7 +570,7 @@ def test_multi30k_is_fetched_file_by_file(server: Loopback) -> None:
         ),
     ],
 )
-def test_opus_in_the_moses_format(server: Loopback, spec: str, path: str, languages: tuple[str, str]) -> None:
+def test_opus_moses_format(server: Loopback, spec: str, path: str, languages: tuple[str, str]) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("README", "about")
@@ -583,9 +583,9 @@ def test_opus_in_the_moses_format(server: Loopback, spec: str, path: str, langua
     assert [len(part) for part in parts.values()] == [180, 10, 10]
 
 
-def test_two_opus_corpora_lie_apart() -> None:
+def test_opus_corpora_have_separate_folders() -> None:
     folders = {
-        find(spec).folder  # type: ignore[attr-defined]
+        get_corpus(spec).folder  # type: ignore[attr-defined]
         for spec in ("opus", "opus(corpus='Books')", "opus(version='v1')", "opus(languages=('en', 'fr'))")
     }
     assert len(folders) == 4
@@ -617,7 +617,7 @@ def serve_hub(server: Loopback, host: str = "/huggingface.co") -> dict[str, byte
     return files
 
 
-def test_wmt_comes_from_the_hub_file_by_file_and_in_order(server: Loopback) -> None:
+def test_wmt_is_downloaded_from_hub_in_order(server: Loopback) -> None:
     serve_hub(server)
     server.resources["/cdn/train-00001-of-00002.parquet"].faults.append(("drop", 500))
     assert list(open_split("wmt14", "train", "en", "de").pairs()) == [*TEXT, ("two lines", "zwei\u2028Zeilen")]
@@ -626,14 +626,14 @@ def test_wmt_comes_from_the_hub_file_by_file_and_in_order(server: Loopback) -> N
     assert "bytes=500-" in server.ranges()
 
 
-def test_another_hub_can_be_named(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_hub_endpoint(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     serve_hub(server, host="")
     monkeypatch.delenv("NMT_MIRROR")
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     assert len(list(open_split("wmt14", "test", "en", "de").pairs())) == 9
 
 
-def test_a_file_that_is_not_what_the_hub_lists_is_refused(server: Loopback, data: Path) -> None:
+def test_file_with_wrong_checksum_is_rejected(server: Loopback, data: Path) -> None:
     serve_hub(server)
     server.resources["/cdn/test-00000-of-00001.parquet"].content = parquet(TEXT[:10])
     with pytest.raises(DownloadError, match="not the expected file"):
@@ -642,7 +642,7 @@ def test_a_file_that_is_not_what_the_hub_lists_is_refused(server: Loopback, data
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b'{"error": "gone"}', b'["x"]'])
-def test_a_listing_that_is_none_is_refused(answer: bytes, server: Loopback, data: Path) -> None:
+def test_invalid_listing_is_rejected(answer: bytes, server: Loopback, data: Path) -> None:
     server.serve("/huggingface.co/api/datasets/wmt/wmt14/tree/main/de-en", answer)
     with pytest.raises(DownloadError, match="is not a listing") as caught:
         install("wmt14")
@@ -650,7 +650,7 @@ def test_a_listing_that_is_none_is_refused(answer: bytes, server: Loopback, data
     assert contents(data) == []
 
 
-def test_wmt_takes_a_folder_of_parquet_files(server: Loopback, tmp_path: Path) -> None:
+def test_wmt_installs_from_parquet_files(server: Loopback, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     for name, content in serve_hub(server).items():
         (tmp_path / "mine" / name).write_bytes(content)
@@ -660,7 +660,7 @@ def test_wmt_takes_a_folder_of_parquet_files(server: Loopback, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"PAR1 nonsense PAR1", b""])
-def test_a_damaged_parquet_file_is_an_error(content: bytes, tmp_path: Path, data: Path) -> None:
+def test_corrupted_parquet_file_is_an_error(content: bytes, tmp_path: Path, data: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "train-00000-of-00001.parquet").write_bytes(content)
     with pytest.raises(NMTError, match="parquet"):
@@ -668,7 +668,7 @@ def test_a_damaged_parquet_file_is_an_error(content: bytes, tmp_path: Path, data
     assert contents(data) == []
 
 
-# --- real text ---
+# --- real corpora ---
 
 
 @real
@@ -680,10 +680,10 @@ def test_real_multi30k() -> None:
 
 
 @real
-def test_real_tatoeba_has_no_english_sentence_in_two_splits() -> None:
+def test_real_tatoeba_splits_are_disjoint() -> None:
     install("tatoeba", REAL / "tatoeba" / "deu-eng.zip")
     keys = {
-        split: [key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()]
+        split: [sentence_key(english) for english, _ in open_split("tatoeba", split, "en", "de").pairs()]
         for split in ("train", "valid", "test")
     }
     assert len(keys["valid"]) == len(set(keys["valid"])) == len(keys["test"]) == len(set(keys["test"])) == 2000

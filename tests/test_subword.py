@@ -1,4 +1,4 @@
-"""Segmentations drawn at random: the right ones, as often as they should be, and the same ones again."""
+"""Tests of subword regularization: probabilities and reproducibility."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
 from nmt.data.normalization import normalize
-from nmt.data.subword_regularization import Pieces, Sampler, bpe_dropout, sampling, unigram
+from nmt.data.subword_regularization import SubwordSampler, Vocabulary, bpe_dropout, resolve_method, unigram
 from nmt.data.tokenizer import SPACE, Tokenizer, train
 from nmt.errors import ConfigError
 
@@ -32,48 +32,54 @@ def tokenizer(kind: str) -> Tokenizer:
 
 
 def encode(kind: str, lines: list[str], seed: int = 1) -> list[list[int]]:
-    return Sampler(SPECS[kind], tokenizer(kind), seed).encode(lines, np.random.default_rng(seed))
+    return SubwordSampler(SPECS[kind], tokenizer(kind), seed).encode_batch(lines, np.random.default_rng(seed))
 
 
 @given(st.text(max_size=40))
-def test_without_dropout_bpe_is_sentencepieces(text: str) -> None:
-    found, pieces = tokenizer("bpe"), Pieces(tokenizer("bpe").scores())
+def test_bpe_without_dropout_equals_sentencepiece(text: str) -> None:
+    reference, pieces = tokenizer("bpe"), Vocabulary(tokenizer("bpe").piece_scores())
     words = normalize(text).split()
-    ids = [i for word in words for i in found.ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
-    assert ids == found.encode(text)
+    ids = [i for word in words for i in reference.pieces_to_ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
+    assert ids == reference.encode(text)
 
 
 @given(st.text(max_size=40))
-def test_with_a_high_alpha_unigram_is_sentencepieces(text: str) -> None:
-    found, scores = tokenizer("unigram"), tokenizer("unigram").scores()
+def test_unigram_with_high_alpha_equals_sentencepiece(text: str) -> None:
+    reference, scores = tokenizer("unigram"), tokenizer("unigram").piece_scores()
 
     def likelihood(ids: list[int]) -> float:
-        return sum(scores.get(piece, 0.0) for piece in found.pieces(ids))
+        return sum(scores.get(piece, 0.0) for piece in reference.ids_to_pieces(ids))
 
     words = normalize(text).split()
-    ids = [i for word in words for i in found.ids(unigram(SPACE + word, Pieces(scores), Random(0), alpha=1e6))]
-    assert found.decode(ids) == normalize(text)
-    assert likelihood(ids) == pytest.approx(likelihood(found.encode(text)), abs=1e-3)  # there may be several best
+    ids = [
+        i
+        for word in words
+        for i in reference.pieces_to_ids(unigram(SPACE + word, Vocabulary(scores), Random(0), alpha=1e6))
+    ]
+    assert reference.decode(ids) == normalize(text)
+    assert likelihood(ids) == pytest.approx(
+        likelihood(reference.encode(text)), abs=1e-3
+    )  # several segmentations may be optimal
 
 
 @pytest.mark.parametrize("kind", SPECS)
 @given(text=st.text(max_size=40))
-def test_what_is_drawn_spells_the_text(kind: str, text: str) -> None:
+def test_samples_decode_to_the_text(kind: str, text: str) -> None:
     (ids,) = encode(kind, [text])
     assert tokenizer(kind).decode(ids) == normalize(text)
 
 
-def test_bpe_merges_are_left_out_as_often_as_they_should_be() -> None:
-    """Of "abc" with the merges ab, then abc: each is there with probability 1-p."""
+def test_bpe_dropout_probabilities() -> None:
+    """For "abc" with the merges ab and abc, each merge is applied with probability 1 - p."""
     scores = {"ab": 0.0, "abc": -1.0}
     rng, p, draws = Random(0), 0.3, 20_000
-    seen = Counter(tuple(bpe_dropout("abc", Pieces(scores), rng, p=p)) for _ in range(draws))
+    seen = Counter(tuple(bpe_dropout("abc", Vocabulary(scores), rng, p=p)) for _ in range(draws))
     assert seen["a", "b", "c"] / draws == pytest.approx(p, abs=0.015)
     assert seen["ab", "c"] / draws == pytest.approx((1 - p) * p, abs=0.015)
     assert seen["abc",] / draws == pytest.approx((1 - p) ** 2, abs=0.015)
 
 
-def test_unigram_segmentations_come_with_their_probability() -> None:
+def test_unigram_probabilities() -> None:
     scores = {"a": -1.0, "b": -2.0, "c": -3.0, "ab": -1.5, "bc": -2.5, "abc": -5.0}
     rng, alpha, draws = Random(0), 0.5, 20_000
     weights = {}
@@ -82,19 +88,19 @@ def test_unigram_segmentations_come_with_their_probability() -> None:
             "|"
         )
         weights[tuple(pieces)] = math.exp(alpha * sum(scores[piece] for piece in pieces))
-    seen = Counter(tuple(unigram("abc", Pieces(scores), rng, alpha=alpha)) for _ in range(draws))
+    seen = Counter(tuple(unigram("abc", Vocabulary(scores), rng, alpha=alpha)) for _ in range(draws))
     for pieces, weight in weights.items():
         assert seen[pieces] / draws == pytest.approx(weight / sum(weights.values()), abs=0.015)
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_equal_seeds_draw_equally_and_words_vary(kind: str) -> None:
+def test_samples_depend_on_seed(kind: str) -> None:
     one, same, other = encode(kind, TEXT), encode(kind, TEXT), encode(kind, TEXT, seed=2)
     assert one == same != other
     assert len({tuple(ids) for ids in one[::5]}) > 5
 
 
-AGAIN = """
+SCRIPT = """
 import hashlib, sys
 sys.path.insert(0, "tests")
 from test_subword import *
@@ -103,26 +109,26 @@ print(hashlib.sha256(str(encode(sys.argv[1], TEXT)).encode()).hexdigest())
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_another_process_draws_the_same(kind: str, request: pytest.FixtureRequest) -> None:
-    """A resumed training is one."""
-    mine = hashlib.sha256(str(encode(kind, TEXT)).encode()).hexdigest()
-    command = [sys.executable, "-c", AGAIN, kind]
+def test_samples_are_equal_across_processes(kind: str, request: pytest.FixtureRequest) -> None:
+    """Resumed training runs in another process."""
+    expected = hashlib.sha256(str(encode(kind, TEXT)).encode()).hexdigest()
+    command = [sys.executable, "-c", SCRIPT, kind]
     done = subprocess.run(command, cwd=request.config.rootpath, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == mine
+    assert done.stdout.strip() == expected
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_a_tokenizer_knows_its_kind(kind: str) -> None:
+def test_tokenizer_model_type(kind: str) -> None:
     assert tokenizer(kind).model_type == kind
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="needs a tokenizer of the kind unigram, not bpe"):
-        Sampler("unigram", tokenizer("bpe"), 1)
+def test_invalid_specs_are_rejected() -> None:
+    with pytest.raises(ConfigError, match="needs a unigram tokenizer, not bpe"):
+        SubwordSampler("unigram", tokenizer("bpe"), 1)
     for spec, message in (
         ("bpe_dropout(p=0.0)", "p must be above 0 and at most 1"),
         ("unigram(alpha=2.0)", "alpha must be above 0 and at most 1"),
-        ("bpe", "unknown subword sampling"),
+        ("bpe", "unknown sampling method"),
     ):
         with pytest.raises(ConfigError, match=message):
-            sampling(spec, None)
+            resolve_method(spec, None)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tiny import config
 
 from nmt.data.normalization import lowercase_all_caps, normalize
-from nmt.data.segment import count_sentences, segments
+from nmt.data.segmentation import count_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.inference import Source, batch, native
 from nmt.inference import translator as translating
@@ -159,7 +159,7 @@ def test_any_text_gives_one_line_each(translator: Translator, lines: list[str]) 
 
 @given(st.text(max_size=300), st.integers(1, 40))
 def test_segments_joined_are_the_text(text: str, longest: int) -> None:
-    spans = segments(text, "en", lambda part: len(part) <= longest)
+    spans = split_to_fit(text, "en", lambda part: len(part) <= longest)
     assert all(stop - start <= longest for start, stop in spans)
     ends = [0, *(i for span in spans for i in span), len(text)]
     assert ends == sorted(ends)
@@ -168,7 +168,7 @@ def test_segments_joined_are_the_text(text: str, longest: int) -> None:
 
 def test_segments_prefer_sentences_to_clauses_to_words() -> None:
     def parts(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
-        return [text[slice(*span)] for span in segments(text, language, fits)]
+        return [text[slice(*span)] for span in split_to_fit(text, language, fits)]
 
     text = "We met Dr. Bell, who was late. He was tired, and he left early. So did I."
     sentences = parts(text, "en", lambda part: len(part) <= 45)

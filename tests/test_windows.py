@@ -1,4 +1,4 @@
-"""Training and translating without what Windows lacks; a simulation, since no test here runs on Windows itself."""
+"""Tests without modules and functions that Windows does not have (a simulation)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt import paths
 WINDOWS = """
 import os, sys
 import multiprocessing.spawn, datasets, filelock, jinja2, numpy, safetensors.torch, sacrebleu, sentencepiece, torch
-import torch.utils.data, tqdm, typer.main, typer.rich_utils, yaml  # before the patch, which concerns nmt alone
+import torch.utils.data, tqdm, typer.main, typer.rich_utils, yaml  # import before the patch, which is for nmt only
 for name in ("fcntl", "pwd", "grp", "readline", "resource", "termios"):
     sys.modules[name] = None
 for name in ("fork", "getpgrp", "getuid", "sched_getaffinity", "sysconf", "tcgetpgrp", "uname"):
@@ -35,16 +35,16 @@ main()
 
 
 def windows(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `nmt` without the modules and functions that only Unix has, and without a C compiler."""
-    known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "CC": "no-such-compiler"}
+    """Run `nmt` without Unix-only modules and functions and without a C compiler."""
+    variables = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "CC": "no-such-compiler"}
     command = [sys.executable, "-W", "ignore", "-c", WINDOWS, *arguments]
-    env = os.environ | known
+    env = os.environ | variables
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     return done
 
 
-def test_it_trains_resumes_and_translates(tmp_path: Path) -> None:
+def test_train_resume_and_translate(tmp_path: Path) -> None:
     write(tmp_path / "text", *sentences(400))
     first = windows(tmp_path, *training("runs/tiny", train__steps="10"))
     assert first.stdout == "runs/tiny/step-000010\n"
@@ -55,7 +55,7 @@ def test_it_trains_resumes_and_translates(tmp_path: Path) -> None:
     assert "10 updates" in windows(tmp_path, "info", "runs/tiny").stdout
 
 
-def test_the_first_commands_run(tmp_path: Path) -> None:
+def test_first_commands(tmp_path: Path) -> None:
     assert windows(tmp_path, "translate", "--precision", "fp32", "im thirsty").stdout == "Ich habe Durst.\n"
     assert "there is no C compiler" in windows(tmp_path, "doctor").stdout
 
@@ -70,7 +70,7 @@ with locked(Path("lock"), lambda: sys.exit("busy")):
 """
 
 
-def test_a_killed_process_releases_its_lock(tmp_path: Path) -> None:
+def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
     class BusyError(Exception):
         pass
 
@@ -89,12 +89,12 @@ def test_a_killed_process_releases_its_lock(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_is_waited_for_where_the_caller_agrees(tmp_path: Path) -> None:
-    asked: list[float] = []
+def test_lock_is_awaited_if_callback_returns(tmp_path: Path) -> None:
+    calls: list[float] = []
     command = [sys.executable, "-c", HOLD.replace("60", "0.5")]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with paths.locked(tmp_path / "lock", lambda: asked.append(time.monotonic())):
+        with paths.locked(tmp_path / "lock", lambda: calls.append(time.monotonic())):
             assert holder.wait(10) == 0
-    assert len(asked) == 1
+    assert len(calls) == 1

@@ -14,13 +14,13 @@ from nmt.console import counted, log, progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
-    from nmt.data.check import Report, Text
+    from nmt.data.check import ParallelCorpus, Report
     from nmt.data.pairs import Pair
 
 WIDTH = 60
 """Characters of a side in an example."""
 EXIT = {"note": 0, "warning": 3, "error": 4}
-"""Exit codes by the gravest fault; 1 and 2 say that the check itself failed."""
+"""Exit codes by the highest severity; 1 and 2 mean that the check itself failed."""
 
 
 def check(
@@ -41,19 +41,19 @@ def check(
     src_lang: Annotated[str, typer.Option(help="Language of the source.", show_default="the file's suffix")] = "",
     tgt_lang: Annotated[str, typer.Option(help="Language of the target.", show_default="the file's suffix")] = "",
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="A kind of fault that does not count.")
+        list[str] | None, typer.Option(metavar="CHECK", help="Skip a check.")
     ] = None,
     fix: Annotated[
         Path | None,
-        typer.Option(metavar="PREFIX", help="Write the text without its faults to PREFIX.en, PREFIX.de.",
+        typer.Option(metavar="PREFIX", help="Repair the corpus and write it to PREFIX.en, PREFIX.de.",
                      show_default=False),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of each kind.")] = 5,
+    examples: Annotated[int, typer.Option(min=0, help="Maximum number of examples per check.")] = 5,
     errors: ErrorsOption = "strict",
 ) -> None:  # fmt: skip
-    """Look for faults in parallel text before a training pays for them.
+    """Check a parallel corpus for problems.
 
     Unequal numbers of lines, misaligned lines, blank or untranslated lines, wrong languages, odd lengths, broken
     encodings, repetitions, and sentences of test sets. Exit code: 0 where there are no more than notes, 3 for
@@ -65,14 +65,13 @@ def check(
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
     """
     check_errors(errors)
-    from nmt.data.check import KINDS
-    from nmt.data.check import check as run
+    from nmt.data.check import CHECKS, run_checks
     from nmt.paths import check_not_overwriting
 
-    known = [kind.name for kind in KINDS]
+    known = [each.name for each in CHECKS]
     for name in ignore or []:
         if name not in known:
-            raise UsageError(f"unknown kind of fault '{name}'", suggest(name, known))
+            raise UsageError(f"unknown check '{name}'", suggest(name, known))
     if (src is None) != (tgt is None) or (src is None) == (config is None):
         raise UsageError("give two files, or --config", "nmt data check mine.en mine.de")
     if set_ and config is None:
@@ -88,17 +87,17 @@ def check(
     check_not_overwriting([*outputs, *([html] if html else [])], inputs)
     for code in languages:
         _check_language(code)
-    report = run(texts, tests, languages, ignore=ignore or [], examples=examples)
+    report = run_checks(texts, tests, languages, ignore=ignore or [], max_examples=examples)
     if html:
-        write_file(html, report.page())
+        write_file(html, report.to_html())
     if outputs:
-        _write_mended(texts, report, outputs)
+        _write_repaired(texts, report, outputs)
     show(_json(report) if json_ else _table(report))
     raise typer.Exit(EXIT[report.severity.name.lower()] if report.severity is not None else 0)
 
 
 def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
-    """Return the two files that mended text is written to."""
+    """Return the two files of the repaired corpus."""
     if prefix.name in ("", ".."):
         raise UsageError(f"--fix {prefix} names no files", "--fix clean writes clean.en and clean.de")
     endings = [code or side for code, side in zip(languages, ("src", "tgt"), strict=True)]
@@ -107,41 +106,43 @@ def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
     return [prefix.with_name(f"{prefix.name}.{ending}") for ending in endings]
 
 
-def _write_mended(texts: list[Text], report: Report, outputs: list[Path]) -> None:
-    from nmt.data.check import KINDS, mend
+def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[Path]) -> None:
+    from nmt.data.check import CHECKS, repair
     from nmt.data.pairs import write_pairs
 
-    pairs = len(report.faults_N)
+    pairs = len(report.problems_N)
     try:
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
-        with progress(pairs, "mending", " pairs", unit_scale=True) as bar:
-            kept = write_pairs(outputs[0], outputs[1], counted(mend(texts, report), bar.update))
+        with progress(pairs, "repairing", " pairs", unit_scale=True) as bar:
+            kept = write_pairs(outputs[0], outputs[1], counted(repair(texts, report), bar.update))
     except OSError as error:
         raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
     log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")
-    ways = {kind.name: "dropped" if kind.mend == "drop" else "mended" for kind in KINDS}
-    for name, count in report.mending().items():
-        log(f"{ways[name]} {count:,} for {name}")
+    fixes = {check.name: "dropped" if check.fix == "drop" else "rewrote" for check in CHECKS}
+    for name, count in report.fix_counts().items():
+        log(f"{name}: {fixes[name]} {count:,} pairs")
     for finding in report.findings:
-        if finding.kind.name == "unequal-lengths":
-            log("left out the lines that have no other side")
+        if finding.check.name == "unequal-lengths":
+            log("unequal-lengths: dropped the extra lines of the longer side")
 
 
-def _files(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> tuple[tuple[str, str], list[Text]]:
-    from nmt.data.check import Text
+def _files(
+    src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str
+) -> tuple[tuple[str, str], list[ParallelCorpus]]:
+    from nmt.data.check import ParallelCorpus
     from nmt.data.pairs import count_lines, read_pairs
-    from nmt.data.sources.files import language_of
+    from nmt.data.sources.files import language_suffix
 
-    languages = (src_lang or language_of(src), tgt_lang or language_of(tgt))
+    languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
     pairs = partial(read_pairs, src, tgt, errors=errors)
-    return languages, [Text(str(src), pairs, count_lines(src), (src, tgt))]
+    return languages, [ParallelCorpus(str(src), pairs, count_lines(src), (src, tgt))]
 
 
 def _of_config(
     name: str, overrides: list[str], *, with_tests: bool
-) -> tuple[tuple[str, str], list[Text], list[tuple[str, list[Pair]]]]:
+) -> tuple[tuple[str, str], list[ParallelCorpus], list[tuple[str, list[Pair]]]]:
     from nmt.config import config_io
-    from nmt.data.check import Text
+    from nmt.data.check import ParallelCorpus
     from nmt.data.sources import open_split
 
     data = config_io.load(config_io.find(name), overrides).data
@@ -158,7 +159,9 @@ def _of_config(
             missing.setdefault(error.message, []).append(split)
     for message, names in missing.items():
         log(f"no {' and no '.join(names)} text to compare with: {message}")
-    texts = [Text(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits]
+    texts = [
+        ParallelCorpus(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits
+    ]
     return (data.src, data.tgt), texts, tests
 
 
@@ -180,32 +183,32 @@ def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, 
 
 
 def _check_language(code: str) -> None:
-    from nmt.data.check.features import knows
+    from nmt.data.check.languages import LANGUAGES
 
     if not code:
         log("a side's language is not known and not checked: --src-lang and --tgt-lang name them")
-    elif not knows(code):
+    elif code not in LANGUAGES:
         log(f"language '{code}' is not known and not checked")
 
 
 def _json(report: Report) -> str:
     import json
 
-    return json.dumps(report.as_dict(), indent=2, ensure_ascii=False)
+    return json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
 
 
 def _table(report: Report) -> str:
-    pairs = len(report.faults_N)
-    lines = [f"{pairs:,} pairs in {', '.join(name for name, _ in report.texts)}"]
-    if report.tests:
-        lines.append("compared with " + ", ".join(f"{name} ({count:,})" for name, count in report.tests))
+    pairs = len(report.problems_N)
+    lines = [f"{pairs:,} pairs in {', '.join(name for name, _ in report.corpora)}"]
+    if report.test_sets:
+        lines.append("compared with " + ", ".join(f"{name} ({count:,})" for name, count in report.test_sets))
     if not report.findings:
-        return "\n".join([*lines, "nothing found"])
+        return "\n".join([*lines, "no problems found"])
     for finding in report.findings:
-        kind = finding.kind
-        lines.append(f"\n{kind.name}: {finding.count:,} ({kind.severity.name.lower()}: {kind.meaning})")
+        check = finding.check
+        lines.append(f"\n{check.name}: {finding.count:,} ({check.severity.name.lower()}: {check.description})")
         for example in finding.examples:
-            where = f"{example.text}:{example.line}" if len(report.texts) > 1 else f"line {example.line:,}"
+            where = f"{example.corpus}:{example.line}" if len(report.corpora) > 1 else f"line {example.line:,}"
             text = f"{_shown(example.source)} | {_shown(example.target)}" if example.source or example.target else ""
             lines.append("  " + "  ".join(filter(None, (where, text, example.note))))
     return "\n".join(lines)

@@ -110,10 +110,10 @@ def _counts(train: Path | None, known: Translator | None, test_sets: list[TestSe
     """Count the test sets' words in the training text: the one named, or that of a run, where it is still on disk."""
     from nmt.console import counted, log, progress
     from nmt.data.pairs import read_lines
-    from nmt.data.prepare import prepared_text
+    from nmt.data.prepare import find_prepared_text
     from nmt.evaluate.comparison import word_counts
 
-    path = train or (prepared_text(known.run, known.config.data.src) if known else None)
+    path = train or (find_prepared_text(known.run, known.config.data.src) if known else None)
     if path is None:
         log("no training text to tell rare words by: --train names one")
         return None

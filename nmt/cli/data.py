@@ -24,18 +24,18 @@ def list_(
 
     Figures are approximate. Example: nmt data list
     """
-    from nmt.data.sources import SOURCES, find
+    from nmt.data.sources import SOURCES, get_corpus
 
-    corpora = {name: find(name) for name in SOURCES}
+    corpora = {name: get_corpus(name) for name in SOURCES}
     if as_json:
         rows = [
             {
                 "name": name,
-                "pairs": corpus.about.pairs,
-                "bytes": corpus.about.size,
-                "ready": corpus.installed,
-                "license": corpus.about.license,
-                "source": corpus.about.source,
+                "pairs": corpus.info.pairs,
+                "bytes": corpus.info.size,
+                "ready": corpus.is_installed,
+                "license": corpus.info.license,
+                "source": corpus.info.source,
             }
             for name, corpus in corpora.items()
         ]
@@ -43,9 +43,9 @@ def list_(
         return
     table = [("NAME", "PAIRS", "DOWNLOAD", "READY", "LICENSE", "SOURCE")]
     for name, corpus in corpora.items():
-        about = corpus.about
-        pairs = "-" if about.pairs is None else f"{about.pairs:,}"
-        table.append((name, pairs, _size(about.size), "yes" if corpus.installed else "no", about.license, about.source))
+        info = corpus.info
+        pairs = "-" if info.pairs is None else f"{info.pairs:,}"
+        table.append((name, pairs, _size(info.size), "yes" if corpus.is_installed else "no", info.license, info.source))
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         cells = [
@@ -73,17 +73,17 @@ def download(
       nmt data download multi30k --from ~/multi30k
       nmt data download "opus(corpus='Books', version='v1')"
     """
-    from nmt.data.sources import find
-    from nmt.data.sources.published import DownloadableCorpus
+    from nmt.data.sources import get_corpus
+    from nmt.data.sources.downloadable import DownloadableCorpus
 
     check_errors(errors)
-    corpus = find(name)
+    corpus = get_corpus(name)
     if not isinstance(corpus, DownloadableCorpus):
         if source:
             raise UsageError(f"corpus '{corpus.name}' is not downloaded: it takes no --from", "use it by name")
         log(f"corpus '{corpus.name}' needs no download: use it by name")
         return
-    if corpus.installed and not force:
+    if corpus.is_installed and not force:
         log(f"{corpus.name} is there already; --force gets it anew")
     typer.echo(corpus.install(source, errors=errors, force=force))
 

@@ -64,4 +64,4 @@ def encode(
 
     tokenizer = Tokenizer.load(model)
     for line in argument_lines(text, errors):
-        typer.echo(" ".join(tokenizer.pieces(tokenizer.encode(line))))
+        typer.echo(" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))))

@@ -1,1 +1,1 @@
-"""From raw corpora to batches: sources, cleaning, the prepared store, and the order of training."""
+"""Data pipeline: corpora, cleaning, tokenization, the prepared store and batching."""

@@ -1,6 +1,6 @@
-"""Which pairs make a batch, and the tensors of one.
+"""Batches: assignment of pairs to batches, and collation into padded tensors.
 
-Shape letters: B sentences, S source tokens, T target tokens, N pairs of the corpus or real target positions.
+Shape letters: B sentences, S source tokens, T target tokens, N pairs of the corpus or target positions without padding.
 """
 
 from __future__ import annotations
@@ -17,104 +17,107 @@ from torch import Tensor
 
 from nmt.data.tokenizer import BOS, EOS, PAD
 
-POOL_PAIRS = 200_000
-"""Pairs that are sorted by length together: enough for batches almost without padding, at any corpus size."""
+POOL_SIZE = 200_000
+"""Pairs that are sorted by length together; large enough for batches with little padding."""
 
 Ids = Sequence[int] | NDArray[np.integer]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded id tensors of B pairs. Targets are shifted: the decoder reads <s> y and must say y </s>."""
+    """Padded token ids of B pairs. Targets are shifted: the decoder input is <s> y and the labels are y </s>."""
 
     src_BS: Tensor
     src_mask_BS: Tensor
     tgt_in_BT: Tensor
     target_index_N: Tensor
-    """Where the real ones of the B·T target positions are; numbers, since counting a mask would wait for a GPU."""
+    """Flat indices of the target positions without padding. A Boolean mask would require a GPU synchronization."""
     labels_N: Tensor
-    """What the decoder must say there."""
-    pairs: tuple[int, ...] = ()
-    """Numbers of the pairs in the store, so that a bad batch can be named."""
+    """Labels at these positions."""
+    pair_ids: tuple[int, ...] = ()
+    """Indices of the pairs in the store, for error messages."""
 
     def to(self, device: torch.device) -> Batch:
         """Move the tensors to `device`."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """Move the tensors to memory from which a GPU copies while it computes."""
-        return self._each(Tensor.pin_memory)
+        """Copy the tensors to pinned memory, for asynchronous transfers to a GPU."""
+        return self._map(Tensor.pin_memory)
 
-    def _each(self, move: Callable[[Tensor], Tensor]) -> Batch:
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         names = ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N")
-        moved: dict[str, Any] = {name: move(getattr(self, name)) for name in names}
-        return replace(self, **moved)
+        tensors: dict[str, Any] = {name: function(getattr(self, name)) for name in names}
+        return replace(self, **tensors)
 
     @property
     def tokens(self) -> int:
-        """Real target positions, the end tokens counted."""
+        """Number of target tokens including EOS, without padding."""
         return len(self.labels_N)
 
     def split(self) -> tuple[Batch, Batch]:
-        """Cut the batch in two, for when it does not fit into memory; it must hold two pairs at least."""
+        """Split the batch in two, for a batch that does not fit in memory; it must have at least two pairs."""
         middle = len(self.src_BS) // 2
-        return self._rows(0, middle), self._rows(middle, len(self.src_BS))
+        return self._slice(0, middle), self._slice(middle, len(self.src_BS))
 
-    def _rows(self, first: int, end: int) -> Batch:
+    def _slice(self, start: int, end: int) -> Batch:
         columns = self.tgt_in_BT.shape[1]
         row_N, column_N = self.target_index_N // columns, self.target_index_N % columns
-        mine_N = (row_N >= first) & (row_N < end)
-        row_N, column_N = row_N[mine_N] - first, column_N[mine_N]
-        src, tgt = int(self.src_mask_BS[first:end].sum(1).max()), int(column_N.max()) + 1  # less padding
+        inside_N = (row_N >= start) & (row_N < end)
+        row_N, column_N = row_N[inside_N] - start, column_N[inside_N]
+        src_length, tgt_length = int(self.src_mask_BS[start:end].sum(1).max()), int(column_N.max()) + 1
         return Batch(
-            self.src_BS[first:end, :src], self.src_mask_BS[first:end, :src], self.tgt_in_BT[first:end, :tgt],
-            row_N * tgt + column_N, self.labels_N[mine_N], self.pairs[first:end],
+            self.src_BS[start:end, :src_length], self.src_mask_BS[start:end, :src_length],
+            self.tgt_in_BT[start:end, :tgt_length], row_N * tgt_length + column_N, self.labels_N[inside_N],
+            self.pair_ids[start:end],
         )  # fmt: skip
 
 
 def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
-    """Return the pair numbers of each batch of an epoch: a pure function of its arguments.
+    """Return the pair indices of each batch of an epoch: a pure function of the arguments.
 
-    Pairs are shuffled, sorted by length within pools, cut where a batch's longer side times its sentences would
-    pass `max_tokens` (start and end tokens counted), and the batches shuffled.
+    Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose padded size, the
+    number of pairs times the longest side including BOS or EOS, is at most `max_tokens`. The batches are shuffled.
 
     Args:
-        lengths_N2: source and target tokens of every pair, without start and end.
-        max_tokens: budget of one batch, padding counted.
+        lengths_N2: numbers of source and target tokens of every pair, without BOS and EOS.
+        max_tokens: maximum size of a batch including padding.
         seed: seed of the run.
-        epoch: number of the epoch, from 0.
+        epoch: index of the epoch, from 0.
     """
     rng = np.random.default_rng((seed, epoch))
     order = rng.permutation(len(lengths_N2))
     batches: list[NDArray[np.int64]] = []
-    for start in range(0, len(order), POOL_PAIRS):
-        pool = order[start : start + POOL_PAIRS]
+    for start in range(0, len(order), POOL_SIZE):
+        pool = order[start : start + POOL_SIZE]
         src, tgt = lengths_N2[pool, 0], lengths_N2[pool, 1]
-        # By the longer side, and within it by the difference, to and fro: neighbors then resemble each other on both
-        # sides. Stable: pairs of equal lengths stay shuffled.
+        # Sort by the longer side, then by the difference in alternating order, so that neighbors have similar lengths
+        # on both sides. The sort is stable: pairs of equal lengths stay shuffled.
         longest, difference = np.maximum(src, tgt).astype(np.int64), (src - tgt).astype(np.int64)
         pool = pool[np.argsort((longest << 32) + np.where(longest % 2, -difference, difference), kind="stable")]
-        batches += _cut(pool, lengths_N2[pool].max(axis=1) + 1, max_tokens)
+        batches += _divide(pool, lengths_N2[pool].max(axis=1) + 1, max_tokens)
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def _cut(pool: NDArray[np.int64], sizes: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
-    """Cut a pool, shortest pairs first, where the next pair would make (pairs x size of the last) pass `max_tokens`."""
+def _divide(pool: NDArray[np.int64], sizes: NDArray[np.integer], max_tokens: int) -> list[NDArray[np.int64]]:
+    """Divide a pool in ascending order of size into batches with a padded size of at most `max_tokens`."""
     batches, first = [], 0
     while first < len(pool):
-        # No later pair is shorter, so the cost of a batch grows with its pairs and its end can be searched for.
-        most = min(max(1, max_tokens // int(sizes[first])), len(pool) - first)
-        fitting = bisect.bisect_right(range(1, most + 1), max_tokens, key=lambda n: n * int(sizes[first + n - 1]))
-        end = first + max(1, fitting)
+        # Sizes are ascending, so the padded size grows with the number of pairs, and binary search applies.
+        max_pairs = min(max(1, max_tokens // int(sizes[first])), len(pool) - first)
+        num_pairs = bisect.bisect_right(
+            range(1, max_pairs + 1), max_tokens, key=lambda n: n * int(sizes[first + n - 1])
+        )
+        end = first + max(1, num_pairs)
         batches.append(pool[first:end])
         first = end
     return batches
 
 
 def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None = None) -> Tensor:
-    """Stack id lists of unequal length into [B, longest], with an id put before and after each."""
-    extra = (before is not None) + (after is not None)
-    padded = np.full((len(rows), max(map(len, rows)) + extra), PAD, dtype=np.int64)
+    """Pad id lists into a tensor [B, max_length], optionally with an id before and after each list."""
+    num_extra = (before is not None) + (after is not None)
+    padded = np.full((len(rows), max(map(len, rows)) + num_extra), PAD, dtype=np.int64)
     for target, row in zip(padded, rows, strict=True):
         start = 0
         if before is not None:
@@ -125,20 +128,20 @@ def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None =
     return torch.from_numpy(padded)
 
 
-def collate(pairs: Sequence[tuple[Ids, Ids]], numbers: Sequence[int] = ()) -> Batch:
-    """Make the tensors of a batch; sources end on </s>, as translation input does."""
+def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = ()) -> Batch:
+    """Return the tensors of a batch; sources end with </s>."""
     src_BS, src_mask_BS = collate_source([src for src, _ in pairs])
     targets = [tgt for _, tgt in pairs]
     tgt_out_BT = pad_rows(targets, after=EOS)
     lengths_B = torch.tensor([len(tgt) + 1 for tgt in targets])
-    real_BT = torch.arange(tgt_out_BT.shape[1])[None] < lengths_B[:, None]
-    target_index_N = real_BT.flatten().nonzero().squeeze(1)
+    tgt_mask_BT = torch.arange(tgt_out_BT.shape[1])[None] < lengths_B[:, None]
+    target_index_N = tgt_mask_BT.flatten().nonzero().squeeze(1)
     tgt_in_BT = pad_rows(targets, before=BOS)
-    return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, tgt_out_BT[real_BT], tuple(numbers))
+    return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, tgt_out_BT[tgt_mask_BT], tuple(pair_ids))
 
 
 def collate_source(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Return the padded ids [B, S], each ending on </s>, and their mask."""
+    """Return the padded ids [B, S], each ending with </s>, and the padding mask (True for tokens)."""
     src_BS = pad_rows(sources, after=EOS)
     lengths_B = torch.tensor([len(src) + 1 for src in sources])
     return src_BS, torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]

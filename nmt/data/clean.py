@@ -1,6 +1,6 @@
-"""Cleaning of training pairs: small steps chained in the order the config names them, each counted.
+"""Cleaning of training pairs: a pipeline of steps in the order of the config, with statistics per step.
 
-A pair with a blank side is always dropped first: training on one teaches the model to invent or to fall silent.
+Pairs with a blank side are always dropped first, because they teach a model to hallucinate or to output nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nmt.data import normalization as text
+from nmt.data import normalization
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError, suggest
 from nmt.registry import resolve
@@ -21,9 +21,9 @@ Cleaner = Callable[..., Iterator[Pair]]
 
 
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Compose characters (NFC), make every run of white space one space, strip, remove control characters."""
+    """Apply Unicode NFC, collapse white space, strip, and remove control characters."""
     for source, target in pairs:
-        yield text.normalize(source), text.normalize(target)
+        yield normalization.normalize(source), normalization.normalize(target)
 
 
 def length(
@@ -33,9 +33,9 @@ def length(
     min: int = 1,
     max_chars: int = 2000,
 ) -> Iterator[Pair]:
-    """Keep pairs whose sides have `min` to `max` words (split on white space) and at most `max_chars` characters."""
+    """Keep pairs whose sides have `min` to `max` words (split at white space) and at most `max_chars` characters."""
     if not 0 <= min <= max:
-        raise ConfigError(f"cleaning step 'length': min ({min}) must be 0 to max ({max})")
+        raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")
     for pair in pairs:
         if all(len(side) <= max_chars and min <= len(side.split()) <= max for side in pair):
             yield pair
@@ -44,50 +44,50 @@ def length(
 def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) -> Iterator[Pair]:
     """Keep pairs whose longer side has at most `max` times the words of the shorter one.
 
-    `smoothing` is added to both counts, so that one word against four (a greeting, a compound) survives.
+    `smoothing` is added to both counts, so that short pairs with one and four words are kept.
     """
     if max < 1.0:
         raise ConfigError(f"cleaning step 'ratio': max must be at least 1, got {max}")
     for pair in pairs:
-        few, many = sorted(len(side.split()) + smoothing for side in pair)
-        if many <= max * few:
+        shorter, longer = sorted(len(side.split()) + smoothing for side in pair)
+        if longer <= max * shorter:
             yield pair
 
 
 def identical(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Drop pairs whose two sides are the same: untranslated text teaches copying."""
+    """Drop pairs with identical sides, because untranslated text teaches copying."""
     return (pair for pair in pairs if pair[0].strip() != pair[1].strip())
 
 
 def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Drop exact repetitions of a pair.
+    """Drop exact duplicates of a pair.
 
-    Only 64-bit hashes are kept: among ten million pairs the chance of losing any one to a collision is 3 in a million.
+    Only 64-bit hashes are stored. For ten million pairs, the probability of any collision is 3 in a million.
     """
     seen: set[int] = set()
     for source, target in pairs:
         digest = hashlib.blake2b(f"{len(source)} {source}{target}".encode("utf-8", "replace"), digest_size=8).digest()
-        mark = int.from_bytes(digest)
-        if mark not in seen:
-            seen.add(mark)
+        key = int.from_bytes(digest)
+        if key not in seen:
+            seen.add(key)
             yield source, target
 
 
 def german_1996_spelling(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Write German ß as since the reform of 1996 on both sides: daß is dass, mußte musste, but Fuß stays."""
+    """Convert German ß to the spelling of 1996 on both sides: daß to dass, mußte to musste; Fuß is kept."""
     for source, target in pairs:
-        yield _OLD_SS.sub(_reformed, source), _OLD_SS.sub(_reformed, target)
+        yield _PRE_1996_SS.sub(_to_ss, source), _PRE_1996_SS.sub(_to_ss, target)
 
 
-_OLD_SS = re.compile(
-    # ß stays after a long vowel. Short i and e are told by the letter before; for the others it takes the words' stems.
+_PRE_1996_SS = re.compile(
+    # ß is kept after a long vowel. The preceding letter identifies short i and e; the other vowels need word stems.
     r"(?:(?<!e)i|(?<!i)e|(?:[bdfhln]|kr|(?<!s)p|els)a|(?:[hlnp]|gr)ä|(?:schl|fl|sch|verdr|[gknw])u|[kw]ü"
     r"|(?:schl|gen|g|verdr|spr)o|(?-i:\b(?:scho|flo))|ru(?=ßland)|m[uü](?!ß[ei]))ß",
     re.IGNORECASE,
 )
 
 
-def _reformed(match: re.Match[str]) -> str:
+def _to_ss(match: re.Match[str]) -> str:
     return match[0][:-1] + ("ss" if match[0][-1] == "ß" else "SS")
 
 
@@ -111,12 +111,12 @@ SCRIPTS = {
 
 
 def charset(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5) -> Iterator[Pair]:
-    """Keep pairs where at least the share `min` of each side's letters is of its script; text without letters stays."""
+    """Keep pairs in which at least the fraction `min` of the letters of each side is in its script."""
     for name in (src, tgt):
         if name not in SCRIPTS:
             raise ConfigError(f"cleaning step 'charset': unknown script '{name}'", suggest(name, SCRIPTS))
     for source, target in pairs:
-        if _share(source, SCRIPTS[src]) >= min and _share(target, SCRIPTS[tgt]) >= min:
+        if _script_ratio(source, SCRIPTS[src]) >= min and _script_ratio(target, SCRIPTS[tgt]) >= min:
             yield source, target
 
 
@@ -133,7 +133,7 @@ CLEANERS: dict[str, Cleaner] = {
 
 @dataclass
 class CleaningStats:
-    """What one step did: how many pairs it let through and how many it dropped."""
+    """Numbers of pairs that a cleaning step kept and dropped."""
 
     step: str
     kept: int = 0
@@ -141,62 +141,65 @@ class CleaningStats:
 
 
 class CleaningPipeline:
-    """The pairs that survive; `report` holds a `CleaningStats` for "blank" and one per step, complete after iteration."""
+    """Iterate over the pairs that all steps keep.
+
+    `report` holds the statistics of "blank" and of each step; it is complete after the iteration.
+    """
 
     def __init__(self, pairs: Iterable[Pair], steps: Sequence[tuple[str, Cleaner]]) -> None:
         self._pairs = pairs
-        self._steps = [("blank", _not_blank), *steps]
+        self._steps = [("blank", _drop_blank), *steps]
         self.report = [CleaningStats(name) for name, _ in self._steps]
 
     def __iter__(self) -> Iterator[Pair]:
         self.report[:] = [CleaningStats(name) for name, _ in self._steps]
         stream: Iterator[Pair] = iter(self._pairs)
-        for (_, step), entry in zip(self._steps, self.report, strict=True):
-            stream = _after(step(_before(stream, entry)), entry)
+        for (_, step), stats in zip(self._steps, self.report, strict=True):
+            stream = _count_outputs(step(_count_inputs(stream, stats)), stats)
         return stream
 
 
 def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
-    """Chain the cleaning steps that `specs` name, in their order, behind the blank check that always runs.
+    """Build a pipeline that drops blank pairs and then applies the cleaning steps `specs` in order.
 
     Raises:
-        ConfigError: an unknown step or option, or a value out of range.
+        ConfigError: A step or option is unknown, or a value is out of range.
     """
     steps = [(spec.strip(), resolve("cleaning step", CLEANERS, spec)) for spec in specs]
     for _, step in steps:
-        next(step(iter(())), None)  # the steps check their options when they start
+        next(step(iter(())), None)  # a generator checks its options on the first `next`
     return CleaningPipeline(pairs, steps)
 
 
 def is_blank(text: str) -> bool:
-    """Say whether a sentence holds nothing visible: white space, control and invisible characters only."""
+    """Return whether a sentence has only white space, control characters and invisible characters."""
     return not any(c.isprintable() and not c.isspace() for c in text)
 
 
-def _not_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
+def _drop_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
     return (pair for pair in pairs if not is_blank(pair[0]) and not is_blank(pair[1]))
 
 
-def _before(pairs: Iterator[Pair], entry: CleaningStats) -> Iterator[Pair]:
+def _count_inputs(pairs: Iterator[Pair], stats: CleaningStats) -> Iterator[Pair]:
     for pair in pairs:
-        entry.dropped += 1  # until it comes out at the other end
+        stats.dropped += 1  # `_count_outputs` subtracts the pairs that the step keeps
         yield pair
 
 
-def _after(pairs: Iterator[Pair], entry: CleaningStats) -> Iterator[Pair]:
+def _count_outputs(pairs: Iterator[Pair], stats: CleaningStats) -> Iterator[Pair]:
     for pair in pairs:
-        entry.dropped -= 1
-        entry.kept += 1
+        stats.dropped -= 1
+        stats.kept += 1
         yield pair
 
 
-def _share(text: str, script: tuple[str, ...]) -> float:
+def _script_ratio(text: str, script: tuple[str, ...]) -> float:
     if text.isascii() and "LATIN" in script:
         return 1.0
     letters = [c for c in text if c.isalpha()]
-    return sum(_name(c).startswith(script) for c in letters) / len(letters) if letters else 1.0
+    return sum(_character_name(c).startswith(script) for c in letters) / len(letters) if letters else 1.0
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _name(character: str) -> str:
+def _character_name(character: str) -> str:
     return unicodedata.name(character, "")

@@ -1,4 +1,4 @@
-"""Source noise: how people type. Each step takes a sentence and a random generator and returns a sentence."""
+"""Source noise that simulates informal typing. A noise function takes a sentence and a random generator."""
 
 from __future__ import annotations
 
@@ -14,68 +14,72 @@ Noise = Callable[..., str]
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation.replace("'", "").replace("-", "") + "„“”«»…¿¡")
 _NO_APOSTROPHES = str.maketrans("", "", "'’‘`´")
-_SPELT_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"})
-_NO_DOTS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
+_UMLAUTS_TO_DIGRAPHS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
+)
+_UMLAUTS_TO_VOWELS = str.maketrans({"ä": "a", "ö": "o", "ü": "u", "Ä": "A", "Ö": "O", "Ü": "U", "ß": "ss", "ẞ": "SS"})
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_NEIGHBORS = {
-    letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2]) for row in _ROWS for i, letter in enumerate(row)
+_KEYBOARD_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_ADJACENT_KEYS = {
+    letter: "".join(row[max(0, i - 1) : i] + row[i + 1 : i + 2])
+    for row in _KEYBOARD_ROWS
+    for i, letter in enumerate(row)
 }
-"""The keys beside each letter's on an English keyboard."""
+"""Horizontally adjacent keys on an English keyboard."""
 
 
 def lowercase(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Write everything small."""
+    """Lowercase the sentence."""
     return text.lower() if rng.random() < p else text
 
 
 def uppercase(text: str, rng: Random, *, p: float = 0.05) -> str:
-    """SHOUT."""
+    """Uppercase the sentence."""
     return text.upper() if rng.random() < p else text
 
 
 def no_punctuation(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Leave out punctuation, but not the apostrophes and hyphens inside words."""
+    """Remove punctuation except apostrophes and hyphens."""
     return text.translate(_NO_PUNCTUATION) if rng.random() < p else text
 
 
 def no_apostrophes(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Leave out apostrophes: im thirsty."""
+    """Remove apostrophes: "im thirsty"."""
     return text.translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
 def sloppy(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Small letters, no punctuation and no apostrophes, all at once: the way of the search box."""
+    """Lowercase the sentence and remove punctuation and apostrophes, as in a search query."""
     return text.lower().translate(_NO_PUNCTUATION).translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
 def typos(text: str, rng: Random, *, p: float = 0.1, words: float = 0.15) -> str:
-    """Mistype a share of the longer words: a letter left out, doubled, swapped, or the key beside it hit."""
+    """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced by an adjacent key."""
     if rng.random() >= p:
         return text
-    return _WORD.sub(lambda match: _mistyped(match[0], rng) if rng.random() < words else match[0], text)
+    return _WORD.sub(lambda match: _add_typo(match[0], rng) if rng.random() < words else match[0], text)
 
 
-def _mistyped(word: str, rng: Random) -> str:
-    i = rng.randrange(1, len(word))  # people get the first letter right
-    slip = rng.randrange(4)
-    if slip == 0:
+def _add_typo(word: str, rng: Random) -> str:
+    i = rng.randrange(1, len(word))  # the first letter is rarely mistyped
+    kind = rng.randrange(4)
+    if kind == 0:
         return word[:i] + word[i + 1 :]
-    if slip == 1:
+    if kind == 1:
         return word[:i] + word[i] + word[i:]
-    if slip == 2:
+    if kind == 2:
         second = max(i, 2)
         return word[: second - 1] + word[second] + word[second - 1] + word[second + 1 :]
-    near = _NEIGHBORS.get(word[i].lower(), word[i])
-    hit = near[rng.randrange(len(near))]
-    return word[:i] + (hit.upper() if word[i].isupper() else hit) + word[i + 1 :]
+    keys = _ADJACENT_KEYS.get(word[i].lower(), word[i])
+    key = keys[rng.randrange(len(keys))]
+    return word[:i] + (key.upper() if word[i].isupper() else key) + word[i + 1 :]
 
 
 def no_umlauts(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Type German without its keys: moechte, gross; or mochte where the dots are lost."""
+    """Replace umlauts and ß by ASCII letters, as on an English keyboard: "moechte" or "mochte", "gross"."""
     if rng.random() >= p:
         return text
-    return text.translate(_SPELT_OUT if rng.random() < 0.5 else _NO_DOTS)
+    return text.translate(_UMLAUTS_TO_DIGRAPHS if rng.random() < 0.5 else _UMLAUTS_TO_VOWELS)
 
 
 NOISES: dict[str, Noise] = {
@@ -90,21 +94,21 @@ NOISES: dict[str, Noise] = {
 
 
 def compose(specs: Sequence[str]) -> Callable[[str, Random], str]:
-    """Return one function that applies the steps in order; a sentence that noise would empty is left alone.
+    """Return a function that applies the noise functions in order, and keeps sentences that would become empty.
 
     Raises:
-        ConfigError: unknown step or option, or one that is no probability.
+        ConfigError: A name or option is unknown, or a value is not a probability.
     """
-    steps = [resolve("noise", NOISES, spec) for spec in specs]
-    for spec, step in zip(specs, steps, strict=True):
-        for name, value in getattr(step, "keywords", {}).items():
+    functions = [resolve("noise", NOISES, spec) for spec in specs]
+    for spec, function in zip(specs, functions, strict=True):
+        for name, value in getattr(function, "keywords", {}).items():
             if not 0 <= value <= 1:
-                raise ConfigError(f"noise {spec}: {name} is a probability, from 0 to 1")
+                raise ConfigError(f"noise {spec}: {name} must be a probability between 0 and 1")
 
     def apply(text: str, rng: Random) -> str:
         noisy = text
-        for step in steps:
-            noisy = step(noisy, rng)
+        for function in functions:
+            noisy = function(noisy, rng)
         return noisy if noisy.strip() else text
 
     return apply

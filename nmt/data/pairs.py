@@ -1,7 +1,7 @@
-"""Aligned text on disk: two files with one sentence a line, or one TSV; plain or compressed; always UTF-8.
+"""Reading and writing parallel text: two files with one sentence per line or one TSV file, plain or compressed, UTF-8.
 
-A line is what ends in `\\n` and nothing else. U+0085, U+2028, form feed and vertical tab stay inside it, since
-real corpora contain them and line counts would drift apart otherwise.
+Only `\\n` ends a line. U+0085, U+2028, form feed and vertical tab occur inside sentences of real corpora; splitting at
+them would misalign the two files.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ Pair = tuple[str, str]
 
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstandard"}
 _MAGIC = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ\x00", "bzip2": b"BZh", "zstandard": b"\x28\xb5\x2f\xfd"}
-_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-_BLOCK = 1 << 14
+_READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_BLOCK_SIZE = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 
 
 class UnequalLengthsError(DataError):
-    """Two files that should be aligned have different numbers of lines."""
+    """Two parallel files have different numbers of lines."""
 
 
 def open_text(path: Path) -> BinaryIO:
-    """Open a plain, .gz, .xz, .bz2 or .zst file for reading bytes; iterating it gives lines that end in `\\n`.
+    """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in `\\n`.
 
     Raises:
-        DataError: no such file, a folder, no permission, or the content is not what the suffix says.
+        DataError: The file is missing, unreadable, a folder or a pipe, or its content does not match its suffix.
     """
     try:
-        if path.exists() and stat.S_ISFIFO(path.stat().st_mode):  # texts are read more than once
-            raise DataError(f"{path} is a pipe", "write the text to a file first")
+        if path.exists() and stat.S_ISFIFO(path.stat().st_mode):  # files are read more than once
+            raise DataError(f"{path} is a pipe", "write its content to a file first")
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
-        raise DataError(f"no such file: {path}", f"relative paths start at {Path.cwd()}") from None
+        raise DataError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}") from None
     except IsADirectoryError:
-        raise DataError(f"{path} is a folder, not a text file", "name a file in it") from None
+        raise DataError(f"{path} is a folder, not a text file", "specify a file in it") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
-    kind = COMPRESSED.get(path.suffix, "")
-    if kind and not head.startswith(_MAGIC[kind]):
-        raise DataError(f"{path} is not a {kind} file, although its name says so", "rename it, or get it again")
-    if kind == "zstandard":
-        return io.BufferedReader(_Zstandard(path))
-    if kind == "gzip":
+    compression = COMPRESSED.get(path.suffix, "")
+    if compression and not head.startswith(_MAGIC[compression]):
+        raise DataError(f"{path} is not a {compression} file despite its suffix", "rename it, or download it again")
+    if compression == "zstandard":
+        return io.BufferedReader(_ZstandardReader(path))
+    if compression == "gzip":
         return cast(BinaryIO, gzip.open(path, "rb"))
-    if kind == "xz":
+    if compression == "xz":
         return cast(BinaryIO, lzma.open(path, "rb"))
-    return cast(BinaryIO, bz2.open(path, "rb")) if kind else path.open("rb")
+    return cast(BinaryIO, bz2.open(path, "rb")) if compression else path.open("rb")
 
 
-class _Zstandard(io.RawIOBase):
-    """Reads every frame of a .zst file; unlike zstandard's own reader it notices a file that was cut short."""
+class _ZstandardReader(io.RawIOBase):
+    """Read all frames of a .zst file; unlike the reader of `zstandard`, raise an error if the file is truncated."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._ready = b""
+        self._decompressed = b""
 
     def readable(self) -> bool:
         return True
@@ -82,35 +82,35 @@ class _Zstandard(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast(bytearray, buffer))
-        while not self._ready:
+        while not self._decompressed:
             if self._frame.eof:
-                rest = self._frame.unused_data or self._file.read(_BLOCK)
-                if not rest:
+                compressed = self._frame.unused_data or self._file.read(_BLOCK_SIZE)
+                if not compressed:
                     return 0
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
-            elif not (rest := self._file.read(_BLOCK)):
+            elif not (compressed := self._file.read(_BLOCK_SIZE)):
                 raise EOFError("compressed file ended before the end of the stream")
-            self._ready = self._frame.decompress(rest)
-        count = min(len(view), len(self._ready))
-        view[:count], self._ready = self._ready[:count], self._ready[count:]
+            self._decompressed = self._frame.decompress(compressed)
+        count = min(len(view), len(self._decompressed))
+        view[:count], self._decompressed = self._decompressed[:count], self._decompressed[count:]
         return count
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
-    """Yield the lines of a text without their `\\n` or `\\r\\n`; a byte order mark at the start is dropped.
+    """Yield the lines of a file without their `\\n` or `\\r\\n`; a byte order mark at the start is dropped.
 
     Args:
-        path: a plain or compressed text.
-        errors: "strict" refuses bytes that are not UTF-8, "replace" turns them into U+FFFD.
+        path: a plain or compressed text file.
+        errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as U+FFFD.
 
     Raises:
-        DataError: no such file, a damaged one, or a line that is not UTF-8 (named with its byte, counted from 1).
+        DataError: The file is missing or corrupted, or a line is not UTF-8; the message has its line and byte, from 1.
     """
     return decode_lines(_raw_lines(path), str(path), errors)
 
 
 def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """Yield the text of raw lines, as `read_lines` does; `name` is what messages call their origin."""
+    """Decode lines as `read_lines` does; `name` is the name of the input in error messages."""
     for number, raw in enumerate(raw_lines, 1):
         if number == 1:
             raw = raw.removeprefix(_BOM)
@@ -120,34 +120,34 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
-                "save it as UTF-8, or put U+FFFD for bad bytes: --encoding-errors replace, or errors='replace' in files(...)",
+                "save it as UTF-8, or use --encoding-errors replace, or errors='replace' in files(...)",
             ) from None
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a text; damage is left for the reading itself to report."""
+    """Return the number of lines of a file; read errors are left to the code that reads the text."""
     count, last = 0, b"\n"
-    with open_text(path) as file, contextlib.suppress(*_DAMAGE):
+    with open_text(path) as file, contextlib.suppress(*_READ_ERRORS):
         while block := file.read(1 << 20):
             count += block.count(b"\n")
             last = block[-1:]
-    return count + (last != b"\n")  # the last line may lack its end
+    return count + (last != b"\n")  # the last line may have no line feed
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     with open_text(path) as file:
         try:
             yield from file
-        except _DAMAGE as error:
-            raise DataError(f"{path} is damaged or cut short: {error}", "get the file again") from None
+        except _READ_ERRORS as error:
+            raise DataError(f"{path} is corrupted or truncated: {error}", "download the file again") from None
 
 
 def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair]:
-    """Yield the pairs of two aligned files.
+    """Yield the sentence pairs of two parallel files.
 
     Raises:
-        UnequalLengthsError: the files have different numbers of lines (the message has both).
-        DataError: see `read_lines`.
+        UnequalLengthsError: The files have different numbers of lines; the message has both numbers.
+        DataError: See `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
     for number, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
@@ -165,12 +165,12 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
 
 
 def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:
-    """Yield the first two columns of a tab-separated file; further columns are ignored, quotes are plain characters.
+    """Yield the first two columns of a tab-separated file, without interpreting quotes.
 
-    An empty line is a pair of blanks, which cleaning drops and counts.
+    An empty line yields a blank pair, which cleaning drops and counts.
 
     Raises:
-        DataError: a line without a tab, or see `read_lines`.
+        DataError: A line has no tab; see also `read_lines`.
     """
     for number, line in enumerate(read_lines(path, errors), 1):
         columns = line.split("\t", 2)
@@ -180,36 +180,36 @@ def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:
 
 
 def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
-    """Write pairs as two aligned files, gzipped where the name ends in .gz, and return how many.
+    """Write pairs to two parallel files, compressed if the name ends in .gz, and return the number of pairs.
 
-    A line break inside a sentence becomes a space, so the files always stay aligned. They get their names when they are
-    whole; what stood there is read until then.
+    Line breaks inside sentences become spaces, so that the files stay aligned. Existing files are replaced only after
+    everything is written, so `pairs` may be read from them.
     """
     count = 0
-    with _create(src) as sources, _create(tgt) as targets:
+    with _atomic_writer(src) as sources, _atomic_writer(tgt) as targets:
         for source, target in pairs:
-            sources.write(_one_line(source))
-            targets.write(_one_line(target))
+            sources.write(_encode_line(source))
+            targets.write(_encode_line(target))
             count += 1
     return count
 
 
-def _one_line(text: str) -> bytes:
+def _encode_line(text: str) -> bytes:
     if "\n" in text or "\r" in text:
         text = text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
     return text.encode("utf-8", "replace") + b"\n"
 
 
 @contextlib.contextmanager
-def _create(path: Path) -> Iterator[BinaryIO]:
-    work = path.with_name(f".{path.name}.{os.getpid()}")
+def _atomic_writer(path: Path) -> Iterator[BinaryIO]:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with work.open("wb") as file:
+        with temporary.open("wb") as file:
             if path.suffix != ".gz":
                 yield file
             else:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:  # same text, same bytes
-                    yield cast(BinaryIO, packed)
-        os.replace(work, path)
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:  # reproducible
+                    yield cast(BinaryIO, compressed)
+        os.replace(temporary, path)
     finally:
-        work.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

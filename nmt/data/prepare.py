@@ -1,7 +1,7 @@
-"""From corpora to a prepared folder: cleaned text, tokenizer, ids. Made once per fingerprint, used by every run.
+"""Preparation of a corpus for training: cleaned text, tokenizer and token ids, cached by fingerprint.
 
-The fingerprint is a hash over everything that decides the result: the corpora's checksums, cleaning steps,
-tokenizer options and the store's version. A stale cache can therefore not be used by accident.
+The fingerprint is a hash of everything that determines the result: the checksums of the corpora, the cleaning steps,
+the tokenizer options and the version of the store. A stale cache is therefore never used.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
-from nmt.data.segment import count_sentences
+from nmt.data.segmentation import count_sentences
 from nmt.data.sources import Split, open_split, validate
-from nmt.data.store import VERSION, Store, encode_side, is_encoded
+from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 from nmt.paths import data_dir, locked, resumable_directory, write_bytes, write_text
 
-SAMPLED = 10_000
+SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
-CLEANED = "cleaned.json"
-"""Says, while a folder is made, that its text is complete."""
+CLEANING_FILE = "cleaned.json"
+"""Results of the cleaning; present during preparation once the text is complete."""
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A prepared folder, ready to train on."""
+class PreparedData:
+    """A prepared folder."""
 
     folder: Path
     src: str
     tgt: str
     meta: dict[str, Any]
-    """What `meta.json` says: fingerprint, corpora with checksums, pairs per split, what cleaning dropped."""
+    """Content of `meta.json`: fingerprint, corpora with checksums, pairs per split, pairs dropped by cleaning."""
 
     def store(self, split: str) -> Store:
-        """Open the ids of a split."""
+        """Open the token ids of a split."""
         return Store(self.folder, split, self.src, self.tgt)
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
-        """Read both sides of a split as text."""
+        """Read the source and target sentences of a split."""
         return tuple(list(read_lines(self.folder / f"{split}.{code}")) for code in (self.src, self.tgt))  # type: ignore[return-value]
 
     def tokenizer(self) -> Tokenizer:
@@ -57,12 +57,12 @@ class Prepared:
         return Tokenizer.load(self.folder / "spm.model")
 
 
-def prepare(config: Config) -> Prepared:
-    """Return the prepared folder of `config`, made now unless it stands already.
+def prepare(config: Config) -> PreparedData:
+    """Return the prepared data of `config`; prepare it unless it is cached.
 
     Raises:
-        DataError: a corpus is missing, damaged, or empty after cleaning.
-        DownloadError: a corpus had to be fetched and could not be.
+        DataError: A corpus is missing, corrupted, or empty after cleaning.
+        DownloadError: A corpus cannot be downloaded.
     """
     data = config.data
     check_specs(data)
@@ -71,32 +71,32 @@ def prepare(config: Config) -> Prepared:
     recipe = _recipe(config, train, valid)
     fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
     folder = data_dir() / "prepared" / fingerprint
-    if not _stands(folder):  # a folder that does may be read-only
+    if not _is_complete(folder):  # take no lock if it is: the folder may be read-only
         lock = folder.with_name(f".{fingerprint}.lock")
-        with locked(lock, lambda: log(f"another process is preparing the same text; waiting for {folder}")):
-            if not _stands(folder):
+        with locked(lock, lambda: log(f"another process is preparing the same data; waiting for {folder}")):
+            if not _is_complete(folder):
                 with resumable_directory(folder) as work:
-                    meta = {"fingerprint": fingerprint, "recipe": recipe} | _make(config, train, valid, work)
+                    meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, valid, work)
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    return Prepared(folder, data.src, data.tgt, meta)
+    return PreparedData(folder, data.src, data.tgt, meta)
 
 
-def prepared_text(run: Path, code: str) -> Path | None:
-    """Return one side of the text that a run learned from, as it was after cleaning, if it is still on disk."""
+def find_prepared_text(run: Path, language: str) -> Path | None:
+    """Return the cleaned training text of a run in one language, or None if it is no longer on disk."""
     try:
         fingerprint = json.loads((run / "data.json").read_text(encoding="utf-8"))["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    path = data_dir() / "prepared" / str(fingerprint) / f"train.{code}"
+    path = data_dir() / "prepared" / str(fingerprint) / f"train.{language}"
     return path if path.is_file() else None
 
 
 def check_specs(data: DataConfig) -> None:
-    """Resolve every spec string of the section `data`, so that a mistake shows before any download.
+    """Check all spec strings of the section `data` without downloading anything.
 
     Raises:
-        ConfigError: the first one that does not resolve.
+        ConfigError: A spec string is invalid.
     """
     clean((), data.clean)
     for corpus in (*data.train, data.valid, data.test):
@@ -104,7 +104,7 @@ def check_specs(data: DataConfig) -> None:
             validate(corpus)
 
 
-def _stands(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     return (folder / "meta.json").is_file()
 
 
@@ -123,80 +123,81 @@ def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:
     }
 
 
-def _make(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
-    """Fill `work` step by step; steps that an interrupted preparation has finished are not done again."""
+def _build(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+    """Write all files to `work`, skipping steps that an interrupted preparation has completed; return the metadata."""
     src, tgt = config.data.src, config.data.tgt
     cleaned = _clean(config, train, valid, work)
-    pairs, valid_pairs = cleaned["pairs"]["train"], cleaned["pairs"]["valid"]
+    num_pairs, num_valid_pairs = cleaned["pairs"]["train"], cleaned["pairs"]["valid"]
     if not (work / "spm.model").is_file():
-        write_bytes(work / "spm.model", _tokenizer(config, work, 2 * pairs).model)
+        write_bytes(work / "spm.model", _get_tokenizer(config, work, 2 * num_pairs).model)
     tokenizer = Tokenizer.load(work / "spm.model")
-    with progress(2 * (pairs + valid_pairs), "tokenizing", " sentences", unit_scale=True) as bar:
+    with progress(2 * (num_pairs + num_valid_pairs), "tokenizing", " sentences", unit_scale=True) as bar:
         for split in ("train", "valid"):
             for code in (src, tgt):
                 if is_encoded(work / f"{split}.{code}"):
                     bar.update(cleaned["pairs"][split])
                     continue
-                for done in encode_side(work / f"{split}.{code}", tokenizer):
-                    bar.update(done)
-    (work / CLEANED).unlink()
-    lengths_N2 = Store(work, "train", src, tgt).lengths_N2
-    log(f"prepared {pairs:,} training and {valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
+                for num_sentences in encode_file(work / f"{split}.{code}", tokenizer):
+                    bar.update(num_sentences)
+    (work / CLEANING_FILE).unlink()
+    store = Store(work, "train", src, tgt)
+    log(f"prepared {num_pairs:,} training and {num_valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
     return cleaned | {
-        "pieces": len(tokenizer),
-        # What is longer was hardly ever learned from; a translator cuts such input into sentences.
-        "longest_source": int(np.percentile(lengths_N2[:, 0], 99.9, method="higher")),
-        "max_sentences_per_line": _most_sentences(Store(work, "train", src, tgt), src),
+        "vocab_size": len(tokenizer),
+        # Translation splits input that is longer than almost all training sentences.
+        "max_source_length": int(np.percentile(store.lengths_N2[:, 0], 99.9, method="higher")),
+        "max_sentences_per_line": _max_sentences_per_line(store, src),
         "tokenizer": tokenizer.checksum,
     }
 
 
-def _most_sentences(store: Store, language: str) -> int:
-    """Return how many sentences a line has at most, one line in a hundred aside."""
-    numbers = range(0, len(store), max(1, len(store) // SAMPLED))
-    counts = [count_sentences(store.src.text(i), language) for i in numbers]
+def _max_sentences_per_line(store: Store, language: str) -> int:
+    """Return the maximum number of sentences per source line, ignoring the top one percent."""
+    sample = range(0, len(store), max(1, len(store) // SAMPLE_SIZE))
+    counts = [count_sentences(store.src.text(i), language) for i in sample]
     return int(np.percentile(counts, 99, method="higher"))
 
 
 def _clean(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
-    """Write the text of both splits; return how many pairs each has, and what each cleaning step dropped."""
-    if (work / CLEANED).is_file():
-        log(f"going on with {work}, which an interrupted preparation left")
-        before: dict[str, Any] = json.loads((work / CLEANED).read_text(encoding="utf-8"))
-        return before
+    """Write the text of both splits; return the pairs per split and the pairs that each cleaning step dropped."""
+    if (work / CLEANING_FILE).is_file():
+        log(f"resuming the interrupted preparation in {work}")
+        completed: dict[str, Any] = json.loads((work / CLEANING_FILE).read_text(encoding="utf-8"))
+        return completed
     src, tgt = config.data.src, config.data.tgt
-    counts = [split.count() if split.count else None for split in train]
-    cleaned = clean(_ticking(train, counts), config.data.clean)
-    pairs = write_pairs(work / f"train.{src}", work / f"train.{tgt}", cleaned)
-    for step in cleaned.report:
-        if step.dropped:
-            log(f"cleaning step {step.step} dropped {step.dropped:,} pairs")
-    if not pairs:
-        raise DataError("no training pair is left after cleaning", "look at data.clean, and at which side is which")
-    valid_pairs = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
-    if not valid_pairs:
+    cleaned = clean(_read_with_progress(train), config.data.clean)
+    num_pairs = write_pairs(work / f"train.{src}", work / f"train.{tgt}", cleaned)
+    for stats in cleaned.report:
+        if stats.dropped:
+            log(f"cleaning step {stats.step} dropped {stats.dropped:,} pairs")
+    if not num_pairs:
+        raise DataError("no training pair is left after cleaning", "check data.clean, data.src and data.tgt")
+    num_valid_pairs = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
+    if not num_valid_pairs:
         raise DataError(f"the validation split of {valid.name} is empty")
-    found = {
-        "pairs": {"train": pairs, "valid": valid_pairs},
-        "dropped": {step.step: step.dropped for step in cleaned.report},
+    results = {
+        "pairs": {"train": num_pairs, "valid": num_valid_pairs},
+        "dropped": {stats.step: stats.dropped for stats in cleaned.report},
     }
-    write_text(work / CLEANED, json.dumps(found))
-    return found
+    write_text(work / CLEANING_FILE, json.dumps(results))
+    return results
 
 
-def _ticking(train: list[Split], counts: list[int | None]) -> Iterator[Pair]:
+def _read_with_progress(splits: list[Split]) -> Iterator[Pair]:
+    counts = [split.count() if split.count else None for split in splits]
     total = sum(count or 0 for count in counts) if None not in counts else None
     with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
-        for pair in chain.from_iterable(split.pairs() for split in train):
+        for pair in chain.from_iterable(split.pairs() for split in splits):
             bar.update()
             yield pair
 
 
-def _tokenizer(config: Config, work: Path, sentences: int) -> Tokenizer:
-    if config.tokenizer.model:
-        return Tokenizer.load(Path(config.tokenizer.model))
-    log(
-        f"training a {config.tokenizer.model_type} tokenizer on {min(sentences, config.tokenizer.max_training_sentences):,} sentences"
-    )
-    sides = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
-    return tokenizers.train(chain.from_iterable(read_lines(side) for side in sides), config.tokenizer)
+def _get_tokenizer(config: Config, work: Path, num_sentences: int) -> Tokenizer:
+    """Load `tokenizer.model`, or train a tokenizer on the training text."""
+    options = config.tokenizer
+    if options.model:
+        return Tokenizer.load(Path(options.model))
+    num_sentences = min(num_sentences, options.max_training_sentences)
+    log(f"training a {options.model_type} tokenizer on {num_sentences:,} sentences")
+    files = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
+    return tokenizers.train(chain.from_iterable(map(read_lines, files)), options)

@@ -1,8 +1,8 @@
-"""A prepared corpus on disk: cleaned text one can read, and its token ids, both memory-mapped.
+"""The prepared corpus on disk: cleaned plain text and its token ids, both memory-mapped.
 
-A side of a split is three files: `train.en` (text, a sentence a line), `train.en.ids` (ids one after another) and
-`train.en.ends` (where each sentence ends: in ids, and in bytes of the text). Reading touches only the pages it
-needs, so memory does not grow with the corpus. Letters: N pairs.
+Each language of a split has three files: `train.en` (text, one sentence per line), `train.en.ids` (concatenated ids)
+and `train.en.ends` (end offset of each sentence in the ids and in the bytes of the text). Only the pages that are read
+occupy memory, so memory use does not grow with the corpus. Shape letter: N pairs.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from numpy.typing import NDArray
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 
-VERSION = 3
-"""Part of every fingerprint: raise it when the files change their meaning."""
-Number = TypeVar("Number", bound=np.generic)
-
-CHUNK = 20_000
+VERSION = 1
+"""Part of every fingerprint; increase it when the file format changes."""
+CHUNK_SIZE = 20_000
 """Sentences tokenized at a time."""
 
+Number = TypeVar("Number", bound=np.generic)
 
-class Side:
+
+class MonolingualStore:
     """One language of a split."""
 
     def __init__(self, text: Path) -> None:
-        """Map the files of the side whose text is at `text`.
+        """Map the text file `text` and its token ids.
 
         Raises:
-            DataError: a file is missing or has the wrong size.
+            DataError: A file is missing or has the wrong size.
         """
+        hint = "delete its folder and re-run the command"
         try:
             self._ids = _map(text.with_name(text.name + ".ids"), np.uint16)
             self._ends_N2 = _map(text.with_name(text.name + ".ends"), np.int64).reshape(-1, 2)
             self._text = _map(text, np.uint8)
         except (OSError, ValueError) as error:
-            raise DataError(f"prepared text {text} is damaged: {error}", "delete its folder and run again") from None
+            raise DataError(f"prepared text {text} is corrupted: {error}", hint) from None
         last = self._ends_N2[-1] if len(self._ends_N2) else (0, 0)
         if tuple(last) != (len(self._ids), len(self._text)):
-            raise DataError(f"prepared text {text} is cut or was changed", "delete its folder and run again")
+            raise DataError(f"prepared text {text} is truncated or was modified", hint)
 
     def __len__(self) -> int:
         return len(self._ends_N2)
@@ -65,18 +66,18 @@ class Side:
         return int(self._ends_N2[i - 1, column]) if i else 0
 
 
-def _map(path: Path, kind: type[Number]) -> NDArray[Number]:
+def _map(path: Path, dtype: type[Number]) -> NDArray[Number]:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
-        return np.empty(0, kind)
-    return np.memmap(path, kind, mode="r")
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r")
 
 
 class Store:
-    """The pairs of one split of a prepared folder."""
+    """The sentence pairs of one split of a prepared folder."""
 
     def __init__(self, folder: Path, split: str, src: str, tgt: str) -> None:
-        self.src = Side(folder / f"{split}.{src}")
-        self.tgt = Side(folder / f"{split}.{tgt}")
+        self.src = MonolingualStore(folder / f"{split}.{src}")
+        self.tgt = MonolingualStore(folder / f"{split}.{tgt}")
         self.lengths_N2 = np.stack((self.src.lengths(), self.tgt.lengths()), axis=1)
 
     def __len__(self) -> int:
@@ -86,34 +87,34 @@ class Store:
         return self.src.ids(i), self.tgt.ids(i)
 
 
-def encode_side(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
-    """Write the ids and ends of the text file `text` beside it; yield the sentences done after each chunk.
+def encode_file(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
+    """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of sentences of each chunk.
 
     Raises:
-        DataError: the tokenizer has more pieces than 16-bit ids can name.
+        DataError: The vocabulary is too large for 16-bit ids.
     """
     if len(tokenizer) > 2**16:
         raise DataError(f"a tokenizer of {len(tokenizer)} pieces is too large", "use at most 65536")
     id_end = byte_end = 0
-    ids_path, ends_path = (text.with_name(text.name + ending) for ending in (".ids", ".ends"))
-    work = [path.with_name(path.name + ".part") for path in (ids_path, ends_path)]
+    ids_path, ends_path = (text.with_name(text.name + suffix) for suffix in (".ids", ".ends"))
+    ids_part, ends_part = (path.with_name(path.name + ".part") for path in (ids_path, ends_path))
     with (
-        open(text, "rb") as lines,  # raw: the ends count every byte, a byte order mark too
-        open(work[0], "wb") as ids_file,
-        open(work[1], "wb") as ends_file,
+        open(text, "rb") as lines,  # binary: `ends` counts every byte, including a byte order mark
+        open(ids_part, "wb") as ids_file,
+        open(ends_part, "wb") as ends_file,
     ):
-        while chunk := list(islice(lines, CHUNK)):
-            ids = tokenizer.encode_all([line.decode() for line in chunk])
+        while chunk := list(islice(lines, CHUNK_SIZE)):
+            ids = tokenizer.encode_batch([line.decode() for line in chunk])
             ids_file.write(np.fromiter((i for row in ids for i in row), np.uint16).tobytes())
             counts = np.array([(len(row), len(line)) for row, line in zip(ids, chunk, strict=True)])
             ends = np.cumsum(counts, axis=0, dtype=np.int64) + (id_end, byte_end)
             ends_file.write(ends.tobytes())
             id_end, byte_end = ends[-1].tolist()
             yield len(chunk)
-    os.replace(work[0], ids_path)
-    os.replace(work[1], ends_path)  # last: it says that both are whole
+    os.replace(ids_part, ids_path)
+    os.replace(ends_part, ends_path)  # last, because `is_encoded` tests for this file
 
 
 def is_encoded(text: Path) -> bool:
-    """Say whether `encode_side` has finished with a text."""
+    """Return whether `encode_file` has finished for a text file."""
     return text.with_name(text.name + ".ends").is_file()

@@ -1,7 +1,7 @@
-"""Segmentations drawn at random, so that a model sees words spelled in more ways than one.
+"""Subword regularization: random segmentations of words as data augmentation.
 
-SentencePiece draws them too, but in no way that could be repeated: its generators cannot be seeded. Here a word has
-`VARIANTS` segmentations, a pure function of (seed, word), made when first needed; a text draws one for each word.
+SentencePiece's sampling is not reproducible because its random generators cannot be seeded. Here each word has
+`NUM_VARIANTS` segmentations, a pure function of (seed, word), and one of them is drawn for each occurrence of the word.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from nmt.data.tokenizer import SPACE, Tokenizer
 from nmt.errors import ConfigError
 from nmt.registry import resolve
 
-VARIANTS = 64
-"""Segmentations of a word to choose from: enough to see what is rare, and few enough to be remembered."""
-MEMORY = 2**18
-"""Segmentations that are remembered."""
+NUM_VARIANTS = 64
+"""Segmentations per word: enough to include rare ones, few enough to be cached."""
+CACHE_SIZE = 2**18
+"""Segmentations in the cache."""
 
-Sampling = Callable[..., list[str]]
+SamplingMethod = Callable[..., list[str]]
 
 
-class Pieces:
-    """A tokenizer's pieces by their scores, and what every draw needs to know of them all."""
+class Vocabulary:
+    """The pieces of a tokenizer and their scores."""
 
     def __init__(self, scores: Mapping[str, float]) -> None:
         self.scores = scores
-        self.longest = max(map(len, scores), default=1)
-        self.unknown = min(scores.values(), default=0.0) - 10.0
-        """Score of a character that is no piece: as unlikely as SentencePiece makes it."""
+        self.max_piece_length = max(map(len, scores), default=1)
+        self.unknown_score = min(scores.values(), default=0.0) - 10.0
+        """Score of a character that is not in the vocabulary, as in SentencePiece."""
 
 
-def bpe_dropout(word: str, pieces: Pieces, rng: Random, *, p: float = 0.1) -> list[str]:
-    """Merge as BPE does, leaving out each possible merge with probability `p` (Provilkov et al. 2020, algorithm 1)."""
-    symbols, scores = list(word), pieces.scores
+def bpe_dropout(word: str, vocabulary: Vocabulary, rng: Random, *, p: float = 0.1) -> list[str]:
+    """Apply BPE merges, skipping each with probability `p` (Provilkov et al. 2020, algorithm 1)."""
+    symbols, scores = list(word), vocabulary.scores
     while True:
         merges = [
             (-scores[pair], i)
@@ -51,71 +51,77 @@ def bpe_dropout(word: str, pieces: Pieces, rng: Random, *, p: float = 0.1) -> li
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
 
 
-def unigram(word: str, pieces: Pieces, rng: Random, *, alpha: float = 0.2) -> list[str]:
-    """Draw a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞).
+def unigram(word: str, vocabulary: Vocabulary, rng: Random, *, alpha: float = 0.2) -> list[str]:
+    """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞).
 
-    Forward filtering, backward sampling: `total[e]` is the logarithm of the sum over all segmentations of word[:e].
+    Forward filtering, backward sampling: `log_sums[e]` is the log of the sum over all segmentations of word[:e].
     """
-    total, ways = [0.0], []
+    log_sums, candidates = [0.0], []
     for end in range(1, len(word) + 1):
-        starts, weights = [], []
-        for start in range(max(0, end - pieces.longest), end):
-            score = pieces.scores.get(word[start:end], pieces.unknown if end - start == 1 else None)
+        starts, log_weights = [], []
+        for start in range(max(0, end - vocabulary.max_piece_length), end):
+            default = vocabulary.unknown_score if end - start == 1 else None
+            score = vocabulary.scores.get(word[start:end], default)
             if score is not None:
                 starts.append(start)
-                weights.append(total[start] + alpha * score)
-        highest = max(weights)
-        shares = [math.exp(weight - highest) for weight in weights]
-        total.append(highest + math.log(sum(shares)))
-        ways.append((starts, shares))
-    drawn, end = [], len(word)
+                log_weights.append(log_sums[start] + alpha * score)
+        highest = max(log_weights)
+        weights = [math.exp(log_weight - highest) for log_weight in log_weights]
+        log_sums.append(highest + math.log(sum(weights)))
+        candidates.append((starts, weights))
+    pieces, end = [], len(word)
     while end:
-        (start,) = rng.choices(*ways[end - 1])
-        drawn.append(word[start:end])
+        (start,) = rng.choices(*candidates[end - 1])
+        pieces.append(word[start:end])
         end = start
-    return drawn[::-1]
+    return pieces[::-1]
 
 
-SAMPLINGS: dict[str, Sampling] = {"bpe_dropout": bpe_dropout, "unigram": unigram}
-KINDS: dict[Sampling, str] = {bpe_dropout: "bpe", unigram: "unigram"}
-"""The kind of tokenizer that each is for."""
+SAMPLING_METHODS: dict[str, SamplingMethod] = {"bpe_dropout": bpe_dropout, "unigram": unigram}
+MODEL_TYPES: dict[SamplingMethod, str] = {bpe_dropout: "bpe", unigram: "unigram"}
+"""Tokenizer type that each method requires."""
 
 
-def sampling(spec: str, kind: str | None) -> Sampling:
-    """Resolve the spec string of `train.subword_regularization` for a tokenizer of the kind `bpe` or `unigram`; None: not known yet.
+def resolve_method(spec: str, model_type: str | None) -> SamplingMethod:
+    """Return the sampling method of `train.subword_regularization`.
+
+    Args:
+        spec: `bpe_dropout` or `unigram`, optionally with options.
+        model_type: type of the tokenizer (`bpe` or `unigram`), or None if it is not known yet.
 
     Raises:
-        ConfigError: unknown name or option, a value outside its range, or for another kind of tokenizer.
+        ConfigError: The name or an option is unknown, a value is out of range, or the tokenizer has another type.
     """
-    function = resolve("subword sampling", SAMPLINGS, spec)
-    for name, value in getattr(function, "keywords", {}).items():
+    method = resolve("sampling method", SAMPLING_METHODS, spec)
+    for name, value in getattr(method, "keywords", {}).items():
         if not 0 < value <= 1:
             raise ConfigError(f"train.subword_regularization {spec}: {name} must be above 0 and at most 1")
-    needed = KINDS[getattr(function, "func", function)]
-    if kind not in (None, needed):
-        raise ConfigError(f"train.subword_regularization {spec} needs a tokenizer of the kind {needed}, not {kind}")
-    return function
+    required = MODEL_TYPES[getattr(method, "func", method)]
+    if model_type not in (None, required):
+        raise ConfigError(f"train.subword_regularization {spec} needs a {required} tokenizer, not {model_type}")
+    return method
 
 
-class Sampler:
-    """Text to piece ids, drawn at random."""
+class SubwordSampler:
+    """Tokenizer that samples segmentations."""
 
     def __init__(self, spec: str, tokenizer: Tokenizer, seed: int) -> None:
-        """Draw as `spec` says; equal seeds draw equally.
+        """Create a sampler for the method `spec`; samplers with equal seeds return equal samples.
 
         Raises:
-            ConfigError: `spec` is not for this kind of tokenizer.
+            ConfigError: `spec` is invalid or requires another type of tokenizer.
         """
-        draw, pieces = sampling(spec, tokenizer.model_type), Pieces(tokenizer.scores())
+        sample = resolve_method(spec, tokenizer.model_type)
+        vocabulary = Vocabulary(tokenizer.piece_scores())
 
-        @lru_cache(MEMORY)
-        def variant(word: str, number: int) -> list[int]:
-            return tokenizer.ids(draw(SPACE + word, pieces, Random(f"{seed} {number} {word}")))
+        @lru_cache(CACHE_SIZE)
+        def variant(word: str, variant_index: int) -> list[int]:
+            return tokenizer.pieces_to_ids(sample(SPACE + word, vocabulary, Random(f"{seed} {variant_index} {word}")))
 
         self._variant = variant
 
-    def encode(self, lines: Sequence[str], rng: np.random.Generator) -> list[list[int]]:
-        """Return piece ids of each line, without start and end; which variants they are is drawn from `rng`."""
+    def encode_batch(self, lines: Sequence[str], rng: np.random.Generator) -> list[list[int]]:
+        """Return the piece ids of each line, without BOS and EOS; `rng` selects the variant of each word."""
         words = [normalize(line).split() for line in lines]
-        numbers = iter(rng.integers(VARIANTS, size=sum(map(len, words))).tolist())
-        return [[i for word in line for i in self._variant(word, next(numbers))] for line in words]
+        variants = iter(rng.integers(NUM_VARIANTS, size=sum(map(len, words))).tolist())
+        return [[i for word in line for i in self._variant(word, next(variants))] for line in words]

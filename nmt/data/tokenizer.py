@@ -1,4 +1,4 @@
-"""Subword segmentation with SentencePiece (Kudo and Richardson 2018), one model for both languages."""
+"""Subword tokenization with SentencePiece (Kudo and Richardson 2018), one model for both languages."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from nmt.errors import CheckpointError, DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPACE = "\u2581"
-"""How SentencePiece writes the space before a word, the first one too."""
+"""SentencePiece's symbol for a space; it precedes every word, including the first one."""
 TRAINER_THREADS = 4
-"""Fixed, because the sums of unigram training run in another order with another number of threads."""
-
-
-MIN_PIECES = 4 + 256 + 1
-"""Special pieces, every byte, and a character."""
+"""Fixed, because the order of floating-point sums in unigram training depends on the number of threads."""
+MIN_VOCAB_SIZE = 4 + 256 + 1
+"""Special tokens, all bytes and one character."""
 
 
 class Tokenizer:
-    """Text to piece ids and back. Unknown characters become bytes, so nothing is ever unknown."""
+    """Convert text to piece ids and back. Unknown characters are encoded as bytes."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -36,18 +34,18 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a SentencePiece model file.
+        """Load a SentencePiece model file.
 
         Raises:
-            CheckpointError: no such file, not a SentencePiece model, or one without nmt's special ids.
+            CheckpointError: The file is missing, is not a SentencePiece model, or has different special ids.
         """
         try:
             tokenizer = cls(path.read_bytes())
         except OSError as error:
-            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "put the file back") from None
+            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "restore the file") from None
         except RuntimeError:
             raise CheckpointError(
-                f"{path} is not a SentencePiece model, or it is damaged", "put the right file back"
+                f"{path} is not a SentencePiece model, or it is corrupted", "restore the original file"
             ) from None
         ids = (tokenizer._spm.pad_id(), tokenizer._spm.unk_id(), tokenizer._spm.bos_id(), tokenizer._spm.eos_id())
         if ids != (PAD, UNK, BOS, EOS):
@@ -59,106 +57,106 @@ class Tokenizer:
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the model file, by which a checkpoint recognizes its tokenizer."""
+        """SHA-256 of the model file; checkpoints identify their tokenizer by it."""
         return hashlib.sha256(self.model).hexdigest()
 
     def __len__(self) -> int:
         return int(self._spm.get_piece_size())
 
     def encode(self, text: str) -> list[int]:
-        """Return the piece ids of one line, without start and end."""
+        """Return the piece ids of one line, without BOS and EOS."""
         ids: list[int] = self._spm.encode(normalize(text))
         return ids
 
-    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the piece ids of many lines, using every core."""
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the piece ids of many lines, using all cores."""
         ids: list[list[int]] = self._spm.encode([normalize(line) for line in lines])
         return ids
 
     @property
     def model_type(self) -> str:
-        """`bpe` or `unigram`: BPE scores its pieces by their rank, a whole number, unigram by a log-probability."""
-        return "bpe" if all(score.is_integer() for score in self.scores().values()) else "unigram"
+        """`bpe` or `unigram`: BPE scores are integer ranks, unigram scores are log-probabilities."""
+        return "bpe" if all(score.is_integer() for score in self.piece_scores().values()) else "unigram"
 
-    def scores(self) -> dict[str, float]:
-        """Map each piece of text to its score: minus its rank (BPE) or its log-probability (unigram)."""
-        special = (self._spm.is_control, self._spm.is_unknown, self._spm.is_byte)
-        text = (i for i in range(len(self)) if not any(test(i) for test in special))
-        return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in text}
+    def piece_scores(self) -> dict[str, float]:
+        """Map each text piece to its score: its negative rank (BPE) or its log-probability (unigram)."""
+        is_special = (self._spm.is_control, self._spm.is_unknown, self._spm.is_byte)
+        ids = (i for i in range(len(self)) if not any(test(i) for test in is_special))
+        return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in ids}
 
-    def ids(self, pieces: Iterable[str]) -> list[int]:
-        """Return the ids of pieces; a character that is none becomes its bytes."""
-        found = []
+    def pieces_to_ids(self, pieces: Iterable[str]) -> list[int]:
+        """Return the ids of pieces; a piece outside the vocabulary is encoded as bytes."""
+        ids = []
         for piece in pieces:
             i = self._spm.piece_to_id(piece)
-            found += [i] if i != UNK else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
-        return found
+            ids += [i] if i != UNK else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of piece ids; special ids vanish, and a broken byte sequence becomes U+FFFD."""
+        """Return the text of piece ids, without special tokens; invalid byte sequences become U+FFFD."""
         text: str = self._spm.decode([int(i) for i in ids if i > EOS])
-        # A model may spell a line feed in bytes; a line out must stay one line.
+        # A model can generate a line feed as a byte, but the output must be a single line.
         return text.replace("\n", " ").replace("\r", " ")
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces themselves, for people who want to look."""
+    def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces as strings."""
         return [self._spm.id_to_piece(int(i)) for i in ids]
 
 
 def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Train a tokenizer on `lines`, at most `config.max_training_sentences` of them (sampled).
+    """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines.
 
-    A corpus too small for `config.vocab_size` pieces gets as many as it allows, with a log line.
+    If the corpus is too small for `config.vocab_size` pieces, the vocabulary is reduced and a message is logged.
 
     Raises:
-        DataError: there is no text, or `config.vocab_size` cannot hold the alphabet.
+        DataError: There is no text, or `config.vocab_size` is smaller than the alphabet.
     """
-    if config.vocab_size < MIN_PIECES:
-        raise DataError(f"a tokenizer needs at least {MIN_PIECES} pieces, got {config.vocab_size}", "8000 is usual")
+    if config.vocab_size < MIN_VOCAB_SIZE:
+        raise DataError(f"a tokenizer needs at least {MIN_VOCAB_SIZE} pieces, got {config.vocab_size}", "8000 is usual")
     texts = _sample((text for line in lines if (text := normalize(line))), config.max_training_sentences)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")
-    size = config.vocab_size
+    vocab_size = config.vocab_size
     while True:
         try:
-            return Tokenizer(_train(texts, config, size))
+            return Tokenizer(_train(texts, config, vocab_size))
         except RuntimeError as error:
-            size = _smaller(str(error), size)
+            vocab_size = _reduced_vocab_size(str(error), vocab_size)
 
 
-def _sample(texts: Iterable[str], most: int) -> list[str]:
-    """Keep at most `most` texts, each with the same probability (reservoir sampling, Vitter 1985, algorithm R)."""
+def _sample(texts: Iterable[str], max_texts: int) -> list[str]:
+    """Sample at most `max_texts` texts uniformly (reservoir sampling, Vitter 1985, algorithm R)."""
     rng = random.Random(0)
-    kept: list[str] = []
-    for number, text in enumerate(texts):
-        if number < most:
-            kept.append(text)
-        elif (place := rng.randrange(number + 1)) < most:
-            kept[place] = text
-    return kept
+    reservoir: list[str] = []
+    for i, text in enumerate(texts):
+        if i < max_texts:
+            reservoir.append(text)
+        elif (slot := rng.randrange(i + 1)) < max_texts:
+            reservoir[slot] = text
+    return reservoir
 
 
-def _smaller(message: str, size: int) -> int:
-    """Return the size SentencePiece would accept, from its own complaint."""
+def _reduced_vocab_size(message: str, vocab_size: int) -> int:
+    """Return the largest vocabulary size that SentencePiece accepts, parsed from its error message."""
     if too_small := re.search(r"smaller than required_chars[^\d]*\d+ vs (\d+)", message):
         raise DataError(
-            f"tokenizer.vocab_size {size} cannot hold the corpus's {too_small[1]} characters",
-            "set tokenizer.vocab_size higher, or clean the corpus: clean: [charset]",
+            f"tokenizer.vocab_size {vocab_size} is smaller than the corpus's alphabet of {too_small[1]} characters",
+            "increase tokenizer.vocab_size, or clean the corpus: clean: [charset]",
         ) from None
-    allowed = re.search(r"value <= (\d+)", message)
-    if not allowed or int(allowed[1]) >= size:
-        raise DataError(f"SentencePiece could not train: {message.splitlines()[-1]}") from None
-    log(f"the corpus allows a tokenizer of {allowed[1]} pieces, not {size}")
-    return int(allowed[1])
+    max_size = re.search(r"value <= (\d+)", message)
+    if not max_size or int(max_size[1]) >= vocab_size:
+        raise DataError(f"SentencePiece training failed: {message.splitlines()[-1]}") from None
+    log(f"the corpus is too small for {vocab_size} pieces; reducing the vocabulary to {max_size[1]}")
+    return int(max_size[1])
 
 
-def _train(texts: list[str], config: TokenizerConfig, size: int) -> bytes:
+def _train(texts: list[str], config: TokenizerConfig, vocab_size: int) -> bytes:
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_writer=model,
         model_type=config.model_type,
-        vocab_size=size,
+        vocab_size=vocab_size,
         max_sentence_length=16384,
         character_coverage=0.9999,
         byte_fallback=True,

@@ -59,7 +59,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
         _encoder_layer(layer, own)
     for layer, decoder in zip(spec.decoder.layer, model.decoder_layers, strict=True):
         _decoder_layer(layer, decoder)
-    pieces = loaded.tokenizer.pieces(range(len(loaded.tokenizer)))
+    pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK, BOS, EOS))

@@ -125,7 +125,7 @@ def _save_tokenizer(loaded: LoadedModel, folder: Path, transformers: Any) -> Non
     files = {name: folder / name for name in ("source.spm", "target.spm", "vocab.json")}
     for name in ("source.spm", "target.spm"):
         files[name].write_bytes(tokenizer.model)
-    pieces = tokenizer.pieces(range(len(tokenizer)))
+    pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
     ids = {piece: i for i, piece in enumerate(pieces)}
     files["vocab.json"].write_text(json.dumps(ids, ensure_ascii=False, indent=0), encoding="utf-8")
     transformers.MarianTokenizer(

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from nmt.config import DataConfig
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.pairs import read_lines
-from nmt.data.segment import count_sentences, segments
-from nmt.data.sources import find
+from nmt.data.segmentation import count_sentences, split_to_fit
+from nmt.data.sources import get_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
@@ -75,7 +75,7 @@ class Verification:
 
     def speed(self, side: Side) -> float:
         """Target tokens per second, end tokens not counted."""
-        return sum(map(len, self.tokenizer.encode_all(side.translations))) / side.seconds
+        return sum(map(len, self.tokenizer.encode_batch(side.translations))) / side.seconds
 
     def first_difference(self) -> str:
         """Return the first sentence that is translated differently, with both translations; empty: there is none."""
@@ -166,8 +166,8 @@ def _own_probe(loaded: LoadedModel) -> tuple[str, list[str]]:
 
 
 def _beginning(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]:
-    corpus = find(spec)
-    if not corpus.installed:
+    corpus = get_corpus(spec)
+    if not corpus.is_installed:
         return "", []
     try:
         text = corpus.open(split, data.src, data.tgt)
@@ -194,4 +194,4 @@ def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
         return few and len(loaded.tokenizer.encode(read(text))) <= loaded.max_source
 
     texts = [text for line in lines if (text := normalize(line))]
-    return [read(text[slice(*span)]) for text in texts for span in segments(text, loaded.config.data.src, fits)]
+    return [read(text[slice(*span)]) for text in texts for span in split_to_fit(text, loaded.config.data.src, fits)]

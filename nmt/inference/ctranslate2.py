@@ -111,7 +111,7 @@ class CTranslate2Engine:
     def _hypotheses(self, result: Any, search: Greedy | Beam, most: int) -> list[Hypothesis]:
         found = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = self.tokenizer.ids(pieces[:most])
+            ids = self.tokenizer.pieces_to_ids(pieces[:most])
             if isinstance(search, Beam):
                 norm = float(search.norm(len(ids) + 1))
                 log_prob = score * (len(ids) + 1) ** search.length_penalty
@@ -121,7 +121,7 @@ class CTranslate2Engine:
         return sorted(found, key=lambda h: -h.score)[: search.n_best]
 
     def _pieces(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
-        return [self.tokenizer.pieces(row) for row in rows]
+        return [self.tokenizer.ids_to_pieces(row) for row in rows]
 
 
 def _limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nmt.data.segment import sentences
+from nmt.data.segmentation import split_sentences
 from nmt.inference.chunking import WINDOW, chunked
 from nmt.inference.translator import Line, Translator
 from nmt.inference.whitespace import gap
@@ -85,7 +85,7 @@ def translate(translator: Translator, lines: Iterable[str], spec: str | None = N
         ConfigError: unknown search or option.
     """
     for group in chunked(paragraphs(lines), WINDOW // 8):
-        spans = [sentences(paragraph.text, translator.config.data.src) for paragraph in group]
+        spans = [split_sentences(paragraph.text, translator.config.data.src) for paragraph in group]
         parts: list[str | Line] = [
             paragraph.text[slice(*span)] for paragraph, of in zip(group, spans, strict=True) for span in of
         ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from nmt import runtime
 from nmt.config import Config
 from nmt.data.normalization import normalize, normalize_case
-from nmt.data.segment import count_sentences, segments
+from nmt.data.segmentation import count_sentences, split_to_fit
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, DataError, UsageError, suggest
 from nmt.inference import Engine, Source, TokenScores
@@ -251,7 +251,7 @@ class Translator:
         whole = self._encode(text)
         spans = [(0, len(text))]
         if len(whole) > self.max_source or not self._has_few_sentences(text):
-            spans = segments(text, self.config.data.src, self._fits)
+            spans = split_to_fit(text, self.config.data.src, self._fits)
         for start, stop in spans:
             if ids := whole if stop - start == len(text) else self._encode(text[start:stop]):
                 inside_word = start > 0 and not text[start - 1].isspace()
@@ -301,10 +301,10 @@ class Translator:
             if known is not None:
                 scored = known[number]
                 hypothesis = _rescored(hypothesis, scored)
-                tokens += [*self.tokenizer.pieces(hypothesis.ids), END]
+                tokens += [*self.tokenizer.ids_to_pieces(hypothesis.ids), END]
                 log_probs += scored.log_probs
-                source = self.tokenizer.pieces(piece.source.ids)
-                aligned = align(source, self.tokenizer.pieces(hypothesis.ids), scored.attention_TS)
+                source = self.tokenizer.ids_to_pieces(piece.source.ids)
+                aligned = align(source, self.tokenizer.ids_to_pieces(hypothesis.ids), scored.attention_TS)
                 alignment += [(piece.words + s, words + t) for s, t in aligned]
             score += hypothesis.score
             log_prob += hypothesis.log_prob

@@ -103,7 +103,7 @@ def _most(run: Path, config: Config) -> tuple[int, int]:
     """Return the most source tokens and sentences of a line that the model was trained for."""
     try:
         data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        longest, sentences = int(data["longest_source"]), int(data.get("max_sentences_per_line", 1))
+        longest, sentences = int(data["max_source_length"]), int(data.get("max_sentences_per_line", 1))
     except OSError as error:
         raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", OWN) from None
     except (ValueError, KeyError, TypeError):

@@ -93,7 +93,7 @@ def collect(run: Path) -> dict[str, Any]:
             "cleaning": list(config.data.clean),
             "dropped": data.get("dropped", {}),
             "licenses": _licenses(config.data.train),
-            "longest_source": max_source,
+            "max_source_length": max_source,
         },
         "training": {
             "updates": last.step, "of": config.train.steps, "epoch": last.epoch, "tokens": last.tokens,
@@ -119,12 +119,12 @@ def _model(config: ModelConfig) -> dict[str, Any]:
 
 
 def _licenses(specs: Sequence[str]) -> list[str]:
-    from nmt.data.sources import find
+    from nmt.data.sources import get_corpus
 
     found = []
     for spec in specs:
         try:
-            found.append(find(spec).about.license)
+            found.append(get_corpus(spec).info.license)
         except NMTError:  # a corpus of a later or an earlier version
             found.append("unknown")
     return found

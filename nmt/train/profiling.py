@@ -18,7 +18,7 @@ import torch
 from nmt import runtime
 from nmt.config import Config
 from nmt.console import log, progress
-from nmt.data.prepare import Prepared
+from nmt.data.prepare import PreparedData
 from nmt.errors import TrainingError
 from nmt.model.build import count_parameters
 from nmt.train.distributed import Group
@@ -33,7 +33,9 @@ SECONDS, MOST_UPDATES = 15.0, 100
 """How long speed is measured."""
 
 
-def largest_batch(config: Config, prepared: Prepared, device: torch.device, dtype: torch.dtype, group: Group) -> int:
+def largest_batch(
+    config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: Group
+) -> int:
     """Return the largest `train.batch_tokens` whose worst_case_batches batch every rank can learn from.
 
     Raises:

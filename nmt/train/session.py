@@ -23,9 +23,9 @@ from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data import noise
-from nmt.data.prepare import Prepared, prepare
+from nmt.data.prepare import PreparedData, prepare
 from nmt.data.prepare import check_specs as check_data
-from nmt.data.subword_regularization import sampling
+from nmt.data.subword_regularization import resolve_method
 from nmt.errors import NMTError, TrainingError, UsageError
 from nmt.model.build import check_model, count_parameters
 from nmt.paths import write_bytes, write_text
@@ -55,7 +55,8 @@ def check_specs(config: Config) -> None:
     schedule(config.train.schedule)
     noise.compose(config.train.source_noise)
     if config.train.subword_regularization:
-        sampling(config.train.subword_regularization, None if config.tokenizer.model else config.tokenizer.model_type)
+        model_type = None if config.tokenizer.model else config.tokenizer.model_type
+        resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
     check_data(config.data)
 
@@ -114,8 +115,8 @@ def train(
             write_text(run / "config.yaml", config_io.dump(config))
             write_bytes(run / "spm.model", trainer.tokenizer.model)
             write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
-        if trainer.loader.too_long:
-            log(f"left out {trainer.loader.too_long:,} pairs of more than {config.train.max_length} tokens")
+        if trainer.loader.num_too_long:
+            log(f"left out {trainer.loader.num_too_long:,} pairs of more than {config.train.max_length} tokens")
         log(
             f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
             f"{_devices(where, group.world_size)} {str(dtype).removeprefix('torch.')}, into {run}"
@@ -180,7 +181,7 @@ def _devices(where: torch.device, world: int) -> str:
 
 
 def _trainer(
-    config: Config, run: Path, prepared: Prepared, where: torch.device, dtype: torch.dtype, group: Group
+    config: Config, run: Path, prepared: PreparedData, where: torch.device, dtype: torch.dtype, group: Group
 ) -> Trainer:
     try:
         return Trainer(config, run, prepared, where, dtype, group)

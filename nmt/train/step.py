@@ -102,7 +102,7 @@ def _gradient(parameter: Tensor) -> Tensor:
 def _not_finite(losses: Sequence[Tensor], grad_norm: float, micro: Sequence[Batch]) -> TrainingError:
     bad = [(batch, loss.item()) for batch, loss in zip(micro, losses, strict=True) if not math.isfinite(loss)]
     what, value = ("loss", bad[0][1]) if bad else ("gradient", grad_norm)
-    pairs = [i for batch in ([bad[0][0]] if bad else micro) for i in batch.pairs]
+    pairs = [i for batch in ([bad[0][0]] if bad else micro) for i in batch.pair_ids]
     lines = ", ".join(str(i + 1) for i in pairs[:5]) + (", ..." if len(pairs) > 5 else "")
     return TrainingError(
         f"the {what} is {value} in a batch of {len(pairs)} pairs (lines {lines} of the prepared text)",

@@ -16,7 +16,7 @@ from nmt.config import Config
 from nmt.console import log
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetch
-from nmt.data.prepare import Prepared
+from nmt.data.prepare import PreparedData
 from nmt.errors import CheckpointError, ConfigError, TrainingError
 from nmt.evaluate import metrics
 from nmt.inference.load import engine_of
@@ -39,7 +39,7 @@ class Trainer:
         self,
         config: Config,
         run: Path,
-        prepared: Prepared,
+        prepared: PreparedData,
         device: torch.device,
         dtype: torch.dtype,
         group: Group | None = None,
@@ -231,7 +231,7 @@ class Trainer:
         model = (model or self.ema or self.model).eval()
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
-        longest = min(self.prepared.meta["longest_source"], self.config.train.max_length - 1)
+        longest = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
         sentences = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_of([model], str(self.device), "auto", self.tokenizer.decode)
         translator = Translator(engine, self.tokenizer, self.config, longest, sentences)

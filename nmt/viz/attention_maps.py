@@ -130,7 +130,7 @@ def look(loaded: LoadedModel, text: str, *, target: str | None = None, spec: str
         ]  # fmt: skip
         tgt = found[0].ids
     weights, logits_TV = _run(loaded, src, list(tgt))
-    written = [*tokenizer.pieces(tgt), END]
+    written = [*tokenizer.ids_to_pieces(tgt), END]
     log_p_TV = logits_TV.log_softmax(-1)
     ids = [*tgt, EOS]
     steps = [
@@ -138,7 +138,7 @@ def look(loaded: LoadedModel, text: str, *, target: str | None = None, spec: str
         for piece, own, log_p_V in zip(written, ids, log_p_TV, strict=True)
     ]
     languages = (loaded.config.data.src, loaded.config.data.tgt)
-    read = [*tokenizer.pieces(src), END]
+    read = [*tokenizer.ids_to_pieces(src), END]
     return View(
         loaded.checkpoint.name, languages, text, read, written, tokenizer.decode(tgt), weights, steps, beam
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _run(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[d
 def _others(loaded: LoadedModel, log_p_V: Tensor, own: int, shown: int) -> list[tuple[str, float]]:
     best = log_p_V.topk(min(shown + 1, len(log_p_V)))
     found = [(int(i), float(p)) for p, i in zip(best.values, best.indices, strict=True) if int(i) != own][:shown]
-    names = loaded.tokenizer.pieces([i for i, _ in found])
+    names = loaded.tokenizer.ids_to_pieces([i for i, _ in found])
     return [(name, math.exp(p)) for name, (_, p) in zip(names, found, strict=True)]
 
 

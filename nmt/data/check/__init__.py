@@ -1,7 +1,10 @@
-"""Faults of parallel text that cost a training, found before it."""
+"""Checks of parallel corpora for problems that harm training."""
 
-from nmt.data.check.checks import BITS, KINDS, Kind, Severity
-from nmt.data.check.report import Example, Finding, Report, Text
-from nmt.data.check.run import check, mend
+from nmt.data.check.checks import BITS, CHECKS, Check, Severity
+from nmt.data.check.corpus import ParallelCorpus
+from nmt.data.check.report import Example, Finding, Report
+from nmt.data.check.run import repair, run_checks
 
-__all__ = ["BITS", "KINDS", "Example", "Finding", "Kind", "Report", "Severity", "Text", "check", "mend"]
+__all__ = [
+    "BITS", "CHECKS", "Check", "Example", "Finding", "ParallelCorpus", "Report", "Severity", "repair", "run_checks",
+]  # fmt: skip

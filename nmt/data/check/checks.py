@@ -1,4 +1,4 @@
-"""The faults that a check knows, and how grave each is."""
+"""The checks, their severities and their fixes."""
 
 from __future__ import annotations
 
@@ -7,53 +7,59 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How grave a fault is; the exit code of `nmt data check` tells the worst one found."""
+    """Severity of a problem; the highest one determines the exit code of `nmt data check`."""
 
     NOTE = 0
-    """Worth knowing; often intended."""
+    """Worth knowing, and often intended."""
     WARNING = 1
-    """Pairs that teach a model something wrong."""
+    """The pair teaches a model something wrong."""
     ERROR = 2
-    """What makes a training or its test results worthless."""
+    """Training or its test results are invalid."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of fault."""
+class Check:
+    """A check for one kind of problem."""
 
     name: str
     severity: Severity
-    meaning: str
-    mend: str
-    """What `--fix` does about a pair of this kind: drop, rewrite or keep."""
-    whole: bool = False
-    """A fault of a whole text, without a bit of its own."""
+    description: str
+    fix: str
+    """What `--fix` does with the pair: drop, rewrite or keep."""
+    is_corpus_level: bool = False
+    """Whether the check concerns a whole corpus; such a check has no bit."""
 
 
-BLANK = Kind("blank", Severity.WARNING, "a side with nothing visible in it", "drop")
-COPIED = Kind("untranslated", Severity.WARNING, "the target is the source, or nearly so", "drop")
-LANGUAGE = Kind("wrong-language", Severity.WARNING, "a side in another language", "drop")
-RATIO = Kind("length-ratio", Severity.WARNING, "one side far longer than its like elsewhere in the text", "drop")
-MOJIBAKE = Kind("mojibake", Severity.WARNING, "text that was decoded with the wrong encoding", "rewrite")
-LOST = Kind("replacement-characters", Severity.WARNING, "U+FFFD, which stands for what could not be decoded", "drop")
-CONTROL = Kind("control-characters", Severity.WARNING, "control characters in the text", "rewrite")
-ENTITIES = Kind("escaped-entities", Severity.WARNING, "HTML entities such as &quot; left in the text", "rewrite")
-DUPLICATE = Kind("duplicate", Severity.NOTE, "the same pair as an earlier one", "drop")
-NEAR_DUPLICATE = Kind("near-duplicate", Severity.NOTE, "almost the same pair as an earlier one", "keep")
-MANY_TARGETS = Kind("multiple-targets", Severity.NOTE, "a source with another target than before", "keep")
-OVERLAP = Kind("test-overlap", Severity.ERROR, "a pair of a test set, or one side of it", "drop")
-NEAR_OVERLAP = Kind("near-test-overlap", Severity.WARNING, "a side almost the same as in a test set", "drop")
-UNEQUAL = Kind("unequal-lengths", Severity.ERROR, "sides with different numbers of lines", "keep", whole=True)
-MISALIGNED = Kind("misaligned", Severity.ERROR, "targets that translate another line or none", "drop", whole=True)
+BLANK = Check("blank", Severity.WARNING, "a side has no visible characters", "drop")
+UNTRANSLATED = Check("untranslated", Severity.WARNING, "the target is a copy of the source, or nearly so", "drop")
+WRONG_LANGUAGE = Check("wrong-language", Severity.WARNING, "a side is in another language", "drop")
+LENGTH_RATIO = Check("length-ratio", Severity.WARNING, "the length ratio is unusual for this corpus", "drop")
+MOJIBAKE = Check("mojibake", Severity.WARNING, "text was decoded with the wrong encoding", "rewrite")
+REPLACEMENT_CHARACTERS = Check(
+    "replacement-characters", Severity.WARNING, "U+FFFD in place of bytes that could not be decoded", "drop"
+)
+CONTROL_CHARACTERS = Check("control-characters", Severity.WARNING, "control characters in the text", "rewrite")
+ESCAPED_ENTITIES = Check("escaped-entities", Severity.WARNING, "HTML entities such as &quot; in the text", "rewrite")
+DUPLICATE = Check("duplicate", Severity.NOTE, "the pair is equal to an earlier one", "drop")
+NEAR_DUPLICATE = Check("near-duplicate", Severity.NOTE, "the pair is almost equal to an earlier one", "keep")
+MULTIPLE_TARGETS = Check("multiple-targets", Severity.NOTE, "the source has another target earlier", "keep")
+TEST_OVERLAP = Check("test-overlap", Severity.ERROR, "the pair, or one side of it, is in a test set", "drop")
+NEAR_TEST_OVERLAP = Check("near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop")
+UNEQUAL_LENGTHS = Check(
+    "unequal-lengths", Severity.ERROR, "the sides have different numbers of lines", "keep", is_corpus_level=True
+)
+MISALIGNED = Check(
+    "misaligned", Severity.ERROR, "targets are translations of other lines or of none", "drop", is_corpus_level=True
+)
 
-KINDS = (
-    UNEQUAL, MISALIGNED, OVERLAP, NEAR_OVERLAP, BLANK, COPIED, LANGUAGE, RATIO, LOST, MOJIBAKE, CONTROL, ENTITIES,
-    DUPLICATE, NEAR_DUPLICATE, MANY_TARGETS,
+CHECKS = (
+    UNEQUAL_LENGTHS, MISALIGNED, TEST_OVERLAP, NEAR_TEST_OVERLAP, BLANK, UNTRANSLATED, WRONG_LANGUAGE, LENGTH_RATIO,
+    REPLACEMENT_CHARACTERS, MOJIBAKE, CONTROL_CHARACTERS, ESCAPED_ENTITIES, DUPLICATE, NEAR_DUPLICATE, MULTIPLE_TARGETS,
 )  # fmt: skip
-BITS = {kind.name: 1 << place for place, kind in enumerate(kind for kind in KINDS if not kind.whole)}
-"""Each kind's bit in a pair's `faults`."""
+BITS = {check.name: 1 << i for i, check in enumerate(check for check in CHECKS if not check.is_corpus_level)}
+"""The bit of each check in a pair's `problems`."""
 
 
-def bits(mend: str) -> int:
-    """Return the bits of all kinds that are mended in one way."""
-    return sum(BITS[kind.name] for kind in KINDS if not kind.whole and kind.mend == mend)
+def bits_with_fix(fix: str) -> int:
+    """Return the bits of all checks with a given fix."""
+    return sum(BITS[check.name] for check in CHECKS if not check.is_corpus_level and check.fix == fix)

@@ -1,4 +1,4 @@
-"""Which pairs a text holds more than once. Letters: N pairs, P hash functions of a digest."""
+"""Detection of duplicates. Shape letters: N pairs, M candidates."""
 
 from __future__ import annotations
 
@@ -7,50 +7,54 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.features import ALIKE, BANDS, Records, band_keys
+from nmt.data.check.features import Records
+from nmt.data.check.minhash import band_keys
 
-CHUNK = 1 << 16
+BANDS = tuple((start, 6) for start in range(0, 59, 3))
+"""First hash value and width of each band. Two pairs are compared only if all hash values of a band agree. Of pairs
+with a Jaccard similarity of 0.8, 98 % agree in one of these 20 overlapping bands."""
+MIN_SIMILARITY = 0.75
+"""Minimum estimated Jaccard similarity of near duplicates: 0.8 minus one standard error (0.05) of the estimate."""
+CHUNK_SIZE = 1 << 16
+"""Candidates compared at a time."""
 
 
 @dataclass(frozen=True)
-class Repeats:
-    """Of each pair, the number of an earlier one that it repeats, or -1."""
+class Duplicates:
+    """For each pair, the index of the earlier pair that it duplicates, or -1."""
 
-    same_N: NDArray[np.int64]
+    exact_N: NDArray[np.int64]
     near_N: NDArray[np.int64]
-    source_N: NDArray[np.int64]
-    """The source of an earlier pair, with another target."""
+    same_source_N: NDArray[np.int64]
+    """The earlier pair has the same source and another target."""
 
 
-def repeats(records: Records, counts_N: NDArray[np.bool_]) -> Repeats:
-    """Find pairs that are the same, almost the same, or share their source; those not in `counts_N` are left alone."""
-    same_N = _earlier(records["pair"], counts_N)
-    rest_N = counts_N & (same_N < 0)
+def find_duplicates(records: Records, mask_N: NDArray[np.bool_]) -> Duplicates:
+    """Find exact duplicates, near duplicates and repeated sources among the pairs in `mask_N`."""
+    exact_N = _first_occurrence(records["pair"], mask_N)
+    unique_N = mask_N & (exact_N < 0)
     near_N = np.full(len(records), -1)
     for band in BANDS:
-        first_N = _earlier(band_keys(records["digest"], band), rest_N & (near_N < 0))
+        first_N = _first_occurrence(band_keys(records["digest"], band), unique_N & (near_N < 0))
         candidates = np.flatnonzero(first_N >= 0)
-        for start in range(0, len(candidates), CHUNK):
-            part = candidates[start : start + CHUNK]
-            alike = (records["digest"][part] == records["digest"][first_N[part]]).mean(1)
-            near_N[part[alike >= ALIKE]] = first_N[part[alike >= ALIKE]]
-    return Repeats(same_N, near_N, _earlier_source(records, rest_N, near_N))
+        for start in range(0, len(candidates), CHUNK_SIZE):
+            index_M = candidates[start : start + CHUNK_SIZE]
+            similarity_M = (records["digest"][index_M] == records["digest"][first_N[index_M]]).mean(1)
+            index_M = index_M[similarity_M >= MIN_SIMILARITY]
+            near_N[index_M] = first_N[index_M]
+    same_source_N = _first_occurrence(records["source"], unique_N)
+    same_source_N[near_N >= 0] = -1  # the target is not a different one
+    return Duplicates(exact_N, near_N, same_source_N)
 
 
-def _earlier_source(records: Records, rest_N: NDArray[np.bool_], near_N: NDArray[np.int64]) -> NDArray[np.int64]:
-    found_N = _earlier(records["source"], rest_N)
-    found_N[near_N >= 0] = -1  # its target is not another one
-    return found_N
-
-
-def _earlier(key_N: NDArray[np.uint64], counts_N: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the first number with the same key, or -1 where a number is the first of its key."""
-    numbers = np.flatnonzero(counts_N)
-    key_M = key_N[numbers]
+def _first_occurrence(key_N: NDArray[np.uint64], mask_N: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the first index in `mask_N` with the same key, or -1 for the first one and outside the mask."""
+    indices = np.flatnonzero(mask_N)
+    key_M = key_N[indices]
     order = np.argsort(key_M, kind="stable")
     sorted_M = key_M[order]
-    begins = np.r_[True, sorted_M[1:] != sorted_M[:-1]] if len(order) else np.empty(0, bool)
-    first_M = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
-    found_N = np.full(len(key_N), -1)
-    found_N[numbers[order[~begins]]] = numbers[first_M[~begins]]
-    return found_N
+    is_first_M = np.r_[True, sorted_M[1:] != sorted_M[:-1]] if len(order) else np.empty(0, bool)
+    first_M = order[np.maximum.accumulate(np.where(is_first_M, np.arange(len(order)), 0))]
+    earlier_N = np.full(len(key_N), -1)
+    earlier_N[indices[order[~is_first_M]]] = indices[first_M[~is_first_M]]
+    return earlier_N

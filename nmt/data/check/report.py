@@ -1,35 +1,21 @@
-"""What a check found, as data, as a table and as a page."""
+"""The report of a check, as data and as an HTML page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.check.checks import BITS, KINDS, Kind, Severity, bits
-from nmt.data.pairs import Pair
-
-
-@dataclass(frozen=True)
-class Text:
-    """A parallel text: its name, how to read it from the start, and its pairs where that is known."""
-
-    name: str
-    pairs: Callable[[], Iterator[Pair]]
-    count: int | None = None
-    files: tuple[Path, ...] = ()
-    """The user's own files that are read."""
+from nmt.data.check.checks import BITS, CHECKS, Check, Severity, bits_with_fix
 
 
 @dataclass(frozen=True)
 class Example:
-    """A pair with a fault; `line` counts from 1 in the text."""
+    """A pair with a problem; `line` is its line in the corpus, from 1."""
 
-    text: str
+    corpus: str
     line: int
     source: str
     target: str
@@ -38,75 +24,75 @@ class Example:
 
 @dataclass
 class Finding:
-    """A kind of fault, how many pairs have it, and the first of them."""
+    """The number of pairs with a problem, and the first of them."""
 
-    kind: Kind
+    check: Check
     count: int
     examples: list[Example] = field(default_factory=list)
 
 
 @dataclass
 class Report:
-    """What a check found. Letter: N pairs of all texts."""
+    """The results of all checks. Shape letter: N pairs of all corpora."""
 
-    texts: list[tuple[str, int]]
-    """Each text with its pairs."""
-    tests: list[tuple[str, int]]
+    corpora: list[tuple[str, int]]
+    """Name and number of pairs of each corpus."""
+    test_sets: list[tuple[str, int]]
     languages: tuple[str, str]
     findings: list[Finding]
-    """In the order of `KINDS`; a kind that was not found has none."""
-    faults_N: NDArray[np.uint32]
-    """Of each pair, the bits of its faults."""
+    """In the order of `CHECKS`; checks without problems are omitted."""
+    problems_N: NDArray[np.uint32]
+    """Bits of the problems of each pair."""
     misaligned_N: NDArray[np.bool_]
 
     @property
     def severity(self) -> Severity | None:
-        """The gravest fault found; None: there is none."""
-        return max((finding.kind.severity for finding in self.findings), default=None)
+        """Highest severity, or None if there are no problems."""
+        return max((finding.check.severity for finding in self.findings), default=None)
 
     @property
     def dropped_N(self) -> NDArray[np.bool_]:
-        """Which pairs mending drops."""
-        found: NDArray[np.bool_] = (self.faults_N & np.uint32(bits("drop")) > 0) | self.misaligned_N
-        return found
+        """Mask of the pairs that `repair` drops."""
+        is_dropped_N: NDArray[np.bool_] = (self.problems_N & np.uint32(bits_with_fix("drop")) > 0) | self.misaligned_N
+        return is_dropped_N
 
-    def mending(self) -> dict[str, int]:
-        """Return how many pairs are dropped or rewritten for each kind of fault; one may go for several."""
-        found = {}
+    def fix_counts(self) -> dict[str, int]:
+        """Return the numbers of pairs that `repair` drops or rewrites per check; a pair may have several problems."""
+        counts = {}
         for finding in self.findings:
-            kind = finding.kind
-            if kind.whole:
-                count = int(self.misaligned_N.sum()) if kind.mend == "drop" else 0
+            check = finding.check
+            if check.is_corpus_level:
+                count = int(self.misaligned_N.sum()) if check.fix == "drop" else 0
             else:
-                has_N = self.faults_N & np.uint32(BITS[kind.name]) > 0
-                count = int((has_N & ~self.dropped_N if kind.mend == "rewrite" else has_N).sum())
-            if count and kind.mend != "keep":
-                found[kind.name] = count
-        return found
+                has_N = self.problems_N & np.uint32(BITS[check.name]) > 0
+                count = int((has_N & ~self.dropped_N if check.fix == "rewrite" else has_N).sum())
+            if count and check.fix != "keep":
+                counts[check.name] = count
+        return counts
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as JSON has it; every kind is in it, found or not."""
-        found = {finding.kind.name: finding for finding in self.findings}
-        nothing = {kind.name: Finding(kind, 0) for kind in KINDS}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object with all checks, including those without problems."""
+        findings = {finding.check.name: finding for finding in self.findings}
+        empty = {check.name: Finding(check, 0) for check in CHECKS}
         return {
-            "texts": [{"name": name, "pairs": pairs} for name, pairs in self.texts],
-            "tests": [{"name": name, "pairs": pairs} for name, pairs in self.tests],
+            "corpora": [{"name": name, "pairs": pairs} for name, pairs in self.corpora],
+            "test_sets": [{"name": name, "pairs": pairs} for name, pairs in self.test_sets],
             "languages": list(self.languages),
             "severity": self.severity.name.lower() if self.severity is not None else "none",
-            "faults": [
+            "problems": [
                 {
-                    "kind": name,
-                    "severity": finding.kind.severity.name.lower(),
-                    "meaning": finding.kind.meaning,
+                    "check": name,
+                    "severity": finding.check.severity.name.lower(),
+                    "description": finding.check.description,
                     "count": finding.count,
                     "examples": [asdict(example) for example in finding.examples],
                 }
-                for name, finding in (nothing | found).items()
+                for name, finding in (empty | findings).items()
             ],
         }
 
-    def page(self) -> str:
-        """Return the report as an HTML page that needs nothing else."""
+    def to_html(self) -> str:
+        """Return the report as a self-contained HTML page."""
         from nmt.templates import render
 
-        return render("check.html", report=self.as_dict())
+        return render("check.html", report=self.to_dict())

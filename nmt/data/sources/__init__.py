@@ -1,4 +1,4 @@
-"""Corpora by name. Adding one is a file here with one function and a line in `SOURCES`."""
+"""Registry of corpora. A new corpus is a function in a module of this package and an entry of `SOURCES`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt.data.sources.corpus import SPLITS, Corpus, Split
 from nmt.errors import DataError
 from nmt.registry import resolve
 
-__all__ = ["SOURCES", "SPLITS", "Corpus", "Split", "find", "open_split", "validate"]
+__all__ = ["SOURCES", "SPLITS", "Corpus", "Split", "get_corpus", "open_split", "validate"]
 
 SOURCES: dict[str, Callable[..., Corpus]] = {
     "phrasebook": phrasebook.phrasebook,
@@ -27,36 +27,36 @@ SOURCES: dict[str, Callable[..., Corpus]] = {
 }
 
 
-def find(spec: str) -> Corpus:
-    """Return the corpus that a spec string names, without touching disk or network.
+def get_corpus(spec: str) -> Corpus:
+    """Return the corpus of a spec string without accessing the disk or the network.
 
     Raises:
-        ConfigError: unknown corpus or option.
+        ConfigError: The corpus or an option is unknown.
     """
     return resolve("corpus", SOURCES, spec)()
 
 
 def validate(spec: str) -> None:
-    """Raise a ConfigError where a spec names no corpus or has wrong options; cheap enough for reading a config."""
-    find(spec).check()
+    """Raise a ConfigError if a spec string is invalid, without accessing the disk or the network."""
+    get_corpus(spec).validate()
 
 
 def open_split(spec: str, split: str, src: str, tgt: str) -> Split:
-    """Return a split of a corpus in the direction src to tgt; a published corpus is downloaded first if need be.
+    """Return a split of a corpus in the direction src to tgt; download the corpus first if necessary.
 
     Args:
-        spec: `tatoeba`, or with options `files(train='my/corpus')`.
+        spec: name of a corpus, optionally with options: `tatoeba`, `files(train='my/corpus')`.
         split: train, valid or test.
-        src: language code of the source side.
-        tgt: language code of the target side.
+        src: language code of the source.
+        tgt: language code of the target.
 
     Raises:
-        ConfigError: unknown corpus or option.
-        DataError: no such split or language pair, or the text is damaged.
-        DownloadError: the corpus could not be fetched.
+        ConfigError: The corpus or an option is unknown.
+        DataError: The split or language pair does not exist, or the text is corrupted.
+        DownloadError: The corpus cannot be downloaded.
     """
     if split not in SPLITS:
         raise DataError(f"unknown split '{split}'", f"known: {', '.join(SPLITS)}")
     if src == tgt:
         raise DataError(f"source and target are both '{src}'")
-    return find(spec).open(split, src, tgt)
+    return get_corpus(spec).open(split, src, tgt)

@@ -1,4 +1,4 @@
-"""What a corpus is to the rest of the program: named splits of pairs, each with a checksum."""
+"""The interface of a corpus: named splits of sentence pairs, each with a checksum."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ from nmt.data.pairs import Pair
 
 SPLITS = ("train", "valid", "test")
 
-Text = Callable[[], Iterator[Pair]]
-"""A text that can be read again and again."""
+PairReader = Callable[[], Iterator[Pair]]
+"""Iterates over sentence pairs; each call starts from the beginning."""
 
-Texts = Mapping[str, Text]
-"""The texts of a corpus by split."""
+SplitReaders = Mapping[str, PairReader]
+"""Readers of a corpus by split."""
 
 
 @dataclass(frozen=True)
 class CorpusInfo:
-    """What `nmt data list` says of a corpus; figures are approximate, None where they depend on the user."""
+    """Description of a corpus for `nmt data list`. Numbers are approximate, or None if they depend on the user."""
 
     pairs: int | None
     size: int | None
-    """Bytes to download; 0 for what comes with nmt."""
+    """Download size in bytes; 0 if nothing is downloaded."""
     license: str
     source: str
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split of a corpus in the wanted direction."""
+    """A split of a corpus in one translation direction."""
 
     name: str
     checksum: str
-    """SHA-256 in hex that changes when the text changes."""
-    text: Text
+    """SHA-256 that changes whenever the text changes."""
+    read: PairReader
     count: Callable[[], int] | None = None
-    """Tells about how many pairs there are, where that costs less than reading them."""
+    """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
-    """The user's own files that are read."""
+    """The user's files that are read."""
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield (source, target) from the start, each time it is called."""
-        return self.text()
+        """Iterate over (source, target) from the beginning."""
+        return self.read()
 
 
 class Corpus(Protocol):
-    """A corpus with its options bound; making one reads no file and opens no connection."""
+    """A corpus with its options. Creating one reads no files and opens no connections."""
 
     @property
     def name(self) -> str:
-        """The name in messages and of the folder on disk."""
+        """Name in messages and of the folder on disk."""
 
     @property
-    def about(self) -> CorpusInfo:
-        """What the list says."""
+    def info(self) -> CorpusInfo:
+        """Description for `nmt data list`."""
 
     @property
-    def installed(self) -> bool:
-        """Whether it can be read without a download."""
+    def is_installed(self) -> bool:
+        """Whether the corpus can be read without a download."""
 
-    def check(self) -> None:
-        """Raise a ConfigError if the options make no sense."""
+    def validate(self) -> None:
+        """Raise a ConfigError if the options are invalid."""
 
     def open(self, split: str, src: str, tgt: str) -> Split:
-        """Return a split, put on disk first if need be."""
+        """Return a split; download the corpus first if necessary."""
 
 
-def digest(*parts: str) -> str:
-    """Return one SHA-256 in hex for several strings."""
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+def hash_strings(*strings: str) -> str:
+    """Return the SHA-256 of several strings in hex."""
+    return hashlib.sha256("\n".join(strings).encode()).hexdigest()
 
 
-def swapped(text: Text) -> Text:
-    """Return the text with source and target exchanged."""
-    return lambda: ((target, source) for source, target in text())
+def swap_sides(read: PairReader) -> PairReader:
+    """Return a reader with source and target exchanged."""
+    return lambda: ((target, source) for source, target in read())

@@ -1,4 +1,4 @@
-"""Your own parallel text: two files a split, or one TSV, plain or compressed; any pair of languages."""
+"""The user's parallel text: two files or one TSV file per split, plain or compressed, in any language pair."""
 
 from __future__ import annotations
 
@@ -10,138 +10,134 @@ from pathlib import Path
 
 from nmt.data.pairs import COMPRESSED, Pair, count_lines, open_text, read_pairs, read_tsv
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import CorpusInfo, Split, Text, digest, swapped
+from nmt.data.sources.corpus import CorpusInfo, PairReader, Split, hash_strings, swap_sides
 from nmt.errors import ConfigError, DataError
 from nmt.paths import sha256
 
-Where = str | tuple[str, str]
+FileSpec = str | tuple[str, str]
 
 
 def files(
     *,
-    train: Where | None = None,
-    valid: Where | None = None,
-    test: Where | None = None,
+    train: FileSpec | None = None,
+    valid: FileSpec | None = None,
+    test: FileSpec | None = None,
     columns: tuple[str, str] | None = None,
     hold_out: bool = True,
     errors: str = "strict",
     license: str = "yours",
     build_command: str = "",
 ) -> Files:
-    """Text of your own, each split a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV or a pair of files.
+    """Read your files. A split is a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV file or two files.
 
     Args:
         train: the training text.
-        valid: the validation text; held out of train by source sentence if not named.
-        test: the test text, likewise.
-        columns: the languages of a TSV's columns, or of two files whose suffixes do not say; default (source, target).
-        hold_out: False keeps all of train for training when valid or test come from elsewhere.
-        errors: "strict" refuses text that is not UTF-8, "replace" goes on with U+FFFD.
-        license: what the model card says of it.
-        build_command: the command that makes the text, for whoever has not got it yet.
+        valid: the validation text; default: source sentences held out of train.
+        test: the test text; default: source sentences held out of train.
+        columns: languages of the columns of a TSV file, or of two files without language suffixes; default (src, tgt).
+        hold_out: False keeps all of train for training when valid or test are in another corpus.
+        errors: "strict" raises an error for text that is not UTF-8, "replace" decodes invalid bytes as U+FFFD.
+        license: license of the text for the model card.
+        build_command: command that creates the files, for the error message when they are missing.
     """
-    named = {"train": train, "valid": valid, "test": test}
-    given = {split: where for split, where in named.items() if where is not None}
-    return Files(given, columns, hold_out, errors, license, build_command)
+    splits = {"train": train, "valid": valid, "test": test}
+    specified = {split: spec for split, spec in splits.items() if spec is not None}
+    return Files(specified, columns, hold_out, errors, license, build_command)
 
 
 @dataclass(frozen=True)
 class Files:
-    """The corpus that a user has in files."""
+    """A corpus in the user's files."""
 
-    named: Mapping[str, Where]
+    splits: Mapping[str, FileSpec]
     columns: tuple[str, str] | None
     hold_out: bool
     errors: str
     license: str
     build_command: str
     name = "files"
-    installed = True
+    is_installed = True
 
     @property
-    def about(self) -> CorpusInfo:
-        """Return what is known without looking into them."""
+    def info(self) -> CorpusInfo:
+        """Return the description without reading the files."""
         return CorpusInfo(None, 0, self.license, "files(train='my/corpus', valid='my/dev', test='my/test')")
 
-    def check(self) -> None:
-        """Raise a ConfigError where no text is named or `errors` is misspelled."""
-        if not self.named:
-            raise ConfigError("corpus 'files' names no text", "for example files(train='my/corpus')")
+    def validate(self) -> None:
+        """Raise a ConfigError if no split is specified or `errors` is invalid."""
+        if not self.splits:
+            raise ConfigError("corpus 'files' has no split", "for example files(train='my/corpus')")
         if self.errors not in ("strict", "replace"):
             raise ConfigError(f"corpus 'files': errors must be 'strict' or 'replace', got '{self.errors}'")
 
     def open(self, split: str, src: str, tgt: str) -> Split:
-        """Return a split that is named, or held out of train."""
-        self.check()
-        missing = [name for name in ("valid", "test") if name not in self.named]
-        if split not in self.named and ("train" not in self.named or not self.hold_out):
-            raise DataError(f"corpus 'files' names no {split} text", f"it names {', '.join(self.named)}")
-        where = self.named.get(split, self.named.get("train", ""))
-        name = f"{Path(where if isinstance(where, str) else where[0]).name}/{split}"
+        """Return a split that is specified or held out of train."""
+        self.validate()
+        missing = [name for name in ("valid", "test") if name not in self.splits]
+        if split not in self.splits and ("train" not in self.splits or not self.hold_out):
+            raise DataError(f"corpus 'files' has no {split} split", f"it has {', '.join(self.splits)}")
+        spec = self.splits.get(split, self.splits.get("train", ""))
+        name = f"{Path(spec if isinstance(spec, str) else spec[0]).name}/{split}"
         try:
-            paths = _find(where, src, tgt)
+            paths = _resolve_paths(spec, src, tgt)
             checksums = _checksums(paths)
         except DataError as error:
             if self.build_command:
-                error.hint = f"{self.build_command} makes it"
+                error.hint = f"create it with {self.build_command}"
             raise
-        text = self._text(paths, src, tgt)
-        checksum = digest(src, tgt, str(self.columns), self.errors, *checksums)
+        read = self._reader(paths, src, tgt)
+        checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
         if self.hold_out and missing and (split == "train" or split in missing):
-            text = holdout.hold_out(text, missing)[split]
-            checksum = digest(holdout.VERSION, split, *missing, checksum)
-        return Split(name, checksum, text, partial(count_lines, paths[0]), paths)
+            read = holdout.hold_out(read, missing)[split]
+            checksum = hash_strings(holdout.VERSION, split, *missing, checksum)
+        return Split(name, checksum, read, partial(count_lines, paths[0]), paths)
 
-    def _text(self, paths: tuple[Path, ...], src: str, tgt: str) -> Text:
-        """Read one TSV or two files, in the order that suffixes or `columns` give, as (source, target)."""
-        languages = _suffixes(paths) if set(_suffixes(paths)) == {src, tgt} else self.columns or (src, tgt)
+    def _reader(self, paths: tuple[Path, ...], src: str, tgt: str) -> PairReader:
+        """Return a reader of (source, target); the languages are given by the suffixes or by `columns`."""
+        suffixes = tuple(map(language_suffix, paths))
+        languages = suffixes if set(suffixes) == {src, tgt} else self.columns or (src, tgt)
         if sorted(languages) != sorted((src, tgt)):
-            raise DataError(f"{paths[0]} holds {'-'.join(languages)}, not {src}-{tgt}")
+            raise DataError(f"{paths[0]} is {'-'.join(languages)}, not {src}-{tgt}")
 
-        def text() -> Iterator[Pair]:
+        def read() -> Iterator[Pair]:
             return read_tsv(paths[0], self.errors) if len(paths) == 1 else read_pairs(*paths, errors=self.errors)
 
-        return text if tuple(languages) == (src, tgt) else swapped(text)
+        return read if tuple(languages) == (src, tgt) else swap_sides(read)
 
 
-def _find(where: Where, src: str, tgt: str) -> tuple[Path, ...]:
-    """Return the one TSV or the two files that a user's word stands for."""
-    if not isinstance(where, str):
-        return tuple(Path(name).expanduser() for name in where)
-    path = Path(where).expanduser()
+def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
+    """Return the TSV file or the two files of a split."""
+    if not isinstance(spec, str):
+        return tuple(Path(name).expanduser() for name in spec)
+    path = Path(spec).expanduser()
     if ".tsv" in path.suffixes[-2:]:
         return (path,)
-    return beside(path, src), beside(path, tgt)
+    return find_language_file(path, src), find_language_file(path, tgt)
 
 
-def beside(prefix: Path, language: str) -> Path:
+def find_language_file(prefix: Path, language: str) -> Path:
     """Return PREFIX.LANGUAGE, plain or compressed.
 
     Raises:
-        DataError: there is none.
+        DataError: The file does not exist.
     """
     plain = prefix.with_name(f"{prefix.name}.{language}")
     for path in (plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSED)):
         if path.is_file():
             return path
     raise DataError(
-        f"no such text: {plain} (nor with {', '.join(COMPRESSED)})",
-        "give a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv file, or ('a.txt', 'b.txt')",
+        f"no such file: {plain} (nor with {', '.join(COMPRESSED)})",
+        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv file, or ('a.txt', 'b.txt')",
     )
 
 
-def _suffixes(paths: tuple[Path, ...]) -> tuple[str, ...]:
-    """Return the languages that file names end in: ("en", "de") for a.en.gz and a.de."""
-    return tuple(map(language_of, paths))
-
-
-def language_of(path: Path) -> str:
-    """Return what a file's name ends in, compression aside: "en" for a.en.gz."""
+def language_suffix(path: Path) -> str:
+    """Return the suffix of a file name without compression: "en" for a.en.gz."""
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix[1:]
 
 
 def _checksums(paths: tuple[Path, ...]) -> list[str]:
     for path in paths:
-        open_text(path).close()  # names what is wrong with the file, if anything
-    with ThreadPoolExecutor() as pool:  # hashing lets other threads run
+        open_text(path).close()  # raises a DataError if the file is not readable
+    with ThreadPoolExecutor() as pool:  # hashing releases the GIL
         return list(pool.map(sha256, paths))

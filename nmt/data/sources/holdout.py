@@ -1,12 +1,13 @@
-"""Validation and test sets held out of a corpus that has none, so that no sentence of them is trained on.
+"""Validation and test sets held out of a corpus without such splits.
 
-The split goes by source sentence, not by pair: everyday corpora hold many translations of one sentence. Sentences
-that differ in case, punctuation or spacing only count as one. Which are held out depends on a hash of the sentence
-alone, so neither the order of the corpus nor a few sentences more change who is where. A pair whose target sentence
-was held out with another source is not trained on either: translated back, it would be known.
+Source sentences are held out rather than pairs, because many corpora have several translations of a sentence.
+Sentences that differ only in case, punctuation or white space are considered equal. A hash of the sentence decides
+whether it is held out, so the result does not depend on the order of the corpus and changes little when the corpus
+grows. Training pairs whose target sentence is held out with another source are dropped, so that the reverse direction
+is not contaminated.
 
-A sentence of one or two words is never held out, nor a pair that has one: "Good morning" and "Danke schön" are no test
-of anything, and every translator should have learned them.
+Sentences of one or two words ("Good morning", "Danke schön") are never held out: they are uninformative as test
+sentences, and every model should learn them.
 """
 
 from __future__ import annotations
@@ -16,99 +17,104 @@ import heapq
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 
 from nmt.data.pairs import Pair
-from nmt.data.sources.corpus import Text
+from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError
 
-MOST = 2000
-SHARE = 20
-WORDS = 3
-"""The fewest words of a sentence that is held out, or letters where words are not divided."""
-VERSION = "holdout-3"
+MAX_SENTENCES = 2000
+"""Maximum number of sentences per held-out split."""
+MIN_RATIO = 20
+"""Minimum ratio of the corpus to a held-out split, in sentences."""
+MIN_WORDS = 3
+"""Minimum number of words of a held-out sentence, or of letters in scripts without spaces."""
+VERSION = "holdout-1"
 
 _APOSTROPHES = re.compile("['’ʼ`´‘]")
-_NOT_A_WORD = re.compile(r"[\W_]+")
-_WORD = re.compile(
+_NON_WORD = re.compile(r"[\W_]+")
+_WORD_OR_LETTER = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|\S+"
 )
-"""A word, or a letter of a script that is written without spaces between them (Thai, Burmese, Khmer, kana, Han)."""
+"""A word, or a letter of a script without spaces between words (Thai, Burmese, Khmer, kana, Han)."""
 
 
-def key(sentence: str) -> str:
-    """Reduce a sentence to its words: compatibility characters composed, case folded, punctuation out."""
+def sentence_key(sentence: str) -> str:
+    """Return the words of a sentence: NFKC-normalized and case-folded, without punctuation."""
     text = unicodedata.normalize("NFKC", sentence).casefold()
-    return _NOT_A_WORD.sub(" ", _APOSTROPHES.sub("", text)).strip() or " ".join(text.split())
+    return _NON_WORD.sub(" ", _APOSTROPHES.sub("", text)).strip() or " ".join(text.split())
 
 
-def hold_out(text: Text, splits: Sequence[str] = ("valid", "test")) -> dict[str, Text]:
-    """Divide a text into train and the held-out `splits` by its source sentences.
+def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dict[str, PairReader]:
+    """Divide a corpus into train and the held-out `splits`; return a reader for each.
 
-    Each held-out split gets 2,000 source sentences, or one in twenty where the corpus has fewer than 40,000 that are
-    long enough, with one pair for each sentence: the first whose target is long enough. Every pair of other sentences
-    goes to train. The text is read once to choose, once for each split and once more for train.
+    A held-out split has 2,000 source sentences, or one in twenty if fewer than 40,000 source sentences are long
+    enough. It has one pair per sentence: the first with a target that is long enough. Train has the pairs of all other
+    sentences. The corpus is read once to select the sentences and once or more per split.
     """
-    chosen: dict[int, str] = {}
 
-    def labels() -> dict[int, str]:
-        if not chosen:
-            chosen.update(_choose(text(), splits))
-        return chosen
+    @cache
+    def split_of_hash() -> dict[int, str]:
+        return _select(read(), splits)
 
-    parts: dict[str, Text] = {"train": lambda: _rest(text, labels())}
-    return parts | {split: _part(text, labels, split) for split in splits}
+    readers: dict[str, PairReader] = {split: _held_out_reader(read, split_of_hash, split) for split in splits}
+    return {"train": lambda: _read_train(read, split_of_hash())} | readers
 
 
-def _part(text: Text, labels: Callable[[], dict[int, str]], split: str) -> Text:
-    return lambda: _firsts(text(), labels(), split)
+def _held_out_reader(read: PairReader, split_of_hash: Callable[[], dict[int, str]], split: str) -> PairReader:
+    return lambda: _read_held_out(read(), split_of_hash(), split)
 
 
-def _choose(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
-    """Map the hash of each sentence to hold out to its split, test having the smallest hashes and valid the next.
+def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
+    """Map the hashes of the held-out sentences to their splits: the smallest hashes are test, the next ones valid.
 
-    Only the 40,000 smallest hashes are kept in memory: fewer means they are all, so the twentieth is known exactly.
+    Only the 40,000 smallest hashes are kept in memory. If there are fewer, their number determines the size of the
+    splits.
     """
-    kept: set[int] = set()
-    heap: list[int] = []  # the kept hashes, negated, so that the largest comes out first
+    hashes: set[int] = set()
+    heap: list[int] = []  # the same hashes, negated, so that the largest is at the top
     for source, target in pairs:
-        mark = _hash(source)
-        if mark is None or _hash(target) is None or mark in kept or (len(heap) == MOST * SHARE and mark >= -heap[0]):
+        value = _hash(source)
+        is_full = len(heap) == MAX_SENTENCES * MIN_RATIO
+        if value is None or _hash(target) is None or value in hashes or (is_full and value >= -heap[0]):
             continue
-        kept.add(mark)
-        if len(heap) < MOST * SHARE:
-            heapq.heappush(heap, -mark)
+        hashes.add(value)
+        if is_full:
+            hashes.discard(-heapq.heapreplace(heap, -value))
         else:
-            kept.discard(-heapq.heapreplace(heap, -mark))
-    size = len(heap) // SHARE
+            heapq.heappush(heap, -value)
+    size = len(heap) // MIN_RATIO
     if not size:
         raise DataError(
-            f"{len(heap)} different sentences of {WORDS} words or more are too few to hold out a test set",
-            f"files(train=..., valid=..., test=...) takes sets of yours; or bring at least {SHARE} such sentences",
+            f"{len(heap)} different sentences of {MIN_WORDS} words or more are too few to hold out a test set",
+            f"specify your sets with files(train=..., valid=..., test=...), or add sentences: at least {MIN_RATIO}",
         )
-    ordered = sorted(kept)
-    blocks = {"test": ordered[:size], "valid": ordered[size : 2 * size]}
-    return {mark: split for split in splits for mark in blocks[split]}
+    ordered = sorted(hashes)
+    held_out = {"test": ordered[:size], "valid": ordered[size : 2 * size]}
+    return {value: split for split in splits for value in held_out[split]}
 
 
-def _rest(text: Text, labels: dict[int, str]) -> Iterator[Pair]:
-    held_out = [_firsts(text(), labels, split) for split in set(labels.values())]
+def _read_train(read: PairReader, split_of_hash: dict[int, str]) -> Iterator[Pair]:
+    held_out = [_read_held_out(read(), split_of_hash, split) for split in set(split_of_hash.values())]
     targets = {_hash(target) for _, target in chain.from_iterable(held_out)}
-    return (pair for pair in text() if _hash(pair[0]) not in labels and _hash(pair[1]) not in targets)
+    return (pair for pair in read() if _hash(pair[0]) not in split_of_hash and _hash(pair[1]) not in targets)
 
 
-def _firsts(pairs: Iterator[Pair], labels: dict[int, str], split: str) -> Iterator[Pair]:
+def _read_held_out(pairs: Iterator[Pair], split_of_hash: dict[int, str], split: str) -> Iterator[Pair]:
     seen: set[int] = set()
     for source, target in pairs:
-        mark = _hash(source)
-        if mark is not None and labels.get(mark) == split and mark not in seen and _hash(target) is not None:
-            seen.add(mark)
+        value = _hash(source)
+        if value is None or value in seen or split_of_hash.get(value) != split:
+            continue
+        if _hash(target) is not None:
+            seen.add(value)
             yield source, target
 
 
 def _hash(sentence: str) -> int | None:
-    """Hash a sentence's key to 64 bits; one too short to be held out has none."""
-    words = key(sentence)
-    if len(_WORD.findall(words)) < WORDS:
+    """Return a 64-bit hash of the sentence key, or None if the sentence is too short to be held out."""
+    words = sentence_key(sentence)
+    if len(_WORD_OR_LETTER.findall(words)) < MIN_WORDS:
         return None
     return int.from_bytes(hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=8).digest())

@@ -1,7 +1,7 @@
-"""Corpora that lie on the Hugging Face hub as parquet files: fetched like any other file, read through `datasets`.
+"""Corpora on the Hugging Face Hub: parquet files, downloaded by `nmt.data.download` and read with `datasets`.
 
-The hub's listing names every file with size and SHA-256, so each is resumed after a break and verified.
-`$HF_ENDPOINT` names another hub, as it does for Hugging Face's own tools.
+The listing of the Hub has the size and SHA-256 of every file, so that downloads are resumed and verified.
+`$HF_ENDPOINT` sets another Hub, as in Hugging Face's tools.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pathlib import Path
 
 from nmt.data import download
 from nmt.data.pairs import Pair
-from nmt.data.sources.corpus import CorpusInfo, Texts
-from nmt.data.sources.published import DownloadableCorpus, Remote
+from nmt.data.sources.corpus import CorpusInfo, SplitReaders
+from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
 from nmt.errors import DataError, DownloadError
 from nmt.paths import data_dir
 
-_SPLIT = re.compile(r"(?:^|[-_])(train|validation|test)\b")
-_NAMES = {"train": "train", "validation": "valid", "test": "test"}
+_SPLIT_PATTERN = re.compile(r"(?:^|[-_])(train|validation|test)\b")
+_SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
-def hub(name: str, repository: str, about: CorpusInfo, config: str = "de-en") -> DownloadableCorpus:
-    """Describe a translation data set whose parquet files lie in the folder `config` of a hub repository."""
+def hub(name: str, repository: str, info: CorpusInfo, config: str = "de-en") -> DownloadableCorpus:
+    """Return a translation corpus whose parquet files are in the folder `config` of a Hub repository."""
     return DownloadableCorpus(
         name=name,
-        about=about,
-        remotes=partial(_remotes, name, repository, config),
-        read=partial(_read, languages=("en", "de")),
-        expects=f"a folder with the parquet files of {config}",
+        info=info,
+        list_files=partial(_list_files, name, repository, config),
+        find_splits=partial(_find_splits, languages=("en", "de")),
+        expected_files=f"a folder with the parquet files of {config}",
     )
 
 
-def _remotes(name: str, repository: str, config: str) -> list[Remote]:
+def _list_files(name: str, repository: str, config: str) -> list[RemoteFile]:
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
     listing = data_dir() / "downloads" / name / "listing.json"
     listing.unlink(missing_ok=True)
@@ -43,40 +43,40 @@ def _remotes(name: str, repository: str, config: str) -> list[Remote]:
     download.fetch(url, listing, corpus=name)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
-        found = [_remote(entry, f"{endpoint}/datasets/{repository}/resolve/main") for entry in entries]
+        files = [_remote_file(entry, f"{endpoint}/datasets/{repository}/resolve/main") for entry in entries]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DownloadError(
-            f"{url} is not a listing of files", f"nmt data download {name} --from PATH takes files that you have"
+            f"{url} is not a listing of files", f"use local files: nmt data download {name} --from PATH"
         ) from None
     finally:
         listing.unlink()
-    return [remote for remote in found if _split(remote.name)]
+    return [file for file in files if _split_of(file.name)]
 
 
-def _remote(entry: dict[str, object], base: str) -> Remote:
-    """Read one entry of the listing; files kept in git itself have no SHA-256 there, large ones do."""
-    path, large = str(entry["path"]), entry.get("lfs")
-    checksum = str(large["oid"]) if isinstance(large, dict) else None
+def _remote_file(entry: dict[str, object], base: str) -> RemoteFile:
+    """Convert an entry of the listing; only files in Git LFS have a SHA-256."""
+    path, lfs = str(entry["path"]), entry.get("lfs")
+    checksum = str(lfs["oid"]) if isinstance(lfs, dict) else None
     size = entry["size"]
-    return Remote(Path(path).name, f"{base}/{path}", checksum, size if isinstance(size, int) else None)
+    return RemoteFile(Path(path).name, f"{base}/{path}", checksum, size if isinstance(size, int) else None)
 
 
-def _split(name: str) -> str:
-    """Return the split that a parquet file belongs to, "" for another file."""
-    match = _SPLIT.search(name) if name.endswith(".parquet") else None
-    return _NAMES[match[1]] if match else ""
+def _split_of(name: str) -> str:
+    """Return the split of a parquet file, or "" for other files."""
+    match = _SPLIT_PATTERN.search(name) if name.endswith(".parquet") else None
+    return _SPLIT_NAMES[match[1]] if match else ""
 
 
-def _read(files: Sequence[Path], errors: str, *, languages: tuple[str, str]) -> Texts:
-    parts: dict[str, list[Path]] = {}
+def _find_splits(files: Sequence[Path], errors: str, *, languages: tuple[str, str]) -> SplitReaders:
+    paths_by_split: dict[str, list[Path]] = {}
     for path in sorted(files):
-        if split := _split(path.name):
-            parts.setdefault(split, []).append(path)
-    return {split: partial(_rows, paths, languages) for split, paths in parts.items()}
+        if split := _split_of(path.name):
+            paths_by_split.setdefault(split, []).append(path)
+    return {split: partial(_read_parquet, paths, languages) for split, paths in paths_by_split.items()}
 
 
-def _rows(files: Sequence[Path], languages: tuple[str, str]) -> Iterator[Pair]:
-    """Stream the column `translation` of parquet files, a thousand rows in memory at a time."""
+def _read_parquet(files: Sequence[Path], languages: tuple[str, str]) -> Iterator[Pair]:
+    """Stream the column `translation` of parquet files in batches of a thousand rows."""
     from datasets import load_dataset
 
     try:
@@ -86,5 +86,5 @@ def _rows(files: Sequence[Path], languages: tuple[str, str]) -> Iterator[Pair]:
                 yield row[languages[0]] or "", row[languages[1]] or ""
     except (KeyError, TypeError):
         raise DataError(f"{files[0].name} has no column 'translation' with {' and '.join(languages)}") from None
-    except Exception as error:  # pyarrow, fsspec and datasets each raise their own
-        raise DataError(f"{files[0].parent}: damaged parquet file: {error}", "get the files again") from error
+    except Exception as error:  # pyarrow, fsspec and datasets have different exceptions
+        raise DataError(f"{files[0].parent}: corrupted parquet file: {error}", "download the files again") from error

@@ -1,4 +1,4 @@
-"""Everyday sentences of Tatoeba in the bilingual pairs that manythings.org publishes for Anki."""
+"""Everyday sentences of Tatoeba, in the bilingual version of manythings.org."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from functools import partial
 from pathlib import Path
 
 from nmt.data.pairs import read_tsv
-from nmt.data.sources.corpus import CorpusInfo, Texts
-from nmt.data.sources.published import DownloadableCorpus, Remote
+from nmt.data.sources.corpus import CorpusInfo, SplitReaders
+from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
 
 URL = "https://www.manythings.org/anki/deu-eng.zip"
 
 
 def tatoeba() -> DownloadableCorpus:
-    """Short everyday sentences, English TAB German, many German versions of one English sentence."""
+    """Short everyday sentences, many with several German translations."""
     return DownloadableCorpus(
         name="tatoeba",
-        about=CorpusInfo(330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL),
-        remotes=lambda: [Remote("deu-eng.zip", URL)],
-        read=_read,
-        expects="deu-eng.zip or a folder with deu.txt",
+        info=CorpusInfo(330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL),
+        list_files=lambda: [RemoteFile("deu-eng.zip", URL)],
+        find_splits=_find_splits,
+        expected_files="deu-eng.zip or a folder with deu.txt",
         archive="deu-eng.zip",
-        hold_out=True,
+        needs_holdout=True,
     )
 
 
-def _read(files: Sequence[Path], errors: str) -> Texts:
-    found = [path for path in files if path.name == "deu.txt"]
-    return {"train": partial(read_tsv, found[0], errors)} if found else {}
+def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
+    paths = [path for path in files if path.name == "deu.txt"]
+    return {"train": partial(read_tsv, paths[0], errors)} if paths else {}

@@ -1,30 +1,30 @@
-"""The news translation tasks of WMT, German-English: the data that papers report on."""
+"""The German-English news translation tasks of WMT."""
 
 from __future__ import annotations
 
 from nmt.data.sources.corpus import CorpusInfo
+from nmt.data.sources.downloadable import DownloadableCorpus
 from nmt.data.sources.hub import hub
-from nmt.data.sources.published import DownloadableCorpus
 
 _PAGE = "https://huggingface.co/datasets/wmt"
-_LICENSE = "research; each part its own (statmt.org)"
+_LICENSE = "research; depends on the part (statmt.org)"
 
 
 def wmt14() -> DownloadableCorpus:
-    """Europarl, Common Crawl and News Commentary; valid is newstest2013, test newstest2014 (the Transformer's task)."""
+    """Europarl, Common Crawl and News Commentary; valid is newstest2013 and test is newstest2014."""
     return hub("wmt14", "wmt/wmt14", CorpusInfo(4_514_788, 818_467_512, _LICENSE, f"{_PAGE}/wmt14"))
 
 
 def wmt16() -> DownloadableCorpus:
-    """Valid is newstest2015, test newstest2016."""
+    """Valid is newstest2015 and test is newstest2016."""
     return hub("wmt16", "wmt/wmt16", CorpusInfo(4_554_053, 827_152_589, _LICENSE, f"{_PAGE}/wmt16"))
 
 
 def wmt17() -> DownloadableCorpus:
-    """Valid is newstest2016, test newstest2017."""
+    """Valid is newstest2016 and test is newstest2017."""
     return hub("wmt17", "wmt/wmt17", CorpusInfo(5_912_187, 1_011_327_465, _LICENSE, f"{_PAGE}/wmt17"))
 
 
 def wmt19() -> DownloadableCorpus:
-    """With ParaCrawl; valid is newstest2018, and there is no test split."""
+    """Includes ParaCrawl; valid is newstest2018, and there is no test split."""
     return hub("wmt19", "wmt/wmt19", CorpusInfo(34_785_243, 4_600_000_000, _LICENSE, f"{_PAGE}/wmt19"))

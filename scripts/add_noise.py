@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write text as people type it: every line of standard input with one kind of noise.
+"""Add one kind of source noise to every line of standard input.
 
-.venv/bin/python scripts/noisy.py typos < test.en > typos.en
+.venv/bin/python scripts/add_noise.py typos < test.en > typos.en
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def main() -> None:
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")  # type: ignore[union-attr]
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     try:
-        for number, line in enumerate(sys.stdin):
-            print(noise(line.rstrip("\n"), Random(f"{options.seed} {number}")))
+        for i, line in enumerate(sys.stdin):
+            print(noise(line.rstrip("\n"), Random(f"{options.seed} {i}")))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has enough, as head has
+    except BrokenPipeError:  # the reader closed the pipe, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Get the text of the models that come with nmt: Tatoeba, 20,000 pairs of Europarl and the phrasebook, without what is in the
-# test set, in data/everyday/everyday; all of it in both directions in data/everyday/both; and greetings and courtesies, as
-# people type them in either language, in data/everyday/courtesies-en-de and courtesies-de-en.
+# Build the training data of the pretrained models in data/everyday, without the sentences of the test set:
+#   everyday          Tatoeba, 20,000 pairs of Europarl and the phrasebook
+#   both              the same in both directions
+#   courtesies-en-de  greetings and courtesies in their usual spellings, one file pair per direction
+#   courtesies-de-en
 #
-#   scripts/everyday_text.sh
-#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/everyday_text.sh      # from files that are at hand
+#   scripts/build_pretraining_data.sh
+#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/build_pretraining_data.sh      # with local files
 #
-# What is there stays; it is made anew when this script, the courtesies or the files at hand are others than before.
+# Existing data is rebuilt only if this script, the courtesies or the local files have changed.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
@@ -14,7 +16,7 @@ if [ -n "${EUROPARL:-}" ]; then both_languages EUROPARL .gz; fi
 environment
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-recipe="$(cat scripts/everyday_text.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"
+recipe="$(cat scripts/build_pretraining_data.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
@@ -22,7 +24,7 @@ if [ -z "${EUROPARL:-}" ]; then
   nmt data download europarl
   EUROPARL="$data/corpora/europarl/train"
 fi
-# nmt data check takes out what is like a test sentence; one side alone counts from four words on, so shorter ones go here.
+# nmt data check drops pairs that overlap with the test set, but ignores single sides of fewer than four words; drop them here.
 python - "$EUROPARL" "$text" <<'PY'
 import sys
 from itertools import chain, islice
@@ -30,19 +32,19 @@ from pathlib import Path
 
 from nmt.data.pairs import write_pairs
 from nmt.data.sources import open_split
-from nmt.data.sources.holdout import key
+from nmt.data.sources.holdout import sentence_key
 
 europarl, folder = sys.argv[1], Path(sys.argv[2])
-tatoeba, proceedings, phrasebook = (
+tatoeba, parliament, phrasebook = (
     open_split(corpus, "train", "en", "de").pairs()
     for corpus in ("tatoeba", f"files(train={europarl!r}, hold_out=False)", "phrasebook")
 )
-test = {key(side) for pair in open_split("tatoeba", "test", "en", "de").pairs() for side in pair}
-joined = chain(tatoeba, islice(proceedings, 20_000), phrasebook)
-write_pairs(folder / "joined.en", folder / "joined.de", (pair for pair in joined if not {*map(key, pair)} & test))
+test = {sentence_key(side) for pair in open_split("tatoeba", "test", "en", "de").pairs() for side in pair}
+joined = chain(tatoeba, islice(parliament, 20_000), phrasebook)
+write_pairs(folder / "joined.en", folder / "joined.de", (pair for pair in joined if not {*map(sentence_key, pair)} & test))
 PY
 nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/everyday" || case $? in
-  3 | 4) ;; # it says what it has taken out
+  3 | 4) ;; # problems were found and fixed
   *) exit 1 ;;
 esac
 scripts/courtesies.py en de "$text/courtesies-en-de" --test tatoeba --times 5

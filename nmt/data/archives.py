@@ -1,0 +1,128 @@
+"""Safe extraction of zip and tar archives from untrusted sources."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from lzma import LZMAError
+from pathlib import Path
+from typing import IO
+
+from nmt.errors import DataError, DownloadError
+
+MAX_BYTES = 100 << 30
+"""Maximum extracted size of an archive."""
+MAX_RATIO = 100
+"""Maximum ratio of extracted to compressed size; text has a ratio of 3 to 10, a zip bomb a much higher one."""
+RATIO_CHECK_BYTES = 10 << 20
+"""Extracted size above which the ratio is checked."""
+
+_CORRUPTION_ERRORS = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, LZMAError, EOFError, RuntimeError, ValueError, OSError,
+)  # fmt: skip
+_ARCHIVE = re.compile(r"\.(zip|tar|tgz|tar\.(gz|bz2|xz))$")
+
+
+@contextlib.contextmanager
+def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[list[Path]]:
+    """Yield the files of archives (zip, tar) and folders (without their subfolders), and single files.
+
+    Archives are extracted into a temporary folder in `scratch_parent`.
+
+    Raises:
+        DataError: A source does not exist.
+        DownloadError: An archive is corrupted, truncated or unsafe.
+    """
+    scratch_parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unpack.", dir=scratch_parent) as scratch:
+        files: list[Path] = []
+        for i, source in enumerate(sources):
+            if source.is_dir():
+                files += sorted(path for path in source.iterdir() if path.is_file())
+            elif not source.exists():
+                raise DataError(f"no such file or folder: {source}", "specify the archive or folder of the corpus")
+            elif _ARCHIVE.search(source.name.lower()):
+                folder = Path(scratch) / str(i)
+                extract(source, folder)
+                files += sorted(path for path in folder.rglob("*") if path.is_file())
+            else:
+                files.append(source)
+        yield files
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """Extract a zip or tar archive into a new folder; the folder is deleted on failure.
+
+    Raises:
+        DownloadError: The archive is corrupted, truncated or unsafe.
+        OSError: The disk is full.
+    """
+    try:
+        if archive.name.lower().endswith(".zip"):
+            _extract_zip(archive, folder)
+        else:
+            _extract_tar(archive, folder)
+    except DownloadError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except _CORRUPTION_ERRORS as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # an error of the file system
+        raise DownloadError(
+            f"{archive.name} is corrupted or truncated: {error}", "download the archive again"
+        ) from None
+
+
+def _extract_zip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as file:
+        members = [member for member in file.infolist() if not member.is_dir()]
+        for member in members:
+            _check_name(archive, member.filename)
+            if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+                raise DownloadError(f"{archive.name} is unsafe: {member.filename} is a link or a device")
+        _check_size(archive, sum(member.file_size for member in members))
+        for member in members:  # reading stops at the declared size and verifies the CRC
+            with file.open(member) as content:
+                _save(content, folder / member.filename)
+
+
+def _extract_tar(archive: Path, folder: Path) -> None:
+    total = 0
+    with tarfile.open(archive) as file:
+        for member in file:
+            _check_name(archive, member.name)
+            if member.isdir():
+                continue
+            if not member.isreg():
+                raise DownloadError(f"{archive.name} is unsafe: {member.name} is a link or a device")
+            total += member.size
+            _check_size(archive, total)
+            content = file.extractfile(member)
+            if content:
+                _save(content, folder / member.name)
+
+
+def _save(content: IO[bytes], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+
+
+def _check_name(archive: Path, name: str) -> None:
+    if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
+        raise DownloadError(f"{archive.name} is unsafe: it would write outside its folder ({name})")
+
+
+def _check_size(archive: Path, extracted_bytes: int) -> None:
+    compressed_bytes = max(archive.stat().st_size, 1)
+    has_high_ratio = extracted_bytes > max(RATIO_CHECK_BYTES, MAX_RATIO * compressed_bytes)
+    if extracted_bytes > MAX_BYTES or has_high_ratio:
+        raise DownloadError(f"{archive.name} is unsafe: {compressed_bytes:,} bytes expand to {extracted_bytes:,}")

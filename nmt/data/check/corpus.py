@@ -1,0 +1,35 @@
+"""Input of the checks: parallel corpora, possibly with unequal numbers of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.data.pairs import Pair, UnequalLengthsError
+
+
+@dataclass(frozen=True)
+class ParallelCorpus:
+    """A corpus to check; `pairs` reads it from the beginning, and `count` is None if the number of pairs is unknown."""
+
+    name: str
+    pairs: Callable[[], Iterator[Pair]]
+    count: int | None = None
+    files: tuple[Path, ...] = ()
+    """The user's files that are read."""
+
+
+class TolerantReader:
+    """Iterate over the pairs of a corpus up to the end of its shorter side."""
+
+    def __init__(self, corpus: ParallelCorpus) -> None:
+        self.corpus = corpus
+        self.unequal_lengths = ""
+        """Error message if one side has more lines."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        try:
+            yield from self.corpus.pairs()
+        except UnequalLengthsError as error:
+            self.unequal_lengths = error.message

@@ -1,0 +1,233 @@
+"""Published corpora: downloaded or installed from the user's disk, and stored as aligned plain text.
+
+data/corpora/NAME/{train,valid,test}.{en,de}   one sentence per line
+                  corpus.json                  origin, license, checksums, counts, date
+data/downloads/NAME/                           incomplete downloads and archives; deleted after the installation
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from nmt import __version__
+from nmt.console import counted, log, progress
+from nmt.data import download
+from nmt.data.archives import extracted_files
+from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
+from nmt.data.sources import holdout
+from nmt.data.sources.corpus import SPLITS, CorpusInfo, PairReader, Split, SplitReaders, hash_strings, swap_sides
+from nmt.errors import DataError, NMTError
+from nmt.paths import data_dir, new_directory, sha256, write_text
+
+SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
+"""Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""
+
+_SPLIT_STEMS = {"train": ("train",), "valid": ("valid", "val", "validation", "dev"), "test": ("test",)}
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a corpus on a server; checksum and size are None if they are unknown."""
+
+    name: str
+    url: str
+    sha256: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class DownloadableCorpus:
+    """A corpus that can be downloaded."""
+
+    name: str
+    info: CorpusInfo
+    list_files: Callable[[], Sequence[RemoteFile]]
+    """Returns the files to download; may access the network."""
+    find_splits: SplitFinder
+    expected_files: str
+    """Description of the published files, for the error message when they are not found."""
+    archive: str = ""
+    """Name of the published archive, to find it in a folder."""
+    needs_holdout: bool = False
+    """Whether validation and test sets are held out of the corpus."""
+    split_stems: Mapping[str, str] | None = None
+    """Published file names of the splits, if a folder may have several."""
+    languages: tuple[str, str] = ("en", "de")
+    spec: str = ""
+    """Spec string for command lines, if it is not the name."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the installed corpus."""
+        return data_dir() / "corpora" / self.name
+
+    def validate(self) -> None:
+        """Do nothing: the options were validated when the corpus was created."""
+
+    def open(self, split: str, src: str, tgt: str) -> Split:
+        """Return a split in the given direction; download the corpus first if it is not installed."""
+        if {src, tgt} != set(self.languages):
+            raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
+        self.install()
+        checksums = self._checksums()
+        if f"{split}.{src}" not in checksums:
+            available = [name for name in SPLITS if f"{name}.{src}" in checksums]
+            raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
+        paths = [self.folder / f"{split}.{language}" for language in self.languages]
+        read: PairReader = partial(read_pairs, *paths)
+        checksum = hash_strings(checksums[f"{split}.{src}"], checksums[f"{split}.{tgt}"])
+        read = read if src == self.languages[0] else swap_sides(read)
+        return Split(f"{self.name}/{split}", checksum, read, partial(count_lines, paths[0]))
+
+    def _checksums(self) -> dict[str, str]:
+        command = f"nmt data download {self.spec or self.name} --force"
+        try:
+            meta = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))
+            checksums = {name: entry["sha256"] for name, entry in meta["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(f"{self.folder / 'corpus.json'} is corrupted", command) from None
+        if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
+            log(f"the test set in {self.folder} was held out by another version of nmt; to update it: {command}")
+        return checksums
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the corpus is on disk."""
+        return (self.folder / "corpus.json").is_file()
+
+    def install(self, source: Path | None = None, *, errors: str = "strict", force: bool = False) -> Path:
+        """Install the corpus from `source` (an archive or folder) or from the network, and return its folder.
+
+        Raises:
+            DownloadError: The corpus cannot be downloaded, or an archive is corrupted or unsafe.
+            DataError: `source` does not have the corpus, or the text is corrupted.
+        """
+        if self.is_installed and not force:
+            return self.folder
+        try:
+            return self._install_from(source, errors) if source else self._download(errors, force)
+        except OSError as error:
+            raise DataError(
+                f"cannot write {self.folder}: {error.strerror}", "free some disk space, or set NMT_DATA"
+            ) from None
+
+    def _install_from(self, source: Path, errors: str) -> Path:
+        archive = source / self.archive
+        return self._build([archive if self.archive and archive.is_file() else source], str(source), {}, errors)
+
+    def _download(self, errors: str, force: bool) -> Path:
+        downloads = data_dir() / "downloads" / self.name
+        if force:
+            shutil.rmtree(downloads, ignore_errors=True)
+        log(f"downloading {self.name} ({self.info.license}) to {self.folder}")
+        try:
+            checksums = {file.name: self._fetch(file, downloads / file.name) for file in self.list_files()}
+        except NMTError:
+            with contextlib.suppress(OSError):
+                downloads.rmdir()  # only if it is empty
+            raise
+        try:
+            folder = self._build([downloads / name for name in checksums], self.info.source, checksums, errors)
+        except NMTError:  # the downloaded files are bad; they are kept after an OSError such as a full disk
+            shutil.rmtree(downloads)
+            raise
+        shutil.rmtree(downloads)
+        return folder
+
+    def _fetch(self, file: RemoteFile, path: Path) -> str:
+        return download.fetch(file.url, path, sha256=file.sha256, size=file.size, corpus=self.spec or self.name)
+
+    def _build(self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str) -> Path:
+        with new_directory(self.folder) as work, extracted_files(sources, scratch_parent=self.folder.parent) as files:
+            readers, is_held_out = self._readers(files, errors, origin)
+            counts = {split: self._write(work, split, read) for split, read in readers.items()}
+            archives = checksums or {path.name: sha256(path) for path in sources if path.is_file()}
+            write_text(work / "corpus.json", self._meta(work, origin, archives, counts, is_held_out))
+        return self.folder
+
+    def _meta(
+        self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int], is_held_out: bool
+    ) -> str:
+        names = [(f"{split}.{language}", count) for split, count in counts.items() for language in self.languages]
+        meta = {
+            "name": self.name,
+            "origin": origin,
+            "archives": dict(archives),
+            "files": {name: {"sha256": sha256(work / name), "lines": count} for name, count in names},
+            "held_out": holdout.VERSION if is_held_out else "",
+            "license": self.info.license,
+            "nmt": __version__,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        }
+        return json.dumps(meta, indent=2, ensure_ascii=False) + "\n"
+
+    def _readers(self, files: Sequence[Path], errors: str, origin: str) -> tuple[SplitReaders, bool]:
+        """Return the readers of the splits, and whether splits are held out of train."""
+        readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
+        readers = readers or self.find_splits(files, errors)
+        if not readers:
+            raise DataError(
+                f"{origin} does not have corpus '{self.name}'",
+                f"expected {self.expected_files}; or train.en and train.de (also valid, test), plain or compressed",
+            )
+        is_held_out = self.needs_holdout and set(readers) == {"train"}
+        return (holdout.hold_out(readers["train"]) if is_held_out else readers), is_held_out
+
+    def _write(self, work: Path, split: str, read: PairReader) -> int:
+        src, tgt = (work / f"{split}.{language}" for language in self.languages)
+        with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True) as bar:
+            count = write_pairs(src, tgt, counted(read(), bar.update))
+        if not count:
+            raise DataError(f"the {split} split of corpus '{self.name}' is empty")
+        return count
+
+
+def find_standard_splits(
+    files: Sequence[Path], languages: tuple[str, str], split_stems: Mapping[str, str], errors: str
+) -> SplitReaders:
+    """Find train, valid and test among files with names such as train.en.gz, val.de, test_2016.en.
+
+    Raises:
+        DataError: A split is ambiguous, or one of its two files is missing.
+    """
+    paths = group_by_prefix(files, languages)
+    readers: dict[str, PairReader] = {}
+    for split in SPLITS:
+        prefix = _find_prefix(list(paths), split, split_stems.get(split, ""))
+        if not prefix:
+            continue
+        for language in languages:
+            if language not in paths[prefix]:
+                raise DataError(f"{prefix.name}.{'/'.join(paths[prefix])} exists, but not {prefix.name}.{language}")
+        readers[split] = partial(read_pairs, *(paths[prefix][language] for language in languages), errors=errors)
+    return readers
+
+
+def group_by_prefix(files: Sequence[Path], languages: Sequence[str]) -> dict[Path, dict[str, Path]]:
+    """Group files with names PREFIX.LANGUAGE, plain or compressed, by prefix and language."""
+    suffix = re.compile(rf"\.({'|'.join(map(re.escape, languages))})({'|'.join(map(re.escape, COMPRESSED))})?$")
+    groups: dict[Path, dict[str, Path]] = {}
+    for path in sorted(files):
+        if match := suffix.search(path.name):
+            groups.setdefault(path.with_name(path.name[: match.start()]), {}).setdefault(match[1], path)
+    return groups
+
+
+def _find_prefix(prefixes: Sequence[Path], split: str, published_stem: str) -> Path | None:
+    for stem in (*_SPLIT_STEMS[split], published_stem):
+        if exact := [prefix for prefix in prefixes if prefix.name == stem]:
+            return exact[0]
+    similar = [prefix for prefix in prefixes if prefix.name.startswith(_SPLIT_STEMS[split])]
+    if len(similar) > 1:
+        names = ", ".join(prefix.name for prefix in similar)
+        hint = f"rename the right one to {_SPLIT_STEMS[split][0]}"
+        raise DataError(f"the {split} split is ambiguous: {names}", hint)
+    return similar[0] if similar else None

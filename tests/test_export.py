@@ -38,6 +38,7 @@ from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import LoadedModel
 from nmt.runs.run_info import collect
 from nmt.search import SearchRequest, search
+from nmt.search.request import StepRequest
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
 PACKAGES = {
@@ -123,7 +124,8 @@ def by_onnx(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Ten
     batch = collate([(row, row) for row in ids])
     state = model.prefill([[*row, EOS] for row in ids])
     same_R = np.arange(len(ids))
-    steps = [state.step(column, same_R, 1, all_log_probs=True).log_p_RV for column in batch.tgt_in_BT.t().numpy()]
+    requests = [StepRequest(tokens_R, same_R, 1, all_log_probs=True) for tokens_R in batch.tgt_in_BT.t().numpy()]
+    steps = [state.step(request).log_p_RV for request in requests]
     return of_logits(torch.from_numpy(np.stack(steps, 1)), ids)
 
 

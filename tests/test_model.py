@@ -21,6 +21,7 @@ from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import Dropout
 from nmt.model.positions import POSITIONS
 from nmt.model.seq2seq import Seq2Seq
+from nmt.search.request import StepRequest
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
@@ -184,7 +185,7 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
     log_probs, attention = [], []
     rows_R, parents_R = np.arange(len(tokens_RT)), np.arange(len(PAIRS)).repeat(beams)
     for t in range(tokens_RT.shape[1]):
-        result = state.step(tokens_RT[rows_R, t], parents_R, 0, all_log_probs=True)
+        result = state.step(StepRequest(tokens_RT[rows_R, t], parents_R, 0, all_log_probs=True))
         log_probs.append(result.log_p_RV)
         attention.append(state.attention_RS)
         parents_R = np.arange(len(rows_R))

@@ -31,7 +31,7 @@ from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
 from nmt.runs.discovery import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, search
-from nmt.search.request import Floats
+from nmt.search.request import Floats, StepRequest
 
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
 precisions = pytest.mark.parametrize("precision", native.TYPES)
@@ -149,7 +149,7 @@ def check_rows(
         tokens_R = np.full(len(parents_R), BOS) if not step else draw.integers(4, model.vocab_size, len(parents_R))
         histories = [(histories[parent][0], [*histories[parent][1], token])
                      for parent, token in zip(parents_R, tokens_R.tolist(), strict=True)]  # fmt: skip
-        result = state.step(tokens_R, np.array(parents_R), 0, all_log_probs=True)
+        result = state.step(StepRequest(tokens_R, np.array(parents_R), 0, all_log_probs=True))
         assert result.log_p_RV is not None
         assert state.attention_RS is not None
         log_probs, attention = uncached(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
@@ -203,10 +203,8 @@ def test_the_best_tokens_are_those_of_all_that_are_not_banned(vocabulary: int, k
     gather_RP = draw.integers(0, vocabulary, (rows, 5))
     gather_RP[2, 0], gather_RP[3, 0] = vocabulary - 1, 0
     gather_RP[4, 0] = banned_RX[4, 0] = 3
-    arguments = np.full(rows, BOS), np.zeros(rows, np.int64)
-    result = model.prefill([[4, 4, EOS]]).step(
-        *arguments, k, banned_RX=banned_RX, gather_RP=gather_RP, all_log_probs=True
-    )
+    request = StepRequest(np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True)
+    result = model.prefill([[4, 4, EOS]]).step(request)
     assert result.log_p_RV is not None
     assert result.gathered_RP is not None
     np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
@@ -230,7 +228,7 @@ def test_of_equal_tokens_the_lower_comes_first(kind: str, k: int) -> None:
     network.output_weight_VD[[130, 600, 1099]] *= 0.5
     model = packed(network)
     stepped = (model if kind == "native" else NativeEnsemble([model, model])).prefill([[5, EOS]])
-    first = stepped.step(np.array([BOS]), np.array([0]), k, all_log_probs=True)
+    first = stepped.step(StepRequest(np.array([BOS]), np.array([0]), k, all_log_probs=True))
     assert first.log_p_RV is not None
     order = np.argsort(-first.log_p_RV[0], kind="stable")[:k]
     assert first.tokens_RK[0].tolist() == order.tolist()
@@ -248,8 +246,8 @@ def test_states_that_run_at_once_are_independent_and_later_ones_use_their_memory
         found: list[list[Floats]] = [[] for _ in states]
         for t in range(12):
             for number, state in enumerate(states):
-                tokens_R = np.array(tokens[number])[:, t]
-                found[number].append(state.step(tokens_R, np.arange(3), 0, all_log_probs=True).log_p_RV)
+                request = StepRequest(np.array(tokens[number])[:, t], np.arange(3), 0, all_log_probs=True)
+                found[number].append(state.step(request).log_p_RV)
         return found
 
     together = run([model.prefill(each) for each in sources])
@@ -404,7 +402,7 @@ def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: s
     weights = {name: weight.copy() for name, weight in weights_of(network).items()}
     weights[where][..., 3] = np.nan
     model = NativeModel(network.config, weights, precision)
-    result = model.prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3, all_log_probs=True)
+    result = model.prefill([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3, all_log_probs=True))
     assert result.log_p_RV is not None
     assert np.isnan(result.log_p_RV).all()
     assert np.isnan(result.log_p_RK).all()
@@ -423,7 +421,7 @@ def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: s
 def test_one_token_that_is_no_number_ranks_first() -> None:
     network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan
-    result = packed(network).prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3)
+    result = packed(network).prefill([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3))
     assert result.tokens_RK[0, 0] == 600
     assert np.isnan(result.log_p_RK).all()
 

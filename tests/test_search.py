@@ -28,7 +28,7 @@ from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, search
 from nmt.search import beam as beam_module
 from nmt.search.beam import best_candidates
 from nmt.search.constrained import Constraints, _allocate_banks
-from nmt.search.request import Floats, Ints, StepResult, best_tokens
+from nmt.search.request import Floats, Ints, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
 
 compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
@@ -220,18 +220,9 @@ class Scripted:
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Scripted:
         return self
 
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
+    def step(self, request: StepRequest) -> StepResult:
         self.steps += 1
-        return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(tokens_R), 0), k, banned_RX, gather_RP)
+        return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(request.tokens_R), 0), request)
 
 
 @pytest.mark.parametrize("spec", ["beam(beam_size=2)", "diverse(beam_size=2, groups=1)", "constrained(beam_size=2)"])
@@ -626,7 +617,8 @@ def test_the_best_tokens_are_ranked_with_the_lower_of_equal_ones_first(
     log_p_RV = numbers.integers(-20, 0, (rows, vocabulary)).astype(np.float32)  # many are equal
     log_p_RV[numbers.random((rows, vocabulary)) < 0.01] = np.nan
     banned_RX, gather_RP = numbers.integers(-1, vocabulary, (rows, 3)), numbers.integers(0, vocabulary, (rows, 4))
-    result = best_tokens(log_p_RV, k, banned_RX, gather_RP)
+    rows_R = np.arange(rows)
+    result = best_tokens(log_p_RV, StepRequest(rows_R, rows_R, k, banned_RX, gather_RP))
     for row in range(rows):
         allowed_V = log_p_RV[row].copy()
         allowed_V[banned_RX[row][banned_RX[row] >= 0]] = -np.inf

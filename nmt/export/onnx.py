@@ -37,7 +37,7 @@ from nmt.model.transformer import DecoderState, Transformer
 from nmt.runs import discovery
 from nmt.runs.discovery import LoadedModel
 from nmt.runtime import num_threads
-from nmt.search.request import Floats, Ints, StepResult, best_tokens
+from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
@@ -154,17 +154,9 @@ class OnnxState:
         layers, two, sentences, heads, _, width = memory.shape
         self.past = np.zeros((layers, two, sentences, heads, 0, width), np.float32)
 
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
+    def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row; see `nmt.search.request.State`."""
+        tokens_R, parents_R = request.tokens_R, request.parents_R
         same = np.array_equal(parents_R, np.arange(len(self.mask_RS)))
         if not same:
             self.memory, self.mask_RS = self.memory[:, :, parents_R], self.mask_RS[parents_R]
@@ -173,7 +165,7 @@ class OnnxState:
         logits_RV, self.past = self.decoder.run(None, {**inputs, "source_mask": self.mask_RS})
         shifted_RV = logits_RV - logits_RV.max(1, keepdims=True)
         log_p_RV = shifted_RV - np.log(np.exp(shifted_RV).sum(1, keepdims=True))
-        return best_tokens(log_p_RV, k, banned_RX, gather_RP)
+        return best_tokens(log_p_RV, request)
 
 
 def _onnxruntime() -> Any:

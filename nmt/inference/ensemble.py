@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nmt.inference import TokenScores
 from nmt.inference.native import NativeModel, NativeState
-from nmt.search.request import Floats, Ints, StepResult, best_tokens
+from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 
 
 class NativeEnsemble:
@@ -45,13 +45,11 @@ class EnsembleState:
         attention = [state.attention_RS for state in self.states if state.attention_RS is not None]
         return np.mean(attention, 0) if attention else None
 
-    def step(
-        self, tokens_R: Ints, parents_R: Ints, k: int, *, banned_RX: Ints | None = None, gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:  # fmt: skip
+    def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row with every model."""
-        log_probs = [state.step(tokens_R, parents_R, 0, all_log_probs=True).log_p_RV for state in self.states]
-        return best_tokens(mean_log_prob([each for each in log_probs if each is not None]), k, banned_RX, gather_RP)
+        all_log_probs = StepRequest(request.tokens_R, request.parents_R, 0, all_log_probs=True)
+        log_probs = [state.step(all_log_probs).log_p_RV for state in self.states]
+        return best_tokens(mean_log_prob([log_p_RV for log_p_RV in log_probs if log_p_RV is not None]), request)
 
 
 def mean_log_prob(log_probs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

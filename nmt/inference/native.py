@@ -32,7 +32,7 @@ from nmt.data.tokenizer import BOS, EOS
 from nmt.inference import TokenScores
 from nmt.model.position_formulas import alibi_slopes, t5_buckets
 from nmt.registry import parse
-from nmt.search.request import Floats, Ints, StepResult
+from nmt.search.request import Floats, Ints, StepRequest, StepResult
 
 SOURCE = Path(__file__).with_name("engine.c")
 # No flag lets the compiler change the order of sums, or assume that there is no infinity and no NaN.
@@ -146,7 +146,7 @@ class NativeModel:
             running = [i for i in order if len(targets[i]) >= t]
             next_R = np.array([targets[i][t] if t < len(targets[i]) else EOS for i in running])
             rows = len(running)
-            result = state.step(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None])
+            result = state.step(StepRequest(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None]))
             assert result.gathered_RP is not None
             assert state.attention_RS is not None
             for row, i in enumerate(running):
@@ -234,33 +234,26 @@ class NativeState:
         self.attention_RS: Floats | None = None
         self._track_attention = track_attention
 
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
-        """Read one more token per row; see `nmt.search.request.StepModel`."""
-        rows, model = len(tokens_R), self.model
-        k = min(k, model.vocab_size)
+    def step(self, request: StepRequest) -> StepResult:
+        """Read one more token per row; see `nmt.search.request.State`."""
+        model, rows = self.model, len(request.tokens_R)
+        tokens_R, parents_R = _ints(request.tokens_R), _ints(request.parents_R)
+        k = min(request.k, model.vocab_size)
+        banned_RX, gather_RP = (
+            np.empty((rows, 0), np.int32) if ids is None else _ints(ids)
+            for ids in (request.banned_RX, request.gather_RP)
+        )
         best_RK, tokens_RK = np.empty((rows, k), np.float32), np.empty((rows, k), np.int32)
-        gathered_RP = None if gather_RP is None else np.empty(gather_RP.shape, np.float32)
-        log_p_RV = np.empty((rows, model.vocab_size), np.float32) if all_log_probs else None
+        gathered_RP = np.empty(gather_RP.shape, np.float32)
+        log_p_RV = np.empty((rows, model.vocab_size), np.float32) if request.all_log_probs else None
         if self._track_attention:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
-        tokens_R, parents_R = np.ascontiguousarray(tokens_R, np.int32), np.ascontiguousarray(parents_R, np.int32)
-        banned_RX, gather_RP = _ints(banned_RX), _ints(gather_RP)
-        request = _Request(
-            k, 0 if banned_RX is None else banned_RX.shape[1], 0 if gather_RP is None else gather_RP.shape[1],
-            _at(banned_RX), _at(gather_RP), _at(best_RK), _at(tokens_RK), _at(gathered_RP), _at(log_p_RV),
-            _at(self.attention_RS),
-        )  # fmt: skip
-        model._check(model.library.decode_step(self._handle, rows, _at(tokens_R), _at(parents_R), request))
-        return StepResult(best_RK, tokens_RK, gathered_RP, log_p_RV)
+        outputs = (best_RK, tokens_RK, gathered_RP, log_p_RV, self.attention_RS)
+        arguments = _Request(
+            k, banned_RX.shape[1], gather_RP.shape[1], _at(banned_RX), _at(gather_RP), *map(_at, outputs)
+        )
+        model._check(model.library.decode_step(self._handle, rows, _at(tokens_R), _at(parents_R), arguments))
+        return StepResult(best_RK, tokens_RK, None if request.gather_RP is None else gathered_RP, log_p_RV)
 
 
 class Matrix:
@@ -399,5 +392,5 @@ def _at(array: NDArray[Any] | None) -> int | None:
     return array.ctypes.data
 
 
-def _ints(array: Ints | None) -> Ints | None:
-    return None if array is None else np.ascontiguousarray(array, np.int32)
+def _ints(array: Ints) -> NDArray[np.int32]:
+    return np.ascontiguousarray(array, np.int32)

@@ -19,7 +19,7 @@ from nmt.data.batching import collate, pad_rows
 from nmt.inference import TokenScores
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
-from nmt.search.request import Floats, Ints, StepResult
+from nmt.search.request import Floats, Ints, StepRequest, StepResult
 
 
 class TorchModel:
@@ -85,30 +85,21 @@ class TorchState:
         """Which sources the networks' states hold, in their order."""
 
     @torch.inference_mode()
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
+    def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row."""
-        self._reorder(parents_R)
-        tokens = self._tensor(tokens_R)
+        self._reorder(request.parents_R)
+        tokens = self._tensor(request.tokens_R)
         networks = zip(self.model.networks, self.states, strict=True)
         log_p_RV = mean_log_prob([network.next_log_probs(tokens, state) for network, state in networks])
         seen = [state.seen_RTS[:, -1] for state in self.states if state.seen_RTS is not None]
         if seen:
             self.attention_RS = torch.stack(seen).mean(0).float().cpu().numpy()
-        gathered_RP = None if gather_RP is None else log_p_RV.gather(1, self._tensor(gather_RP))
-        every_RV = log_p_RV.cpu().numpy().copy() if all_log_probs else None
-        if banned_RX is not None:
-            row, at = (banned_RX >= 0).nonzero()
-            log_p_RV[self._tensor(row), self._tensor(banned_RX[row, at])] = -torch.inf
-        best_RK, tokens_RK = log_p_RV.topk(min(k, log_p_RV.shape[1]))
+        gathered_RP = None if request.gather_RP is None else log_p_RV.gather(1, self._tensor(request.gather_RP))
+        every_RV = log_p_RV.cpu().numpy().copy() if request.all_log_probs else None
+        if request.banned_RX is not None:
+            row, at = (request.banned_RX >= 0).nonzero()
+            log_p_RV[self._tensor(row), self._tensor(request.banned_RX[row, at])] = -torch.inf
+        best_RK, tokens_RK = log_p_RV.topk(min(request.k, log_p_RV.shape[1]))
         numbers = [best_RK, *(() if gathered_RP is None else (gathered_RP,))]
         found = torch.cat([*(x.view(torch.int32) for x in numbers), tokens_RK.int()], 1).cpu().numpy()  # one transfer
         width = best_RK.shape[1]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config import ModelConfig, config_io
-from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, recording
+from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, record_attention
 from nmt.model.build import build_model, count_parameters
 from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
@@ -134,8 +134,8 @@ def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
     """Return the weights that a self-attention of zero queries and keys gives, [B, Q, S]."""
     attention = SelfAttention(ModelConfig(dim=4, heads=1, attention_window=window)).eval()
     zeros_BHTK = torch.zeros(2, 1, tokens, 4)
-    with recording(attention) as found:
-        attention.gather(zeros_BHTK, zeros_BHTK, zeros_BHTK, mask)
+    with record_attention(attention) as found:
+        attention.attend(zeros_BHTK, zeros_BHTK, zeros_BHTK, mask)
     (weights_BHQS,) = found[""]
     return weights_BHQS[:, 0]
 

@@ -25,14 +25,14 @@ from nmt.data.normalization import normalize
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS, safetensors, verify
-from nmt.export.common import most_tokens, searching
+from nmt.export.common import greedy_engine, max_tokens
 from nmt.export.onnx import OnnxModel, graphs
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Line, Translator
 from nmt.model.build import build_model
-from nmt.model.positions import POSITIONS
+from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import LoadedModel
@@ -95,7 +95,7 @@ def log_probs(model: Seq2Seq, ids: list[list[int]]) -> list[Tensor]:
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-        found_N = model.project(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
+        found_N = model.logits(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
     return list(found_N.split([len(row) + 1 for row in ids]))
 
 
@@ -157,7 +157,7 @@ def test_every_token_is_as_probable_as_in_nmt(to: str, loaded: LoadedModel) -> N
 
 def test_every_translation_is_that_of_nmt(to: str, loaded: LoadedModel) -> None:
     engine = ENGINES[to](exported(to, loaded))
-    wanted = [*map(normalize, searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
+    wanted = [*map(normalize, greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
     assert len(set(wanted)) > 1
     assert [*map(normalize, engine(LINES))] == wanted  # what these models say may end on control characters
     assert normalize(engine(LINES[2:3])[0]) == wanted[2]
@@ -167,7 +167,7 @@ def test_engines_stop_where_translations_of_nmt_do(loaded: LoadedModel) -> None:
     folder = exported("safetensors", loaded)
     wanted = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in wanted]
-    most = [most_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
+    most = [max_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
     assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
     assert ENGINES["safetensors"](folder)(LINES) == wanted
 
@@ -210,7 +210,7 @@ def test_onnx_is_searched_with_beams(loaded: LoadedModel, make: Callable[[Loaded
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    **{name: {"position_encoding": name} for name in POSITIONS if name != "sinusoidal"},
+    **{name: {"position_encoding": name} for name in POSITION_ENCODINGS if name != "sinusoidal"},
     "additive": {"attention_score": "additive"}, "grouped": {"kv_heads": 1}, "swiglu": {"activation": "swiglu"},
     "rms": {"norm": "rms"}, "shared": {"layer_sharing": 2, "decoder_layers": 3},
 }  # fmt: skip
@@ -240,7 +240,7 @@ def test_onnx_has_graphs_of_every_transformer(trained: CommandLine, changes: dic
 def test_layers_that_share_weights_are_written_as_often_as_they_run(trained: CommandLine, tmp_path: Path) -> None:
     loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
-    assert ENGINES["ctranslate2"](tmp_path)(LINES) == searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+    assert ENGINES["ctranslate2"](tmp_path)(LINES) == greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
 
 
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)"])
@@ -251,18 +251,18 @@ def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, p
     ids = [loaded.tokenizer.encode(line) for line in LINES]
     for own_T, wanted_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
         assert own_T.tolist() == pytest.approx(wanted_T.tolist(), abs=1e-3)
-    assert ENGINES["ctranslate2"](tmp_path)(LINES) == searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+    assert ENGINES["ctranslate2"](tmp_path)(LINES) == greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
 
 
 @pytest.mark.parametrize(
     ("to", "changes", "message"),
     [
-        ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 has no model with positions shaw"),
-        ("ctranslate2", {"arch": "rnn"}, "CTranslate2 has no model with arch rnn"),
-        ("hf-marian", {"activation": "swiglu"}, "Hugging Face has no model with activation swiglu"),
-        ("hf-marian", {"kv_heads": 1}, "Hugging Face has no model with kv_heads 1"),
-        ("onnx", {"attention_window": 3}, "ONNX has no model with window 3"),
-        ("onnx", {"arch": "rnn"}, "ONNX has no model with arch rnn"),
+        ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 does not support model.position_encoding=shaw"),
+        ("ctranslate2", {"arch": "rnn"}, "CTranslate2 does not support model.arch=rnn"),
+        ("hf-marian", {"activation": "swiglu"}, "Hugging Face does not support model.activation=swiglu"),
+        ("hf-marian", {"kv_heads": 1}, "Hugging Face does not support model.kv_heads=1"),
+        ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
+        ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
     ],
 )
 def test_what_an_engine_has_no_network_for_is_refused(
@@ -311,7 +311,7 @@ def test_transformers_cuts_text_as_nmt_does(loaded: LoadedModel) -> None:
 
 def test_weights_of_half_and_a_quarter_of_the_size(loaded: LoadedModel, tmp_path: Path) -> None:
     sizes = {}
-    for weights in safetensors.KINDS:
+    for weights in safetensors.WEIGHT_TYPES:
         folder = tmp_path / weights
         folder.mkdir()
         safetensors.export(loaded, folder, weights=weights)
@@ -424,7 +424,7 @@ def shifted(loaded: LoadedModel, folder: Path) -> None:
     """Write a model that takes each piece for the one before it."""
     model = loaded.model
     with torch.no_grad():
-        model.table("output").copy_(model.table("output").roll(1, 0))
+        model.embedding_weight("output").copy_(model.embedding_weight("output").roll(1, 0))
     safetensors.export(dataclasses.replace(loaded, model=model), folder)
 
 
@@ -434,7 +434,9 @@ def test_a_broken_export_is_not_kept(
     monkeypatch.setitem(EXPORTS, "safetensors", shifted)
     monkeypatch.chdir(nmt.folder)
     run, folder = Path("runs/tiny"), Path("there")
-    with pytest.raises(NMTError, match=r"safetensors translates \d+ of 20 sentences as nmt does, not 99.0%") as found:
+    with pytest.raises(
+        NMTError, match=r"only \d+ of 20 translations with safetensors are identical .* requires 99\.0%"
+    ) as found:
         verify.export(run, "safetensors", folder)
     assert not isinstance(found.value, UsageError)
     assert "in nmt, and '" in found.value.hint
@@ -443,9 +445,9 @@ def test_a_broken_export_is_not_kept(
     assert exit_.value.code == 1
     assert capsys.readouterr().out == ""
     assert sorted(path.name for path in nmt.folder.iterdir()) == ["data", "runs", "text.de", "text.en"]
-    proof = verify.export(run, "safetensors", folder, least=0)
-    assert proof.share < 0.99
-    assert proof.bleu < 99
+    verification = verify.export(run, "safetensors", folder, min_agreement=0)
+    assert verification.agreement < 0.99
+    assert verification.bleu < 99
     assert folder.is_dir()
 
 
@@ -458,12 +460,12 @@ def test_a_broken_export_is_not_kept(
         ("runs/tiny --to marian", 2, "did you mean 'hf-marian'?"),
         ("runs/tiny --to safetensors(weights='bf15')", 2, "did you mean 'bf16'?"),
         ("runs/tiny --to safetensors(type='bf16')", 2, "has no option 'type'"),
-        ("runs/tiny --to safetensors --output runs", 2, "runs stands already"),
-        ("runs/tiny --to safetensors --output text.en", 2, "text.en stands already"),
+        ("runs/tiny --to safetensors --output runs", 2, "runs already exists"),
+        ("runs/tiny --to safetensors --output text.en", 2, "text.en already exists"),
         ("runs/tiny --to safetensors --min-agreement 99", 2, "--min-agreement must be between 0 and 1, got 99.0"),
         ("runs/tiny --to safetensors --min-agreement nan", 2, "--min-agreement must be between 0 and 1, got nan"),
         ("runs/tiny --to safetensors --verify-with none.en", 1, "no such file: none.en"),
-        ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en holds no text"),
+        ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en has no sentences"),
         ("runs/none --to safetensors", 1, "there is no model at runs/none"),
         ("runs --to safetensors", 1, "runs holds no checkpoint"),
     ],

@@ -19,7 +19,7 @@ from nmt.inference.pytorch import TorchModel
 from nmt.model.attention import masked_softmax
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import Dropout
-from nmt.model.positions import POSITIONS
+from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.search.request import StepRequest
 
@@ -31,7 +31,7 @@ PAIRS = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},
     "post": {"norm_position": "post"},
-    **{name: {"position_encoding": name} for name in POSITIONS if name != "sinusoidal"},
+    **{name: {"position_encoding": name} for name in POSITION_ENCODINGS if name != "sinusoidal"},
     "shaw, near": {"position_encoding": "shaw(clip=2)"},
     "additive": {"attention_score": "additive"},
     "attention_window": {"attention_window": 2},
@@ -62,7 +62,7 @@ def logits(model: Seq2Seq, pairs: list[tuple[list[int], list[int]]]) -> list[Ten
     """The logits of every pair's target positions, from one padded batch."""
     batch = collate(pairs)
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-    return list(model.project(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
+    return list(model.logits(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
 
 
 def test_parameters_per_layer_are_the_papers() -> None:
@@ -100,9 +100,11 @@ def test_scaled_embeddings_start_with_unit_variance_and_padding_at_zero(tied: bo
 def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     memory_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
-    whole_BTV = model.project(model.step(batch.tgt_in_BT, model.start(memory_BSD, batch.src_mask_BS, keep=False)))
-    state = model.start(memory_BSD, batch.src_mask_BS)
-    steps = [model.project(model.step(batch.tgt_in_BT[:, t : t + 1], state)) for t in range(batch.tgt_in_BT.shape[1])]
+    whole_BTV = model.logits(
+        model.decode(batch.tgt_in_BT, model.init_state(memory_BSD, batch.src_mask_BS, use_cache=False))
+    )
+    state = model.init_state(memory_BSD, batch.src_mask_BS)
+    steps = [model.logits(model.decode(batch.tgt_in_BT[:, t : t + 1], state)) for t in range(batch.tgt_in_BT.shape[1])]
     torch.testing.assert_close(torch.cat(steps, 1), whole_BTV, atol=1e-5, rtol=1e-5)
 
 
@@ -110,26 +112,26 @@ def test_the_cache_survives_growth_and_steps_of_any_size(model: Seq2Seq) -> None
     tgt_BT = torch.randint(4, VOCABULARY, (2, 45))
     src_BS, mask_BS = torch.randint(4, VOCABULARY, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
     memory_BSD = model.encode(src_BS, mask_BS)
-    whole_BTD = model.step(tgt_BT, model.start(memory_BSD, mask_BS, keep=False))
-    state = model.start(memory_BSD, mask_BS)
-    parts = [model.step(part, state) for part in tgt_BT.split([1, 7, 30, 1, 6], dim=1)]
+    whole_BTD = model.decode(tgt_BT, model.init_state(memory_BSD, mask_BS, use_cache=False))
+    state = model.init_state(memory_BSD, mask_BS)
+    parts = [model.decode(part, state) for part in tgt_BT.split([1, 7, 30, 1, 6], dim=1)]
     torch.testing.assert_close(torch.cat(parts, 1), whole_BTD, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
 def test_selecting_rows_and_sentences_carries_their_memory(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
-    state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
+    state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
     rows = torch.arange(3).repeat_interleave(2)  # two rows of each sentence
     first_R1 = torch.tensor([4, 5, 6, 7, 8, 9])[:, None]
-    model.step(first_R1, state)
+    model.decode(first_R1, state)
     # Drop the second sentence, swap the rows of the others.
-    state.select(torch.tensor([1, 0, 5, 4]), torch.tensor([0, 2]))
+    state.reorder(torch.tensor([1, 0, 5, 4]), torch.tensor([0, 2]))
     second_R1 = torch.tensor([10, 11, 12, 13])[:, None]
-    cached_R1D = model.step(second_R1, state)
+    cached_R1D = model.decode(second_R1, state)
     tgt_RT = torch.cat((first_R1[[1, 0, 5, 4]], second_R1), 1)
     src_RS, mask_RS = batch.src_BS[rows[[1, 0, 5, 4]]], batch.src_mask_BS[rows[[1, 0, 5, 4]]]
-    whole_RTD = model.step(tgt_RT, model.start(model.encode(src_RS, mask_RS), mask_RS, keep=False))
+    whole_RTD = model.decode(tgt_RT, model.init_state(model.encode(src_RS, mask_RS), mask_RS, use_cache=False))
     torch.testing.assert_close(cached_R1D[:, 0], whole_RTD[:, 1], atol=1e-5, rtol=1e-5)
 
 
@@ -207,13 +209,13 @@ def test_steps_of_a_search_equal_one_uncached_pass(model: Seq2Seq, dtype: torch.
     pairs = [(PAIRS[row // beams][0], tokens_RT[row, 1:].tolist()) for row in range(len(tokens_RT))]
     wanted_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
     batch = collate(pairs)
-    state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
-    state.watch()
-    model.step(batch.tgt_in_BT, state)
+    state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+    state.track_attention()
+    model.decode(batch.tgt_in_BT, state)
     for t, (found_RV, found_RS) in enumerate(zip(log_probs, attention, strict=True)):
         rows_R = last_R if t > 1 else np.arange(len(pairs))
         share = 0.05 if dtype == torch.bfloat16 else 1e-5
-        wanted_RV, wanted_RS = wanted_RTV[rows_R, t], state.seen_RTS[rows_R, t]
+        wanted_RV, wanted_RS = wanted_RTV[rows_R, t], state.cross_attention_RTS[rows_R, t]
         tolerance = share * max(1.0, wanted_RV.abs().max().item())
         torch.testing.assert_close(torch.from_numpy(found_RV), wanted_RV, atol=tolerance, rtol=1e-4)
         torch.testing.assert_close(

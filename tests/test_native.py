@@ -33,7 +33,7 @@ from nmt.runs.discovery import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, search
 from nmt.search.request import Floats, StepRequest
 
-compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 precisions = pytest.mark.parametrize("precision", native.TYPES)
 VOCABULARY = 37
 TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
@@ -100,14 +100,14 @@ def uncached(
 ) -> tuple[list[Floats], list[Floats]]:
     """Log-probabilities of every position of each target, and its cross-attention, from one pass over the batch."""
     batch = collate(list(zip(sources, targets, strict=True)))
-    state = network.start(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
-    state.watch()
-    log_p_BTV = network.project(network.step(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
-    assert state.seen_RTS is not None
+    state = network.init_state(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+    state.track_attention()
+    log_p_BTV = network.logits(network.decode(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
+    assert state.cross_attention_RTS is not None
     lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, targets, strict=True)]
     return (
         [log_p_BTV[i, :t] for i, (_, t) in enumerate(lengths)],
-        [state.seen_RTS[i, :t, :s].numpy() for i, (s, t) in enumerate(lengths)],
+        [state.cross_attention_RTS[i, :t, :s].numpy() for i, (s, t) in enumerate(lengths)],
     )
 
 
@@ -165,13 +165,13 @@ def check_rows(
 def test_attention_scores_far_from_zero_differ_as_near_it(sign: float) -> None:
     network = make(kv_heads=2)
     for name, parameter in network.named_parameters():  # scores of about 12 * 12 * 4 / 2 with small differences
-        if name.endswith((".attention.qkv.weight", ".cross.q.weight")):
+        if name.endswith((".self_attention.qkv.weight", ".cross_attention.q.weight")):
             parameter[:16] = 0.0
-        if name.endswith((".attention.qkv.weight", ".cross.kv.weight")):
+        if name.endswith((".self_attention.qkv.weight", ".cross_attention.kv.weight")):
             parameter[-16:-8] *= 0.1
-        if name.endswith((".attention.qkv.bias", ".cross.q.bias")):
+        if name.endswith((".self_attention.qkv.bias", ".cross_attention.q.bias")):
             parameter[:16] = 12.0
-        if name.endswith((".attention.qkv.bias", ".cross.kv.bias")):
+        if name.endswith((".self_attention.qkv.bias", ".cross_attention.kv.bias")):
             parameter[-16:-8] = sign * 12.0
     check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1]], 1e-3)
 
@@ -251,9 +251,9 @@ def test_states_that_run_at_once_are_independent_and_later_ones_use_their_memory
         return found
 
     together = run([model.prefill(each) for each in sources])
-    assert len(model._states) == 2
+    assert len(model._free_states) == 2
     again = [model.prefill(each) for each in reversed(sources)][::-1]
-    assert not model._states
+    assert not model._free_states
     np.testing.assert_array_equal(run(again), together)
     del again
     for number in range(2):
@@ -430,15 +430,15 @@ def test_one_token_that_is_no_number_ranks_first() -> None:
 def test_weights_of_another_network_are_rejected() -> None:
     network = make()
     weights = weights_of(network)
-    name = "decoder.1.cross.kv.weight"
+    name = "decoder.1.cross_attention.kv.weight"
     mistakes = (
         weights | {name: weights[name][:-1]}, weights | {"more": weights[name]},
         {other: weight for other, weight in weights.items() if other != name}, {},
     )  # fmt: skip
     for mistake in mistakes:
-        with pytest.raises(ValueError, match="not those of such a network"):
+        with pytest.raises(ValueError, match="do not match the config"):
             NativeModel(network.config, mistake, "fp32")
-    with pytest.raises(ValueError, match="not those of such a network"):
+    with pytest.raises(ValueError, match="do not match the config"):
         NativeModel(dataclasses.replace(network.config, activation="swiglu"), weights, "fp32")
 
 
@@ -492,7 +492,7 @@ torch.manual_seed(0)
 config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_layers=1)
 engines = [engine_of([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
 found = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
-print(native.available(), type(engines[0].model).__name__, len(found[0][0]))
+print(native.is_available(), type(engines[0].model).__name__, len(found[0][0]))
 """
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
 
@@ -559,7 +559,7 @@ def test_another_compiler_source_or_processor_needs_another_library(
 
     def build_library(*options: str) -> Path:
         native._engine_id.cache_clear()
-        return native._compiled([*compiler, *options])
+        return native._compile([*compiler, *options])
 
     first = build_library()
     assert first.read_text() == "made\n"

@@ -14,31 +14,33 @@ from torch import Tensor
 from nmt.errors import ConfigError, UsageError
 from nmt.model.build import build_model, check_model
 from nmt.model.position_formulas import alibi_slopes
-from nmt.model.positions import POSITIONS, Place, Positions, Stack
+from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, PositionEncoding, StackSpec
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
 
-WIDE = Stack(dim=16, heads=4, layers=2)
-RELATIVE = [name for name in POSITIONS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
+WIDE = StackSpec(dim=16, heads=4, layers=2)
+RELATIVE = [name for name in POSITION_ENCODINGS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
 
 
-def made(name: str, stack: Stack = WIDE) -> Positions:
+def made(name: str, stack: StackSpec = WIDE) -> PositionEncoding:
     """An encoding with weights that are not what they begin with."""
     torch.manual_seed(0)
-    positions = POSITIONS[name](stack)
+    positions = POSITION_ENCODINGS[name](stack)
     with torch.no_grad():
         for parameter in positions.parameters():
             parameter.normal_(std=0.5)
     return positions.eval()
 
 
-def scores(positions: Positions, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
+def scores(positions: PositionEncoding, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
     """Scores of queries that stand at start, start+1, ... with keys at 0, 1, ..., by the rules of attention."""
-    place = Place(positions, 1, start)
-    q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(positions.terms * q_BHQK.shape[-1])
+    position = LayerPosition(positions, 1, start)
+    q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(
+        positions.num_score_terms * q_BHQK.shape[-1]
+    )
     k = positions.rotate(k_BHSK.transpose(1, 2), 0).transpose(1, 2)
-    bias = place.score(q, k)
+    bias = position.attention_bias(q, k)
     return q @ k.transpose(-1, -2) + (0.0 if bias is None else bias)
 
 
@@ -49,23 +51,23 @@ def test_sinusoids_are_the_papers_formula_and_extend() -> None:
             angle = position / 10_000 ** (2 * i / 8)
             assert table_TD[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
             assert table_TD[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
-    positions = Sinusoidal(Stack(8, 2, 1))
+    positions = Sinusoidal(StackSpec(8, 2, 1))
     far_BTD = positions.embed(torch.zeros(1, 3, 8), 0, start=5000)
     torch.testing.assert_close(far_BTD[0], sinusoids(5003, 8)[5000:])
     assert positions.embed(far_BTD, 1, start=0) is far_BTD
 
 
 def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
-    table_TD = ConcatenatedSinusoidal(Stack(8, 2, 1)).embed(torch.zeros(1, 50, 8), 0, 0)[0]
+    table_TD = ConcatenatedSinusoidal(StackSpec(8, 2, 1)).embed(torch.zeros(1, 50, 8), 0, 0)[0]
     torch.testing.assert_close(table_TD[:, :4], sinusoids(50, 8)[:, ::2])
     torch.testing.assert_close(table_TD[:, 4:], sinusoids(50, 8)[:, 1::2])
 
 
 def test_learned_positions_end_with_a_clear_error() -> None:
-    positions = Learned(WIDE, n=6)
+    positions = Learned(WIDE, max_positions=6)
     x_BTD = torch.randn(1, 4, 16)
     torch.testing.assert_close(positions.embed(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6])
-    with pytest.raises(UsageError, match="7 tokens, and the model has learned 6 positions"):
+    with pytest.raises(UsageError, match="7 tokens exceed the 6 learned positions"):
         positions.embed(x_BTD, 0, 3)
 
 
@@ -172,7 +174,7 @@ def test_shaw_is_equations_3_and_4() -> None:
     )
     q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
     weights_BHQS = torch.randn(1, 4, 6, 6).softmax(-1)
-    bias, value = positions.score(q_BHQK, k_BHSK, 1, 0), positions.value(weights_BHQS, 1, 0)
+    bias, value = positions.attention_bias(q_BHQK, k_BHSK, 1, 0), positions.value_bias(weights_BHQS, 1, 0)
     assert bias is not None
     assert value is not None
     for i in range(6):
@@ -187,7 +189,10 @@ def test_shaw_is_equations_3_and_4() -> None:
 def test_each_layer_has_shaws_values_of_its_own() -> None:
     positions, weights_BHQS = made("shaw"), torch.randn(1, 4, 6, 6).softmax(-1)
     for layer in (0, 1):
-        found, wanted = Place(positions, layer, 0).value(weights_BHQS), positions.value(weights_BHQS, layer, 0)
+        found, wanted = (
+            LayerPosition(positions, layer, 0).value_bias(weights_BHQS),
+            positions.value_bias(weights_BHQS, layer, 0),
+        )
         assert found is not None
         torch.testing.assert_close(found, wanted)
 
@@ -200,7 +205,7 @@ def test_xlnet_is_its_four_terms() -> None:
     for i in range(5):
         for j in range(5):
             angle = (i - j) * torch.tensor([10_000 ** (-2 * c / 16) for c in range(8)])
-            r_HK = positions.project[1](torch.stack((angle.sin(), angle.cos()), 1).flatten()).view(4, 4)
+            r_HK = positions.projections[1](torch.stack((angle.sin(), angle.cos()), 1).flatten()).view(4, 4)
             q, k, u, v = q_BHQK[0, :, i], k_BHSK[0, :, j], positions.u_LHK[1], positions.v_LHK[1]
             wanted = (q * k + q * r_HK + u * k + v * r_HK).sum(1) / 2
             torch.testing.assert_close(found[0, :, i, j], wanted, atol=1e-5, rtol=1e-5)
@@ -216,8 +221,8 @@ def test_deberta_is_its_three_terms() -> None:
     for i in range(6):
         for j in range(6):
             forth, back = (min(max(apart, -2), 1) + 2 for apart in (i - j, j - i))
-            k_r = positions.keys[1](positions.table_MD[forth]).view(4, 4)
-            q_r = positions.queries[1](positions.table_MD[back]).view(4, 4)
+            k_r = positions.key_projections[1](positions.table_MD[forth]).view(4, 4)
+            q_r = positions.query_projections[1](positions.table_MD[back]).view(4, 4)
             q, k = q_BHQK[0, :, i], k_BHSK[0, :, j]
             torch.testing.assert_close(found[0, :, i, j], (q * k + q * k_r + k * q_r).sum(1) / math.sqrt(3 * 4))
 
@@ -234,7 +239,7 @@ def test_t5_has_single_buckets_for_near_and_shared_ones_for_far() -> None:
     assert both.bucket(torch.tensor([-1, -7, -500])).tolist() == [17, 23, 31]
     biased = made("t5")
     assert isinstance(biased, T5)
-    found = biased.score(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
+    found = biased.attention_bias(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
     assert found is not None
     torch.testing.assert_close(found[0, :, 0, 2], biased.bias_MH[18])
 
@@ -249,7 +254,7 @@ def test_t5s_shared_buckets_grow_like_the_logarithm() -> None:
 def test_alibi_penalises_distance_by_head() -> None:
     assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
     assert alibi_slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
-    found = ALiBi(WIDE).score(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
+    found = ALiBi(WIDE).attention_bias(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
     assert found is not None
     torch.testing.assert_close(found[0, 1, 0], -(2.0**-4) * torch.tensor([5.0, 4, 3, 2, 1, 0]))
 
@@ -258,7 +263,7 @@ def test_distances_are_of_queries_from_keys() -> None:
     assert distances(2, 4, 2, torch.device("cpu")).tolist() == [[2, 1, 0, -1], [3, 2, 1, 0]]
 
 
-@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
 def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, position_encoding=name), VOCABULARY).eval()
@@ -272,7 +277,7 @@ def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None
     assert same == (name == "none")
 
 
-@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
 def test_every_encoding_learns(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, position_encoding=name), VOCABULARY)
@@ -286,7 +291,7 @@ def test_every_encoding_learns(name: str) -> None:
     [
         (
             "learned(max_positions=0)",
-            "model.position_encoding: positions 'learned': max_positions must be at least 1, got 0",
+            "model.position_encoding: position encoding 'learned': max_positions must be at least 1, got 0",
         ),
         ("shaw(clip=-1)", "clip must be at least 0"),
         ("t5(num_buckets=2)", "num_buckets must be at least 4"),
@@ -295,7 +300,7 @@ def test_every_encoding_learns(name: str) -> None:
         ("floater(step=0)", "step must be at least 0.001"),
         ("rotary(bass=2.0)", "has no option 'bass'"),
         ("rotary(base='x')", "base must be float"),
-        ("rotry", "unknown positions 'rotry'"),
+        ("rotry", "unknown position encoding 'rotry'"),
     ],
 )
 def test_options_out_of_range_are_refused(spec: str, message: str) -> None:
@@ -310,5 +315,5 @@ def test_an_option_that_is_no_number_is_refused() -> None:
 
 
 def test_rotary_needs_pairs() -> None:
-    with pytest.raises(ConfigError, match="a head has 5"):
+    with pytest.raises(ConfigError, match="requires an even head width, got 5"):
         check_model(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))

@@ -19,16 +19,16 @@ from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 
 ENCODER_LAYER = {  # torch's name: ours; a fused matrix has the rows of W_q, W_k and W_v, in that order
-    "self_attn.in_proj_": ["attention.qkv."],
-    "self_attn.out_proj.": ["attention.out."],
+    "self_attn.in_proj_": ["self_attention.qkv."],
+    "self_attn.out_proj.": ["self_attention.out."],
     "norm1.": ["attention_residual.norm."],
     "linear1.": ["feed_forward.up."],
     "linear2.": ["feed_forward.down."],
     "norm2.": ["ffn_residual.norm."],
 }
 DECODER_LAYER = ENCODER_LAYER | {
-    "multihead_attn.in_proj_": ["cross.q.", "cross.kv."],
-    "multihead_attn.out_proj.": ["cross.out."],
+    "multihead_attn.in_proj_": ["cross_attention.q.", "cross_attention.kv."],
+    "multihead_attn.out_proj.": ["cross_attention.out."],
     "norm2.": ["cross_attention_residual.norm."],
     "norm3.": ["ffn_residual.norm."],
 }
@@ -49,7 +49,7 @@ def copy_weights(theirs: nn.Module, ours: nn.Module, names: dict[str, list[str]]
 def torch_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
     """Return PyTorch's encoder and decoder with the weights of `model`."""
     config = model.config
-    pre = config.norm == "pre"
+    pre = config.norm_position == "pre"
     # d_model, nhead, dim_feedforward, dropout, activation
     layer = (config.dim, config.heads, config.ffn_dim, 0.0, config.activation)
     encoder = nn.TransformerEncoder(
@@ -119,6 +119,6 @@ def test_transformer_computes_what_torch_nn_computes(norm: str, activation: str,
     logits_NV = (hidden_BTD @ output_VD.t()).flatten(0, 1)[batch.target_index_N]
 
     found_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
-    found_NV = model.project(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N))
+    found_NV = model.logits(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N))
     torch.testing.assert_close(found_BSD, memory_BSD, atol=1e-10, rtol=1e-10)
     torch.testing.assert_close(found_NV, logits_NV, atol=1e-10, rtol=1e-10)

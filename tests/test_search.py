@@ -31,7 +31,7 @@ from nmt.search.constrained import Constraints, _allocate_banks
 from nmt.search.request import Floats, Ints, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
 
-compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 VOCABULARY = 7
 N_BEST = [
     "greedy", "beam(beam_size=4, top_beams=4)", "diverse(beam_size=6, groups=3, top_beams=4)", "constrained(beam_size=4, top_beams=3)", "sample(n_best=3)",
@@ -82,11 +82,11 @@ def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
 def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tensor, Tensor]:
     """All log-probabilities of a translation's positions, and their cross-attention, from one uncached pass."""
     mask = torch.ones(1, len(source), dtype=torch.bool)
-    state = model.start(model.encode(torch.tensor([source]), mask), mask, keep=False)
-    state.watch()
-    log_p_TV = model.project(model.step(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
-    assert state.seen_RTS is not None
-    return log_p_TV, state.seen_RTS[0]
+    state = model.init_state(model.encode(torch.tensor([source]), mask), mask, use_cache=False)
+    state.track_attention()
+    log_p_TV = model.logits(model.decode(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
+    assert state.cross_attention_RTS is not None
+    return log_p_TV, state.cross_attention_RTS[0]
 
 
 @pytest.mark.parametrize("seed", range(6))

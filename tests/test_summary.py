@@ -11,20 +11,20 @@ from test_model import TINY, VARIANTS, VOCABULARY
 from nmt.cli.summary import _table
 from nmt.config import ModelConfig
 from nmt.model.build import build_model, count_parameters
-from nmt.model.summary import parts
+from nmt.model.summary import summarize
 from nmt.model.transformer import Transformer
 
 
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
 def test_every_parameter_is_in_one_part(change: dict[str, object]) -> None:
     model = build_model(dataclasses.replace(TINY, **change), VOCABULARY)  # type: ignore[arg-type]
-    found = parts(model)
+    found = summarize(model)
     assert sum(part.parameters * part.times for part in found if part.depth == 0) == count_parameters(model)
     assert model.training
 
 
 def test_layers_have_the_papers_sizes() -> None:
-    found = parts(
+    found = summarize(
         build_model(
             ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=6, decoder_layers=6, norm_position="post"), 100
         )
@@ -38,14 +38,14 @@ def test_layers_have_the_papers_sizes() -> None:
 
 
 def test_few_positions_are_enough_to_tell_the_shapes() -> None:
-    found = parts(build_model(dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY))
+    found = summarize(build_model(dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY))
     assert {part.output[1] for part in found if part.output} == {"S", "T"}
 
 
 def test_asking_leaves_no_trace() -> None:
     model = build_model(TINY, VOCABULARY)
     before = torch.get_rng_state()
-    found = parts(model)
+    found = summarize(model)
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(module._forward_hooks for module in model.modules())
     assert all(part.parameters for part in found)
@@ -55,7 +55,7 @@ def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
     model = build_model(dataclasses.replace(TINY, ffn_dim=1000, encoder_layers=4, layer_sharing=2), VOCABULARY)
     assert isinstance(model, Transformer)
     total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
-    lines = _table(model, parts(model)).splitlines()
+    lines = _table(model, summarize(model)).splitlines()
     (row, _) = (line for line in lines if line.strip().startswith("layer"))
     assert row.startswith("  layers 1 to 2 ")
     assert row.endswith(f"[B, S, 16]  {encoder:>10,}  {encoder / total:.1%}  EncoderLayer  2 x {encoder // 2:,}")
@@ -70,7 +70,7 @@ def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
 def test_layers_that_are_not_alike_stand_apart() -> None:
     model = build_model(dataclasses.replace(TINY, encoder_layers=3), VOCABULARY)
     model.encoder[1].extra = torch.nn.Linear(2, 2)  # type: ignore[index, union-attr]
-    names = [part.name for part in parts(model) if part.kind == "EncoderLayer"]
+    names = [part.name for part in summarize(model) if part.kind == "EncoderLayer"]
     assert names == ["layer 1", "layer 2", "layer 3"]
 
 
@@ -84,4 +84,6 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
     trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
-    trained("summary", "--set", "model.position_encoding=rotry").refuses(2, "unknown positions 'rotry'", "rotary")
+    trained("summary", "--set", "model.position_encoding=rotry").refuses(
+        2, "unknown position encoding 'rotry'", "rotary"
+    )

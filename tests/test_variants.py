@@ -19,12 +19,12 @@ from nmt.errors import ConfigError, DataError
 from nmt.export import ENGINES, EXPORTS
 from nmt.inference import Source
 from nmt.inference.translator import Translator
-from nmt.model.attention import SelfAttention, recording
+from nmt.model.attention import SelfAttention, record_attention
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
-from nmt.model.positions import POSITIONS, Place, Stack
+from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, StackSpec
 from nmt.model.positions.relative import Rotary, Shaw
-from nmt.model.recurrent import Recurrent, gated
+from nmt.model.recurrent import Recurrent, gru_cell
 from nmt.model.transformer import Transformer
 from nmt.runs import discovery
 from nmt.search import search
@@ -36,10 +36,12 @@ def attention(**changes: object) -> SelfAttention:
     return SelfAttention(dataclasses.replace(TINY, **changes)).eval()  # type: ignore[arg-type]
 
 
-def gathered(attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, place: Place | None = None) -> Tensor:
-    q, kv_BT2GK = attention.project(x_BTD, place)
+def gathered(
+    attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, position: LayerPosition | None = None
+) -> Tensor:
+    q, kv_BT2GK = attention.project(x_BTD, position)
     k, v = kv_BT2GK.transpose(1, 3).unbind(2)
-    return attention.gather(q, k, v, mask, place)
+    return attention.attend(q, k, v, mask, position)
 
 
 def test_additive_attention_is_bahdanaus_formula() -> None:
@@ -49,12 +51,12 @@ def test_additive_attention_is_bahdanaus_formula() -> None:
     found = gathered(own, x_BTD, None)
     for h in range(4):
         k_BTK, v_BTK = kv_BT2GK[:, :, 0, h], kv_BT2GK[:, :, 1, h]
-        weight_K = cast(Tensor, own.scoring.weight_HK)[h]
+        weight_K = cast(Tensor, own.score_fn.weight_HK)[h]
         scores = torch.stack([torch.tanh(q[:, h, i, None] + k_BTK) @ weight_K for i in range(3)], 1)
         torch.testing.assert_close(found[:, h], scores.softmax(-1) @ v_BTK)
 
 
-@pytest.mark.parametrize("way", ["gather", "fused"])
+@pytest.mark.parametrize("way", ["attend", "sdpa"])
 def test_weights_are_dropped_in_training_only(way: str) -> None:
     own = attention(attention_dropout=0.5)
     q, kv = own.project(torch.randn(2, 5, 16))
@@ -74,19 +76,19 @@ def test_stacked_matrices_begin_as_if_each_stood_alone() -> None:
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_window_is_attention_under_a_band(causal: bool, tokens: int, relative: bool) -> None:
     own, x_BTD = attention(attention_window=4, kv_heads=2), torch.randn(3, tokens, 16)
-    place = Place(Shaw(Stack(16, 4, 1, causal), clip=3), 0, 0) if relative else None
+    position = LayerPosition(Shaw(StackSpec(16, 4, 1, causal), clip=3), 0, 0) if relative else None
     apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
     mask = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
-    found = gathered(own, x_BTD, mask, place)
+    found = gathered(own, x_BTD, mask, position)
     wide = attention(attention_window=0, kv_heads=2)
-    wanted = gathered(wide, x_BTD, mask & band, place)
+    wanted = gathered(wide, x_BTD, mask & band, position)
     torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
-    own.record = []
-    torch.testing.assert_close(gathered(own, x_BTD, mask, place), wanted, atol=1e-6, rtol=1e-5)
-    assert own.record[0].shape == (3, 4, tokens, tokens)
-    assert (own.record[0][..., ~band] == 0).all()
+    own.recorded_weights = []
+    torch.testing.assert_close(gathered(own, x_BTD, mask, position), wanted, atol=1e-6, rtol=1e-5)
+    assert own.recorded_weights[0].shape == (3, 4, tokens, tokens)
+    assert (own.recorded_weights[0][..., ~band] == 0).all()
 
 
 def test_a_window_costs_what_its_width_is_not_the_length() -> None:
@@ -98,7 +100,7 @@ def test_a_window_costs_what_its_width_is_not_the_length() -> None:
         widest = max(widest, scores.shape[-1])
         assert scores.numel() <= 4 * 4 * 12 * (-(-203 // 4))
 
-    own.scoring.register_forward_hook(note)
+    own.score_fn.register_forward_hook(note)
     gathered(own, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
     assert widest == 12
 
@@ -153,7 +155,7 @@ def test_dropout_applies_to_the_sum_of_embedding_and_position(role: str) -> None
 
 def test_residual_connection_drops_the_update_only() -> None:
     x_BTD, update_BTD = torch.randn(2, 3, 16), 1 + torch.rand(2, 3, 16)
-    total_BTD = Residual(16, 0.5, "pre").after(x_BTD, update_BTD)
+    total_BTD = Residual(16, 0.5, "pre").add(x_BTD, update_BTD)
     kept = (total_BTD - x_BTD).abs() > 1e-3
     assert 0 < kept.sum() < kept.numel()
     torch.testing.assert_close(total_BTD, x_BTD + 2 * update_BTD * kept)
@@ -166,10 +168,10 @@ def test_only_the_decoders_positions_know_that_they_look_back() -> None:
 
 
 def test_rotary_turns_queries_and_keys_and_no_values() -> None:
-    own, x_BTD, place = attention(), torch.randn(2, 5, 16), Place(Rotary(Stack(16, 4, 1)), 0, 3)
-    (q, kv), (turned_q, turned_kv) = own.project(x_BTD), own.project(x_BTD, place)
-    torch.testing.assert_close(turned_q.transpose(1, 2), place.rotate(q.transpose(1, 2)))
-    torch.testing.assert_close(turned_kv[:, :, 0], place.rotate(kv[:, :, 0]))
+    own, x_BTD, position = attention(), torch.randn(2, 5, 16), LayerPosition(Rotary(StackSpec(16, 4, 1)), 0, 3)
+    (q, kv), (turned_q, turned_kv) = own.project(x_BTD), own.project(x_BTD, position)
+    torch.testing.assert_close(turned_q.transpose(1, 2), position.rotate(q.transpose(1, 2)))
+    torch.testing.assert_close(turned_kv[:, :, 0], position.rotate(kv[:, :, 0]))
     assert torch.equal(turned_kv[:, :, 1], kv[:, :, 1])
 
 
@@ -192,23 +194,23 @@ def test_layers_that_share_weights_follow_each_other() -> None:
 def test_the_last_layer_but_one_is_watched_as_the_mean_of_its_heads() -> None:
     model = build_model(dataclasses.replace(TINY, decoder_layers=3), VOCABULARY).eval()
     mask_BS = torch.ones(1, 4, dtype=torch.bool)
-    state = model.start(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
-    state.watch()
-    with recording(model) as seen:
-        model.step(torch.tensor([[3, 4]]), state)
-    torch.testing.assert_close(state.seen_RTS, seen["decoder.1.cross"][0].mean(1))
+    state = model.init_state(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
+    state.track_attention()
+    with record_attention(model) as seen:
+        model.decode(torch.tensor([[3, 4]]), state)
+    torch.testing.assert_close(state.cross_attention_RTS, seen["decoder.1.cross_attention"][0].mean(1))
 
 
 def test_recording_sees_every_attention_and_leaves_no_trace() -> None:
     model = build_model(TINY, VOCABULARY).eval()
     before = logits(model, PAIRS)
-    with recording(model) as seen:
+    with record_attention(model) as seen:
         after = logits(model, PAIRS)
     torch.testing.assert_close(before, after)
     assert sorted(seen) == sorted(
         f"{side}.{i}.{kind}" for side, i, kind in
-        [*(("encoder", i, "attention") for i in (0, 1)),
-         *(("decoder", i, kind) for i in (0, 1) for kind in ("attention", "cross"))]
+        [*(("encoder", i, "self_attention") for i in (0, 1)),
+         *(("decoder", i, kind) for i in (0, 1) for kind in ("self_attention", "cross_attention"))]
     )  # fmt: skip
     for weights in seen.values():
         assert len(weights) == 1
@@ -222,7 +224,7 @@ def test_the_gated_unit_is_pytorchs() -> None:
     cell = torch.nn.GRUCell(6, 4)
     x, h = torch.randn(3, 6), torch.randn(3, 4)
     given, own = F.linear(x, cell.weight_ih, cell.bias_ih), F.linear(h, cell.weight_hh, cell.bias_hh)
-    torch.testing.assert_close(gated(given, own, h), cell(x, h))
+    torch.testing.assert_close(gru_cell(given, own, h), cell(x, h))
 
 
 def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw() -> None:
@@ -231,18 +233,20 @@ def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw(
     assert isinstance(model, Recurrent)
     src_BS, mask_BS = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([[True] * 3 + [False], [True] * 4])
     memory_BSE = model.encode(src_BS, mask_BS)
-    state = model.start(memory_BSE, mask_BS)
-    state.watch()
-    last_BD = torch.tanh(model.first(memory_BSE[:, 0, 16:]))
+    state = model.init_state(memory_BSE, mask_BS)
+    state.track_attention()
+    last_BD = torch.tanh(model.init_hidden(memory_BSE[:, 0, 16:]))
     torch.testing.assert_close(state.hidden_LRD[0], last_BD)
     token_BD = model.embed_tokens("target", torch.tensor([[3], [4]]))[:, 0]
-    found = model.step(torch.tensor([[3], [4]]), state)[:, 0]
-    scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
+    found = model.decode(torch.tensor([[3], [4]]), state)[:, 0]
+    scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.score_fn.weight_HK[0]
     weights_BS = scores_BS.masked_fill(~mask_BS, -torch.inf).softmax(1)
-    assert state.seen_RTS is not None
-    torch.testing.assert_close(state.seen_RTS[:, 0], weights_BS)
+    assert state.cross_attention_RTS is not None
+    torch.testing.assert_close(state.cross_attention_RTS[:, 0], weights_BS)
     context_BE = (weights_BS[..., None] * memory_BSE).sum(1)
-    new_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](last_BD), last_BD)
+    new_BD = gru_cell(
+        model.token_gates(token_BD) + model.context_gates(context_BE), model.hidden_gates[0](last_BD), last_BD
+    )
     torch.testing.assert_close(found, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1))))
 
 
@@ -252,14 +256,16 @@ def test_the_recurrent_decoders_upper_layer_looks_and_reads_the_one_below() -> N
     assert isinstance(model, Recurrent)
     src_BS, mask_BS = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
     memory_BSE = model.encode(src_BS, mask_BS)
-    state = model.start(memory_BSE, mask_BS)
+    state = model.init_state(memory_BSE, mask_BS)
     low_BD, high_BD = state.hidden_LRD
-    scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
+    scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.score_fn.weight_HK[0]
     context_BE = (scores_BS.softmax(1)[..., None] * memory_BSE).sum(1)
     token_BD = model.embed_tokens("target", torch.tensor([3]))
-    low_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](low_BD), low_BD)
-    high_BD = gated(model.from_below[0](low_BD), model.from_state[1](high_BD), high_BD)
-    model.step(torch.tensor([[3]]), state)
+    low_BD = gru_cell(
+        model.token_gates(token_BD) + model.context_gates(context_BE), model.hidden_gates[0](low_BD), low_BD
+    )
+    high_BD = gru_cell(model.layer_gates[0](low_BD), model.hidden_gates[1](high_BD), high_BD)
+    model.decode(torch.tensor([[3]]), state)
     torch.testing.assert_close(state.hidden_LRD, torch.stack((low_BD, high_BD)))
 
 
@@ -342,26 +348,26 @@ def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:
 
 
 @pytest.mark.parametrize("mask", ["none", "padding", "causal", "nothing"])
-@pytest.mark.parametrize("name", [*POSITIONS])
+@pytest.mark.parametrize("name", [*POSITION_ENCODINGS])
 def test_the_fused_kernel_computes_the_same(name: str, mask: str) -> None:
     """What a GPU takes; here PyTorch's own version of it on the CPU."""
     own = attention()
-    place = Place(POSITIONS[name](Stack(16, 4, 1, mask == "causal")), 0, 0)
-    if place.positions.weighs_values:
+    position = LayerPosition(POSITION_ENCODINGS[name](StackSpec(16, 4, 1, mask == "causal")), 0, 0)
+    if position.encoding.has_value_bias:
         pytest.skip("needs the weights themselves")
     with torch.no_grad():
-        for parameter in place.positions.parameters():
+        for parameter in position.encoding.parameters():
             parameter.normal_()
     masks = {
         "none": None, "padding": torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None],
         "causal": torch.ones(6, 6, dtype=torch.bool).tril(), "nothing": torch.zeros(2, 1, 1, 6, dtype=torch.bool),
     }  # fmt: skip
     found = []
-    for gather in (own.gather, own.fused):
+    for gather in (own.attend, own.sdpa):
         x_BTD = torch.linspace(-1, 1, 2 * 6 * 16).view(2, 6, 16).sin().requires_grad_()
-        q, kv = own.project(x_BTD, place)
+        q, kv = own.project(x_BTD, position)
         k, v = kv.transpose(1, 3).unbind(2)
-        gathered = gather(q, k, v, masks[mask], place)
+        gathered = gather(q, k, v, masks[mask], position)
         (gradient,) = torch.autograd.grad(gathered.square().sum(), x_BTD)
         found.append((gathered, gradient))
     for one, other in zip(*found, strict=True):
@@ -373,15 +379,15 @@ def test_the_fused_kernel_computes_the_same(name: str, mask: str) -> None:
 def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) -> None:
     x_BTD = torch.randn(1, 5, 16)
     torch.manual_seed(0)
-    place = Place(POSITIONS[name](Stack(16, 4, 1)), 0, 0)
+    position = LayerPosition(POSITION_ENCODINGS[name](StackSpec(16, 4, 1)), 0, 0)
     biases = []
     for kind in ("dot", "additive"):
         own = attention(attention_score=kind)
         own.qkv.load_state_dict(attention().qkv.state_dict())
         q, kv = own.project(x_BTD)
         k = kv.transpose(1, 3).unbind(2)[0]
-        weights = own._weights(q, k, None, place)
-        content = own.scoring(q / math.sqrt(place.positions.terms * 4) if kind == "dot" else q, k)
+        weights = own._weights(q, k, None, position)
+        content = own.score_fn(q / math.sqrt(position.encoding.num_score_terms * 4) if kind == "dot" else q, k)
         bias = weights.log() - content
         biases.append(bias - bias.mean(-1, keepdim=True))  # softmax leaves a number for each row open
     torch.testing.assert_close(*biases, atol=1e-5, rtol=1e-4)

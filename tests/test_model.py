@@ -40,8 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "swiglu": {"activation": "swiglu"},
     "shared": {"layer_sharing": 2, "decoder_layers": 3},
     "together": {
-        "position_encoding": "shaw(clip=3)", "attention_window": 3, "kv_heads": 1, "attention_score": "additive", "norm_position": "post",
-        "norm": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
+        "position_encoding": "shaw(clip=3)", "attention_window": 3, "kv_heads": 1, "attention_score": "additive",
+        "norm_position": "post", "norm": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
     },
     "rnn": {"arch": "rnn"},
 }  # fmt: skip

@@ -427,6 +427,24 @@ def test_one_token_that_is_no_number_ranks_first() -> None:
 
 
 @compiled
+@pytest.mark.parametrize("bad_id", [-1, VOCABULARY, 2**40])
+def test_ids_outside_the_vocabulary_are_rejected(bad_id: int) -> None:
+    model = packed(make())
+    with pytest.raises(ValueError, match="source token ids must be between 0 and 36"):
+        model.prefill([[5, bad_id, EOS]])
+    state = model.prefill([[5, EOS]])
+    one_R, zero_R, bad_R = np.array([BOS]), np.array([0]), np.array([bad_id])
+    with pytest.raises(ValueError, match="token ids must be between 0 and 36"):
+        state.step(StepRequest(bad_R, zero_R, 1))
+    with pytest.raises(ValueError, match="parents must be between 0 and 0"):
+        state.step(StepRequest(one_R, bad_R, 1))
+    with pytest.raises(ValueError, match="token ids to gather must be between 0 and 36"):
+        state.step(StepRequest(one_R, zero_R, 1, gather_RP=bad_R[:, None]))
+    with pytest.raises(ValueError, match="token ids must be between 0 and 36"):
+        model.score([[5]], [[bad_id, 6]])
+
+
+@compiled
 def test_weights_of_another_network_are_rejected() -> None:
     network = make()
     weights = weights_of(network)
@@ -601,6 +619,13 @@ def test_other_processors_compute_the_same(name: str, tmp_path: Path) -> None:
         env=variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
+
+
+@compiled
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 compiler options")
+def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:
+    command = ["cc", *native.FLAGS.split(), "-march=skylake-avx512", "-mavxvnni", str(native.SOURCE), "-lm"]
+    subprocess.run([*command, "-o", str(tmp_path / "engine.so")], check=True)
 
 
 def test_a_model_without_numbers_is_reported() -> None:

@@ -314,6 +314,16 @@ def test_an_option_that_is_no_number_is_refused() -> None:
         Rotary(WIDE, base=math.nan)
 
 
-def test_rotary_needs_pairs() -> None:
+@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_concatenated", "floater", "xlnet"])
+def test_sinusoids_require_an_even_width(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' requires an even model.dim, got 27"):
+        check_model(dataclasses.replace(TINY, dim=27, heads=3, position_encoding=name))
+
+
+def test_recurrent_models_may_have_an_odd_width() -> None:
+    check_model(dataclasses.replace(TINY, arch="rnn", dim=27, heads=3))
+
+
+def test_rotary_requires_an_even_head_width() -> None:
     with pytest.raises(ConfigError, match="requires an even head width, got 5"):
         check_model(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))

@@ -36,7 +36,7 @@ def attention(**changes: object) -> SelfAttention:
     return SelfAttention(dataclasses.replace(TINY, **changes)).eval()  # type: ignore[arg-type]
 
 
-def gathered(
+def attended(
     attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, position: LayerPosition | None = None
 ) -> Tensor:
     q, kv_BT2GK = attention.project(x_BTD, position)
@@ -48,7 +48,7 @@ def test_additive_attention_is_bahdanaus_formula() -> None:
     own = attention(attention_score="additive")
     x_BTD = torch.randn(2, 3, 16)
     q, kv_BT2GK = own.project(x_BTD)
-    found = gathered(own, x_BTD, None)
+    found = attended(own, x_BTD, None)
     for h in range(4):
         k_BTK, v_BTK = kv_BT2GK[:, :, 0, h], kv_BT2GK[:, :, 1, h]
         weight_K = cast(Tensor, own.score_fn.weight_HK)[h]
@@ -81,12 +81,12 @@ def test_a_window_is_attention_under_a_band(causal: bool, tokens: int, relative:
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
     mask = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
-    found = gathered(own, x_BTD, mask, position)
+    found = attended(own, x_BTD, mask, position)
     wide = attention(attention_window=0, kv_heads=2)
-    wanted = gathered(wide, x_BTD, mask & band, position)
+    wanted = attended(wide, x_BTD, mask & band, position)
     torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
     own.recorded_weights = []
-    torch.testing.assert_close(gathered(own, x_BTD, mask, position), wanted, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(attended(own, x_BTD, mask, position), wanted, atol=1e-6, rtol=1e-5)
     assert own.recorded_weights[0].shape == (3, 4, tokens, tokens)
     assert (own.recorded_weights[0][..., ~band] == 0).all()
 
@@ -101,7 +101,7 @@ def test_a_window_costs_what_its_width_is_not_the_length() -> None:
         assert scores.numel() <= 4 * 4 * 12 * (-(-203 // 4))
 
     own.score_fn.register_forward_hook(note)
-    gathered(own, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
+    attended(own, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
     assert widest == 12
 
 
@@ -112,7 +112,7 @@ def test_heads_that_share_keys_are_heads_with_equal_keys() -> None:
         twice = [each.view(2, 4, 16).repeat_interleave(2, 0).reshape(16, 16) for each in (k, v)]
         full.qkv.weight.copy_(torch.cat((q, *twice)))
     x_BTD = torch.randn(2, 5, 16)
-    torch.testing.assert_close(gathered(grouped, x_BTD, None), gathered(full, x_BTD, None))
+    torch.testing.assert_close(attended(grouped, x_BTD, None), attended(full, x_BTD, None))
     assert grouped.project(x_BTD)[1].shape == (2, 5, 2, 2, 4)
 
 
@@ -394,7 +394,7 @@ def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) 
 
 
 def test_rotary_is_no_matter_of_additive_attention() -> None:
-    with pytest.raises(ConfigError, match="rotary positions turn a dot product"):
+    with pytest.raises(ConfigError, match="rotary requires dot-product attention"):
         check_model(dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive"))
 
 

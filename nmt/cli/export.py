@@ -44,7 +44,9 @@ def export(
         "identical": f"{verification.agreement:.1%}",
         "BLEU": f"{verification.bleu:.1f} against nmt's translations",
         "size": f"{exported.num_bytes / 1e6:,.1f} MB; nmt {nmt_result.num_bytes / 1e6:,.1f} MB",
-        "speed": f"{verification.tokens_per_second(exported):,.0f} target tokens/s; nmt {verification.tokens_per_second(nmt_result):,.0f}",
+        "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(
+            *map(verification.tokens_per_second, (exported, nmt_result))
+        ),
     }.items():
         typer.echo(f"{name:<11}{text}")
     if difference := verification.first_difference():

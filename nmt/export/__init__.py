@@ -1,7 +1,7 @@
 """Export of models to other engines. Each module has `export(loaded, folder)` and `engine(folder)`, which translates.
 
-To add a format, write a module and register it in both tables. Options of `export` are keyword-only arguments. An export
-is kept only if it passes the verification in `nmt.export.verify`.
+To add a format, write a module and register it in both tables. Options of `export` are keyword-only arguments. An
+export is kept only if it passes the verification in `nmt.export.verify`.
 """
 
 from __future__ import annotations

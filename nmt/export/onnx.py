@@ -7,8 +7,9 @@ target tokens so far, L decoder layers, H heads of keys and values, K head width
     decoder.onnx   tokens [R] (int64), past [L, 2, R, H, T, K], memory [L, 2, R, H, S, K], source_mask [R, S]
                    -> logits [R, V], present [L, 2, R, H, T+1, K]
 
-`memory` are the keys and values of the source. `past` are those of the target: empty (T = 0) in the first step, in which
-every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats memory and mask.
+`memory` are the keys and values of the source. `past` are those of the target: empty (T = 0) in the first step, in
+which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats memory and
+mask.
 """
 
 from __future__ import annotations

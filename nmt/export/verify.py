@@ -1,7 +1,7 @@
 """Export a model and verify that its translations are identical.
 
-nmt and the other engine translate the same sentences with greedy search, on the CPU, in float32 and with the same length
-limits, so every translation should be identical. Rounding may decide between tokens of nearly equal probability.
+nmt and the other engine translate the same sentences with greedy search, on the CPU, in float32 and with the same
+length limits, so every translation should be identical. Rounding may decide between tokens of nearly equal probability.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class LayerSummary:
 
 
 def summarize(model: Seq2Seq) -> list[LayerSummary]:
-    """Return the layers of a model in order, each followed by its submodules; modules without parameters are skipped."""
+    """Return the layers of a model in order, each followed by its submodules; skip modules without parameters."""
     return list(_summarize(model, 0, _output_shapes(model)))
 
 

@@ -103,7 +103,8 @@ class Floater(PositionEncoding):
     p[k] = p[k-1] + ∫ h(τ, p(τ); θ) dτ, τ from k-1 to k; all layers share h, and each layer has its own initial
     value p[0] and adds its p to its input. h is the sum of the vector field of sinusoidal encodings, which rotates each
     pair of channels at its own rate, and a network initialized to zero. Only the initial value of the first layer is
-    nonzero, so training starts from sinusoidal encodings. The system is solved in a rotating frame, where it changes slowly.
+    nonzero, so training starts from sinusoidal encodings. The system is solved in a rotating frame, where it
+    changes slowly.
     """
 
     adds_at_every_layer = True

@@ -40,8 +40,8 @@ class EncodingTable:
 class PositionEncoding(nn.Module):
     """No positions: without a look-ahead mask, the model ignores the order of its tokens.
 
-    Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`, `start` + 1, ..., keys at
-    0, 1, ...; `attention_bias` and `value_bias` must depend on distances only, because windowed attention evaluates
+    Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`, `start` + 1, ..., keys
+    at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances only, because windowed attention evaluates
     them for parts of the sequence.
     """
 

@@ -158,8 +158,8 @@ class T5(PositionEncoding):
     """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020, section 2.1).
 
     Half of the buckets hold single distances; the sizes of the others grow logarithmically up to `max_distance`, and
-    the last one holds all larger distances. Without a look-ahead mask, keys after the query have half of the buckets. All
-    layers share the biases.
+    the last one holds all larger distances. Without a look-ahead mask, keys after the query have half of the buckets.
+    All layers share the biases.
     """
 
     def __init__(self, stack: StackSpec, *, num_buckets: int = 32, max_distance: int = 128) -> None:

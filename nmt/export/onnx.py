@@ -8,8 +8,8 @@ target tokens so far, L decoder layers, H heads of keys and values, K head width
                    -> logits [R, V], present [L, 2, R, H, T+1, K]
 
 `memory` are the keys and values of the source. `past` are those of the target: empty (T = 0) in the first step, in
-which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats memory and
-mask.
+which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats memory
+and mask.
 """
 
 from __future__ import annotations

@@ -235,8 +235,8 @@ static void arena_free(Arena *a) {
 /* ---- matrix products
 
    The layout of W is [O / LANES, units, LANES]; a unit is 32 bits of inputs that one instruction multiplies and adds:
-   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale. x is rounded to [-127, 127]
-   and stored with an offset if the instruction requires unsigned numbers. */
+   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale. x is rounded to [-127,
+   127] and stored with an offset if the instruction requires unsigned numbers. */
 
 typedef struct {
     int64_t inputs, outputs, units;
@@ -817,8 +817,8 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
 }
 
 /* Starts a batch: encodes sentences of `lengths_B` tokens, which are concatenated in `tokens`. A state can be reused
-   for other batches and keeps its memory. `track` enables recording the cross-attention of the second to last layer, which
-   aligns words best (Garg et al. 2019, section 4.1). Returns 0 if out of memory. */
+   for other batches and keeps its memory. `track` enables recording the cross-attention of the second to last layer,
+   which aligns words best (Garg et al. 2019, section 4.1). Returns 0 if out of memory. */
 int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
     const Config *c = &s->m->c;
     arena_reset(&s->batch);
@@ -864,9 +864,9 @@ static void decoder_self_attention(
         if (c->positions == ROTARY)
             rotate(qkv, c->heads + c->kv_heads, width, cos_sin);
         for (int64_t i = 0; i < shared; i++) {
-            int64_t at_k = (2 * layer * current->rows + first + r) * shared + i;
-            store_scalar(current->kv, at_k, qkv[c->dim + i], bf16);
-            store_scalar(current->kv, at_k + current->rows * shared, qkv[c->dim + shared + i], bf16);
+            store_scalar(current->kv, (2 * layer * current->rows + first + r) * shared + i, qkv[c->dim + i], bf16);
+            store_scalar(current->kv, ((2 * layer + 1) * current->rows + first + r) * shared + i,
+                         qkv[c->dim + shared + i], bf16);
         }
         for (int64_t i = 0; i < c->dim; i++)
             qkv[i] *= scale, out[i] = 0;

@@ -1,4 +1,4 @@
-"""The Transformer: sizes, masks, cache, and that neither padding nor company change a sentence's numbers."""
+"""Models: sizes, masks, KV cache, and independence of padding and batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, **request.param), VOCABULARY).eval()
-    with torch.no_grad():  # what begins at zero must not hide mistakes
+    with torch.no_grad():  # parameters initialized to zero could hide errors
         for parameter in model.parameters():
             if not parameter.any():
                 parameter += 0.05 * torch.randn_like(parameter)
@@ -59,13 +59,13 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 
 
 def logits(model: Seq2Seq, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
-    """The logits of every pair's target positions, from one padded batch."""
+    """Return the logits of the target positions of each pair, from one padded batch."""
     batch = collate(pairs)
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     return list(model.logits(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
 
 
-def test_parameters_per_layer_are_the_papers() -> None:
+def test_parameters_per_layer_match_the_paper() -> None:
     base = build_model(
         ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=1, decoder_layers=1, norm_position="post"), 100
     )
@@ -74,7 +74,7 @@ def test_parameters_per_layer_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(("name", "millions"), [("wmt14-base", 63.1), ("wmt14-big", 214.2)])
-def test_the_papers_models_have_the_papers_size(name: str, millions: float) -> None:
+def test_model_sizes_match_the_paper(name: str, millions: float) -> None:
     config = config_io.load(config_io.find(name)).model
     with torch.device("meta"):
         model = build_model(config, 37_000)
@@ -97,7 +97,7 @@ def test_scaled_embeddings_start_with_unit_variance_and_padding_at_zero(tied: bo
         assert (~x_VD.any(-1)).nonzero().tolist() == [[PAD]]
 
 
-def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:
+def test_cached_logits_equal_uncached_logits(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     memory_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
     whole_BTV = model.logits(
@@ -108,7 +108,7 @@ def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:
     torch.testing.assert_close(torch.cat(steps, 1), whole_BTV, atol=1e-5, rtol=1e-5)
 
 
-def test_the_cache_survives_growth_and_steps_of_any_size(model: Seq2Seq) -> None:
+def test_cache_supports_growth_and_steps_of_any_size(model: Seq2Seq) -> None:
     tgt_BT = torch.randint(4, VOCABULARY, (2, 45))
     src_BS, mask_BS = torch.randint(4, VOCABULARY, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
     memory_BSD = model.encode(src_BS, mask_BS)
@@ -119,7 +119,7 @@ def test_the_cache_survives_growth_and_steps_of_any_size(model: Seq2Seq) -> None
 
 
 @torch.no_grad()
-def test_selecting_rows_and_sentences_carries_their_memory(model: Seq2Seq) -> None:
+def test_reordering_rows_and_sentences_reorders_the_state(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
     rows = torch.arange(3).repeat_interleave(2)  # two rows of each sentence
@@ -135,24 +135,24 @@ def test_selecting_rows_and_sentences_carries_their_memory(model: Seq2Seq) -> No
     torch.testing.assert_close(cached_R1D[:, 0], whole_RTD[:, 1], atol=1e-5, rtol=1e-5)
 
 
-def test_padding_and_company_change_nothing(model: Seq2Seq) -> None:
+def test_logits_do_not_depend_on_padding_or_batch(model: Seq2Seq) -> None:
     together = logits(model, PAIRS)
     for pair, logits_TV in zip(PAIRS, together, strict=True):
         torch.testing.assert_close(logits(model, [pair])[0], logits_TV, atol=1e-5, rtol=1e-5)
 
 
-def test_the_decoder_does_not_look_ahead(model: Seq2Seq) -> None:
+def test_decoder_is_causal(model: Seq2Seq) -> None:
     (one,), (other,) = logits(model, [([5, 6], [7, 8, 9])]), logits(model, [([5, 6], [7, 8, 20])])
     torch.testing.assert_close(one[:3], other[:3])
     assert not torch.allclose(one[3], other[3])
 
 
-def test_every_source_token_matters(model: Seq2Seq) -> None:
+def test_logits_depend_on_every_source_token(model: Seq2Seq) -> None:
     (one,), (other,) = logits(model, [([5, 6, 7], [8])]), logits(model, [([5, 6, 9], [8])])
     assert not torch.allclose(one[0], other[0], atol=1e-4)
 
 
-def test_masked_places_weigh_exactly_nothing() -> None:
+def test_masked_positions_have_zero_weight() -> None:
     scores = torch.randn(2, 1, 3, 4, requires_grad=True)
     mask = torch.tensor([[True, False, True, False], [False] * 4])[:, None, None]
     weights = masked_softmax(scores, mask)
@@ -166,7 +166,7 @@ def test_masked_places_weigh_exactly_nothing() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: torch.dtype) -> None:
+def test_fully_padded_source_gives_no_nan(model: Seq2Seq, dtype: torch.dtype) -> None:
     model.compute_dtype = dtype
     batch = collate(PAIRS)
     mask_BS = batch.src_mask_BS.clone()
@@ -179,9 +179,9 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: tor
 
 
 def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int]) -> tuple[list[Any], list[Any], Any]:
-    """The log-probabilities and the attention of a search's steps; some sentences end after the second.
+    """Return log-probabilities and attention of each step; only the sentences `keep` continue after the second.
 
-    Rows are reversed then. The last result is the number of the first row that each of the last rows continues.
+    The rows are then reversed. The last item is the index of the first-step row that each of the last rows continues.
     """
     state = model.prefill([[*src, EOS] for src, _ in PAIRS], track_attention=True)
     log_probs, attention = [], []
@@ -200,37 +200,37 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
 @torch.no_grad()
 @pytest.mark.parametrize("beams", [1, 2, 7])
 @pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
-def test_steps_of_a_search_equal_one_uncached_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
+def test_search_steps_equal_uncached_forward_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     shape = len(PAIRS) * beams, 40  # more positions than the cache's block
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, shape)
     tokens_RT[:, 0] = BOS
     log_probs, attention, last_R = search_steps(TorchModel([model], dtype), tokens_RT, beams, [0, 2])
     pairs = [(PAIRS[row // beams][0], tokens_RT[row, 1:].tolist()) for row in range(len(tokens_RT))]
-    wanted_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
+    expected_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
     batch = collate(pairs)
     state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
     state.track_attention()
     model.decode(batch.tgt_in_BT, state)
-    for t, (found_RV, found_RS) in enumerate(zip(log_probs, attention, strict=True)):
+    for t, (actual_RV, actual_RS) in enumerate(zip(log_probs, attention, strict=True)):
         rows_R = last_R if t > 1 else np.arange(len(pairs))
         share = 0.05 if dtype == torch.bfloat16 else 1e-5
-        wanted_RV, wanted_RS = wanted_RTV[rows_R, t], state.cross_attention_RTS[rows_R, t]
-        tolerance = share * max(1.0, wanted_RV.abs().max().item())
-        torch.testing.assert_close(torch.from_numpy(found_RV), wanted_RV, atol=tolerance, rtol=1e-4)
+        expected_RV, expected_RS = expected_RTV[rows_R, t], state.cross_attention_RTS[rows_R, t]
+        tolerance = share * max(1.0, expected_RV.abs().max().item())
+        torch.testing.assert_close(torch.from_numpy(actual_RV), expected_RV, atol=tolerance, rtol=1e-4)
         torch.testing.assert_close(
-            torch.from_numpy(found_RS), wanted_RS[:, : found_RS.shape[1]], atol=2 * share, rtol=1e-4
+            torch.from_numpy(actual_RS), expected_RS[:, : actual_RS.shape[1]], atol=2 * share, rtol=1e-4
         )
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
-def test_a_model_trained_in_bf16_is_searched_in_the_requested_precision() -> None:
+def test_search_precision_does_not_depend_on_training_precision() -> None:
     model = build_model(TINY, VOCABULARY).eval()
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, (len(PAIRS), 3))
-    wanted, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
+    expected, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
     model.compute_dtype = torch.bfloat16
-    found, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
-    for one, other in zip(found, wanted, strict=True):
+    actual, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -262,7 +262,7 @@ def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
 
 
 @pytest.mark.parametrize(("rate", "dropped"), [(0.1, 26 / 256), (0.3, 77 / 256), (0.5, 0.5)])
-def test_dropout_scales_by_the_share_it_really_keeps(rate: float, dropped: float) -> None:
+def test_dropout_scales_by_the_actual_keep_rate(rate: float, dropped: float) -> None:
     """On a CPU the rate is rounded to a multiple of 1/256; the scale must belong to the rounded rate."""
     torch.manual_seed(0)
     dropout, x = Dropout(rate), torch.ones(1001, 1003)
@@ -276,7 +276,7 @@ def test_dropout_scales_by_the_share_it_really_keeps(rate: float, dropped: float
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.999, 0.99999])
-def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
+def test_extreme_dropout_rates_drop_some_elements(rate: float) -> None:
     torch.manual_seed(0)
     dropped = Dropout(rate)(torch.ones(10_000))
     assert 0 < (dropped == 0).sum() < 10_000
@@ -287,7 +287,7 @@ def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
     ("change", "message"),
     [({"arch": "transfomer"}, "model.arch"), ({"position_encoding": "sinus"}, "model.position_encoding")],
 )
-def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None:
+def test_unknown_options_are_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         check_model(dataclasses.replace(TINY, **change))
     assert "did you mean" in caught.value.hint

@@ -133,8 +133,8 @@ class NativeModel:
             ValueError: a token id is not in the vocabulary.
         """
         lengths_B = np.fromiter(map(len, sources), np.int32, len(sources))
-        tokens = np.fromiter((token for source in sources for token in source), np.int64, int(lengths_B.sum()))
-        tokens = _int32(_checked(tokens, self.vocab_size, "source token ids"))
+        ids = np.fromiter((token for source in sources for token in source), np.int64, int(lengths_B.sum()))
+        tokens = _int32(_checked(ids, self.vocab_size, "source token ids"))
         try:
             handle = self._free_states.pop()
         except IndexError:

@@ -62,16 +62,16 @@ def _layer(model: dict[str, Tensor], own: str, its: str, decodes: bool) -> dict[
         found |= _renamed(model, f"{own}.{name}.norm", f"{its}.{theirs}")
     found |= _renamed(model, f"{own}.feed_forward.up", f"{its}.mlp.gate_up_proj")
     found |= _renamed(model, f"{own}.feed_forward.down", f"{its}.mlp.down_proj")
-    found |= _renamed(model, f"{own}.attention.out", f"{its}.self_attn.final_linear")
+    found |= _renamed(model, f"{own}.self_attention.out", f"{its}.self_attn.final_linear")
     for kind in ("weight", "bias"):
-        parts = list(zip(("query", "keys", "values"), model[f"{own}.attention.qkv.{kind}"].chunk(3), strict=True))
+        parts = list(zip(("query", "keys", "values"), model[f"{own}.self_attention.qkv.{kind}"].chunk(3), strict=True))
         found |= {f"{its}.self_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
         if decodes:
-            both = model[f"{own}.cross.kv.{kind}"].chunk(2)
-            parts = list(zip(("query", "keys", "values"), (model[f"{own}.cross.q.{kind}"], *both), strict=True))
+            both = model[f"{own}.cross_attention.kv.{kind}"].chunk(2)
+            parts = list(zip(("query", "keys", "values"), (model[f"{own}.cross_attention.q.{kind}"], *both), strict=True))
             found |= {f"{its}.context_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
     if decodes:
-        found |= _renamed(model, f"{own}.cross.out", f"{its}.context_attn.final_linear")
+        found |= _renamed(model, f"{own}.cross_attention.out", f"{its}.context_attn.final_linear")
     return found
 
 

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config import ModelConfig, config_io
-from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, recording
+from nmt.model.attention import ATTENTION_SCORES, SelfAttention, masked_softmax, record_attention
 from nmt.model.build import build_model, count_parameters
 from nmt.model.transformer import Transformer
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
-from nmt.search.request import Ints, SearchRequest, StepResult, best_tokens
+from nmt.search.request import SearchRequest, StepRequest, StepResult, best_tokens
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import schedule
 
@@ -134,8 +134,8 @@ def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
     """Return the weights that a self-attention of zero queries and keys gives, [B, Q, S]."""
     attention = SelfAttention(ModelConfig(dim=4, heads=1, attention_window=window)).eval()
     zeros_BHTK = torch.zeros(2, 1, tokens, 4)
-    with recording(attention) as found:
-        attention.gather(zeros_BHTK, zeros_BHTK, zeros_BHTK, mask)
+    with record_attention(attention) as found:
+        attention.attend(zeros_BHTK, zeros_BHTK, zeros_BHTK, mask)
     (weights_BHQS,) = found[""]
     return weights_BHQS[:, 0]
 
@@ -257,19 +257,16 @@ class Memory:
     read: list[str]
     attention_RS: NDArray[np.float32] | None = None
 
-    def step(
-        self, tokens_R: Ints, parents_R: Ints, k: int, *, banned_RX: Ints | None = None, gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:  # fmt: skip
+    def step(self, request: StepRequest) -> StepResult:
         """Read a word for each row."""
-        words = [WORDS[token] for token in tokens_R.tolist()]
-        self.read = [self.read[parent] for parent in parents_R.tolist()]
+        words = [WORDS[token] for token in request.tokens_R.tolist()]
+        self.read = [self.read[parent] for parent in request.parents_R.tolist()]
         if words != ["<s>"] * len(words):
             self.read = [f"{read} {word}".strip() for read, word in zip(self.read, words, strict=True)]
         rows = [NEXT.get(read, {END: 1.0}) for read in self.read]
         with np.errstate(divide="ignore"):
             log_p_RV = np.log(np.array([[row.get(word, 0.0) for word in WORDS] for row in rows], np.float32))
-        return best_tokens(log_p_RV, k, banned_RX, gather_RP)
+        return best_tokens(log_p_RV, request)
 
 
 class MadeUp:

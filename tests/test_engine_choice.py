@@ -1,4 +1,4 @@
-"""Which engine translates: the native one needs no PyTorch, and where it is not available, PyTorch does the same."""
+"""Choice of the engine: the native engine does not import PyTorch; PyTorch is the fallback with equal results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from commandline import CommandLine, sentences, write
 from nmt.inference import native
 from nmt.train.session import train
 
-compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 SOURCE, TARGET = sentences(30)
 
 
 @pytest.fixture(scope="module")
 def shaw(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a model that the native engine does not compute."""
+    """A run of a model that the native engine does not support."""
     folder = tmp_path_factory.mktemp("shaw")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NMT_DATA", str(folder / "data"))
@@ -91,7 +91,7 @@ def test_the_library_does_not_import_pytorch() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_native_engine_does_not_compute_imports_pytorch(shaw: Path) -> None:
+def test_unsupported_models_import_pytorch(shaw: Path) -> None:
     assert in_a_process(LIBRARY, shaw) == "True"
     arguments = ("translate", "ba be", "--model", shaw, "--device", "cpu")
     assert in_a_process(COMMAND, *arguments).splitlines()[-1] == "True"
@@ -101,7 +101,7 @@ def test_what_the_native_engine_does_not_compute_imports_pytorch(shaw: Path) -> 
 
 
 @pytest.mark.slow
-def test_importing_and_using_nmt_changes_nothing_of_the_process(shaw: Path) -> None:
+def test_importing_and_using_nmt_does_not_change_process_settings(shaw: Path) -> None:
     code = """
 import os, sys, torch
 torch.set_num_threads(3)
@@ -117,14 +117,14 @@ print(dict(os.environ) == before, torch.get_num_threads())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the options are those of glibc")
-def test_only_commands_that_train_change_how_memory_is_allocated() -> None:
+def test_only_training_commands_tune_malloc() -> None:
     code = """
 import numpy as np
 from nmt import Translator
 from nmt.cli import environment
 Translator.load("en-de-small", "cpu").translate(["im thirsty"])
 def in_heap():
-    block = np.ones(2**27, np.uint8)  # glibc maps blocks of more than 32 MB, unless it is asked not to
+    block = np.ones(2**27, np.uint8)  # by default, glibc uses mmap for blocks of more than 32 MB
     heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
     return int(heap[0], 16) <= block.ctypes.data < int(heap[1], 16)
 print(in_heap())
@@ -139,57 +139,55 @@ print(in_heap())
 
 @compiled
 @pytest.mark.parametrize("options", [[], ["--beam-size", "1"], ["--top-beams", "3"], ["--prefix", "der alte"]])
-def test_pytorch_gives_the_same_translations(trained: CommandLine, options: list[str]) -> None:
+def test_pytorch_translations_are_identical(trained: CommandLine, options: list[str]) -> None:
     command = ("translate", "--precision", "fp32", *options, *SOURCE)
-    wanted, found = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
-    assert (wanted.code, found.code) == (0, 0), found.err
-    assert found.out == wanted.out
-    assert len(set(wanted.out.splitlines())) > 1
+    expected, actual = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
+    assert (expected.code, actual.code) == (0, 0), actual.err
+    assert actual.out == expected.out
+    assert len(set(expected.out.splitlines())) > 1
 
 
 @compiled
-def test_pytorch_gives_the_same_scores(trained: CommandLine, tmp_path: Path) -> None:
+def test_pytorch_scores_are_equal(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "pairs", SOURCE, TARGET)
     command = ("score", "--src", tmp_path / "pairs.en", "--tgt", tmp_path / "pairs.de")
-    wanted, found = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
-    assert (wanted.code, found.code) == (0, 0), found.err
-    assert [*map(float, found.out.split())] == pytest.approx([*map(float, wanted.out.split())], abs=2e-3)
+    expected, actual = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
+    assert (expected.code, actual.code) == (0, 0), actual.err
+    assert [*map(float, actual.out.split())] == pytest.approx([*map(float, expected.out.split())], abs=2e-3)
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
-def test_pytorch_computes_in_other_precisions(trained: CommandLine, precision: str) -> None:
+def test_pytorch_supports_other_precisions(trained: CommandLine, precision: str) -> None:
     done = CommandLine(trained.folder, {"NMT_ENGINE": "0"})("translate", "the dog", "--precision", precision)
     assert done.code == 0, done.err
     assert len(done.out.splitlines()) == 1
 
 
-def test_int8_needs_the_native_engine(trained: CommandLine, shaw: Path) -> None:
+def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> None:
     off = CommandLine(trained.folder, {"NMT_ENGINE": "0"})
     done = off("translate", "the dog", "--precision", "int8")
     done.refuses(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
-    if native.available():
+    if native.is_available():
         done = trained("translate", "ba be", "--model", shaw, "--precision", "int8")
         done.refuses(2, "int8 needs the native engine: it does not compute this kind of model")
 
 
 @pytest.mark.slow
-def test_a_missing_compiler_is_named_once(trained: CommandLine, tmp_path: Path) -> None:
+def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path) -> None:
     home = {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
     without = CommandLine(trained.folder, home)
     steps = sorted((trained.folder / "runs/tiny").glob("step-*"))
     done = without.process("translate", "the dog", "the cat", *(word for step in steps for word in ("--model", step)))
     assert done.code == 0, done.err
-    line = "nmt: the native engine is not available (there is no C compiler 'no-such-compiler'): PyTorch translates"
+    line = "nmt: the native engine is not available (C compiler 'no-such-compiler' not found); using PyTorch"
     assert len(re.findall(re.escape(line), done.err)) == 1
-    without.process("translate", "the dog", "--precision", "int8").refuses(
-        2, "there is no C compiler 'no-such-compiler'"
-    )
-    wanted = trained("translate", "the dog", "--precision", "fp32")
-    assert without.process("translate", "the dog", "--precision", "fp32").out == wanted.out
+    without.process("translate", "the dog", "--precision", "int8").refuses(2, "C compiler 'no-such-compiler' not found")
+    expected = trained("translate", "the dog", "--precision", "fp32")
+    assert without.process("translate", "the dog", "--precision", "fp32").out == expected.out
 
 
 @pytest.mark.slow
-def test_what_the_native_engine_does_not_compute_needs_no_compiler(shaw: Path, tmp_path: Path) -> None:
+def test_unsupported_models_need_no_compiler(shaw: Path, tmp_path: Path) -> None:
     done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).process("translate", "ba be", "--model", shaw)
     assert done.code == 0, done.err
     assert done.err == ""

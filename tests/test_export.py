@@ -1,4 +1,4 @@
-"""What other engines are given is the model itself, and what is not is refused."""
+"""Exports compute the same function as the model, and failed exports are discarded."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from nmt.data.normalization import normalize
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
 from nmt.export import ENGINES, EXPORTS, safetensors, verify
-from nmt.export.common import most_tokens, searching
+from nmt.export.common import greedy_engine, max_tokens
 from nmt.export.onnx import OnnxModel, graphs
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Line, Translator
 from nmt.model.build import build_model
-from nmt.model.positions import POSITIONS
+from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import LoadedModel
 from nmt.runs.run_info import collect
 from nmt.search import SearchRequest, search
+from nmt.search.request import StepRequest
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
 PACKAGES = {
@@ -50,7 +51,7 @@ PACKAGES = {
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name == "onnx")) for name in EXPORTS])
 def to(request: pytest.FixtureRequest) -> str:
-    """Each format."""
+    """Name of each format."""
     return str(request.param)
 
 
@@ -61,7 +62,7 @@ OTHER_MODELS = [pytest.param(name, marks=pytest.mark.slow) for name in ("pre-unt
 def loaded(
     request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> LoadedModel:
-    """A model of each kind, with weights that leave no norm and no bias without effect."""
+    """A model of each kind, with noise added to all parameters."""
     norm, tied = request.param.split("-")
     nmt = CommandLine(tmp_path_factory.mktemp(request.param))
     for name in ("text.en", "text.de"):
@@ -69,16 +70,16 @@ def loaded(
     sizes = {"model__dim": "16", "model__encoder_layers": "2", "train__steps": "1"}
     done = nmt.train("runs/x", model__norm_position=norm, model__tie_embeddings=str(tied == "tied").lower(), **sizes)
     assert done.code == 0, done.err
-    found = discovery.load(nmt.folder / "runs/x")
+    actual = discovery.load(nmt.folder / "runs/x")
     torch.manual_seed(1)
     with torch.no_grad():
-        for parameter in found.model.parameters():
+        for parameter in actual.model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    return found
+    return actual
 
 
 def exported(to: str, loaded: LoadedModel) -> Path:
-    """The folder of an export beside the run, made once."""
+    """Return the folder of an export next to the run; export only once."""
     folder = loaded.run.parent / to
     if not folder.exists():
         folder.mkdir()
@@ -90,20 +91,20 @@ def exported(to: str, loaded: LoadedModel) -> Path:
 
 
 def log_probs(model: Seq2Seq, ids: list[list[int]]) -> list[Tensor]:
-    """The log-probability of every token, its end included, that follows the source which it is itself."""
+    """Return the log-probability of each token, including the end token, with the source as the target."""
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-        found_N = model.project(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
-    return list(found_N.split([len(row) + 1 for row in ids]))
+        actual_N = model.logits(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
+    return list(actual_N.split([len(row) + 1 for row in ids]))
 
 
 def of_logits(logits_BTV: Tensor, ids: list[list[int]]) -> list[Tensor]:
-    found = []
+    actual = []
     for row, logits_TV in zip(ids, logits_BTV, strict=True):
         target = torch.tensor([*row, EOS])
-        found.append(logits_TV[: len(target)].log_softmax(-1).gather(1, target[:, None])[:, 0])
-    return found
+        actual.append(logits_TV[: len(target)].log_softmax(-1).gather(1, target[:, None])[:, 0])
+    return actual
 
 
 def by_ctranslate2(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
@@ -111,7 +112,7 @@ def by_ctranslate2(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> l
 
     pieces = [loaded.tokenizer.ids_to_pieces(row) for row in ids]
     engine = ctranslate2.Translator(str(folder), compute_type="float32")
-    return [torch.tensor(found.log_probs) for found in engine.score_batch(pieces, pieces)]
+    return [torch.tensor(actual.log_probs) for actual in engine.score_batch(pieces, pieces)]
 
 
 def by_safetensors(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
@@ -123,7 +124,8 @@ def by_onnx(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Ten
     batch = collate([(row, row) for row in ids])
     state = model.prefill([[*row, EOS] for row in ids])
     same_R = np.arange(len(ids))
-    steps = [state.step(column, same_R, 1, all_log_probs=True).log_p_RV for column in batch.tgt_in_BT.t().numpy()]
+    requests = [StepRequest(tokens_R, same_R, 1, all_log_probs=True) for tokens_R in batch.tgt_in_BT.t().numpy()]
+    steps = [state.step(request).log_p_RV for request in requests]
     return of_logits(torch.from_numpy(np.stack(steps, 1)), ids)
 
 
@@ -133,8 +135,8 @@ def by_transformers(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> 
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
-        found = model(batch.src_BS, attention_mask=batch.src_mask_BS.long(), decoder_input_ids=batch.tgt_in_BT)
-    return of_logits(found.logits, ids)
+        actual = model(batch.src_BS, attention_mask=batch.src_mask_BS.long(), decoder_input_ids=batch.tgt_in_BT)
+    return of_logits(actual.logits, ids)
 
 
 Score = Callable[[Path, LoadedModel, list[list[int]]], list[Tensor]]
@@ -146,39 +148,39 @@ SCORES: dict[str, Score] = {
 }
 
 
-def test_every_token_is_as_probable_as_in_nmt(to: str, loaded: LoadedModel) -> None:
+def test_token_probabilities_equal_nmt(to: str, loaded: LoadedModel) -> None:
     ids = [loaded.tokenizer.encode(line) for line in LINES]
-    found = SCORES[to](exported(to, loaded), loaded, ids)
-    for own_T, wanted_T in zip(found, log_probs(loaded.model, ids), strict=True):
-        assert own_T.tolist() == pytest.approx(wanted_T.tolist(), abs=1e-3)
+    actual = SCORES[to](exported(to, loaded), loaded, ids)
+    for own_T, expected_T in zip(actual, log_probs(loaded.model, ids), strict=True):
+        assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
 
 
-def test_every_translation_is_that_of_nmt(to: str, loaded: LoadedModel) -> None:
+def test_translations_equal_nmt(to: str, loaded: LoadedModel) -> None:
     engine = ENGINES[to](exported(to, loaded))
-    wanted = [*map(normalize, searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
-    assert len(set(wanted)) > 1
-    assert [*map(normalize, engine(LINES))] == wanted  # what these models say may end on control characters
-    assert normalize(engine(LINES[2:3])[0]) == wanted[2]
+    expected = [*map(normalize, greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
+    assert len(set(expected)) > 1
+    assert [*map(normalize, engine(LINES))] == expected  # what these models say may end on control characters
+    assert normalize(engine(LINES[2:3])[0]) == expected[2]
 
 
-def test_engines_stop_where_translations_of_nmt_do(loaded: LoadedModel) -> None:
+def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
     folder = exported("safetensors", loaded)
-    wanted = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
-    lengths = [len(loaded.tokenizer.encode(text)) for text in wanted]
-    most = [most_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
+    expected = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
+    lengths = [len(loaded.tokenizer.encode(text)) for text in expected]
+    most = [max_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
     assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
-    assert ENGINES["safetensors"](folder)(LINES) == wanted
+    assert ENGINES["safetensors"](folder)(LINES) == expected
 
 
 class Session:
-    """Runs a module as ONNX Runtime would its graph: this much can be tested without either package."""
+    """A stand-in for an ONNX Runtime session that runs a module, to test without the packages."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
 
     def run(self, _: None, inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        found = self.module(*(torch.from_numpy(array) for array in inputs.values()))
-        return [tensor.numpy() for tensor in (found if isinstance(found, tuple) else (found,))]
+        actual = self.module(*(torch.from_numpy(array) for array in inputs.values()))
+        return [tensor.numpy() for tensor in (actual if isinstance(actual, tuple) else (actual,))]
 
 
 def bare_graphs(loaded: LoadedModel) -> OnnxModel:
@@ -190,32 +192,32 @@ def written_graphs(loaded: LoadedModel) -> OnnxModel:
 
 
 def request_of(loaded: LoadedModel) -> SearchRequest:
-    """Sentences that end at different steps."""
+    """Return a request with different length limits."""
     sources = [[*loaded.tokenizer.encode(line), EOS] for line in LINES]
     return SearchRequest(sources, np.array([12, 5, 9, 3]), BOS, EOS)
 
 
 @pytest.mark.parametrize("make", [bare_graphs, pytest.param(written_graphs, marks=pytest.mark.slow)])
-def test_onnx_is_searched_with_beams(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
+def test_onnx_beam_search(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
     model = make(loaded)
     request = request_of(loaded)
     beam = search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
-        found, wanted = beam(model, request), beam(TorchModel([loaded.model]), request)
-    assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
-    for own, sentence in zip(found, wanted, strict=True):
+        actual, expected = beam(model, request), beam(TorchModel([loaded.model]), request)
+    assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
+    for own, sentence in zip(actual, expected, strict=True):
         assert [h.score for h in own] == pytest.approx([h.score for h in sentence], abs=1e-3)
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    **{name: {"position_encoding": name} for name in POSITIONS if name != "sinusoidal"},
+    **{name: {"position_encoding": name} for name in POSITION_ENCODINGS if name != "sinusoidal"},
     "additive": {"attention_score": "additive"}, "grouped": {"kv_heads": 1}, "swiglu": {"activation": "swiglu"},
     "rms": {"norm": "rms"}, "shared": {"layer_sharing": 2, "decoder_layers": 3},
 }  # fmt: skip
 
 
 def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
-    """The tiny run with another model in it, whose weights leave nothing without effect."""
+    """Return the tiny run with another model, with noise added to all parameters."""
     tiny = discovery.load(trained.folder / "runs/tiny")
     config = dataclasses.replace(tiny.config, model=dataclasses.replace(tiny.config.model, **changes))
     torch.manual_seed(1)
@@ -227,18 +229,18 @@ def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
 
 
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
-def test_onnx_has_graphs_of_every_transformer(trained: CommandLine, changes: dict[str, Any]) -> None:
+def test_onnx_supports_every_transformer_variant(trained: CommandLine, changes: dict[str, Any]) -> None:
     loaded = variant(trained, **changes)
     request, beam = request_of(loaded), search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
-        found, wanted = beam(bare_graphs(loaded), request), beam(TorchModel([loaded.model]), request)
-    assert [[h.ids for h in sentence] for sentence in found] == [[h.ids for h in sentence] for sentence in wanted]
+        actual, expected = beam(bare_graphs(loaded), request), beam(TorchModel([loaded.model]), request)
+    assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
 
 
-def test_layers_that_share_weights_are_written_as_often_as_they_run(trained: CommandLine, tmp_path: Path) -> None:
+def test_shared_layers_are_exported_repeatedly(trained: CommandLine, tmp_path: Path) -> None:
     loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
-    assert ENGINES["ctranslate2"](tmp_path)(LINES) == searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+    assert ENGINES["ctranslate2"](tmp_path)(LINES) == greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
 
 
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)"])
@@ -247,23 +249,23 @@ def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, p
     loaded = variant(trained, position_encoding=positions, norm_position=norm, encoder_layers=2, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
     ids = [loaded.tokenizer.encode(line) for line in LINES]
-    for own_T, wanted_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
-        assert own_T.tolist() == pytest.approx(wanted_T.tolist(), abs=1e-3)
-    assert ENGINES["ctranslate2"](tmp_path)(LINES) == searching(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+    for own_T, expected_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
+        assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
+    assert ENGINES["ctranslate2"](tmp_path)(LINES) == greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
 
 
 @pytest.mark.parametrize(
     ("to", "changes", "message"),
     [
-        ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 has no model with positions shaw"),
-        ("ctranslate2", {"arch": "rnn"}, "CTranslate2 has no model with arch rnn"),
-        ("hf-marian", {"activation": "swiglu"}, "Hugging Face has no model with activation swiglu"),
-        ("hf-marian", {"kv_heads": 1}, "Hugging Face has no model with kv_heads 1"),
-        ("onnx", {"attention_window": 3}, "ONNX has no model with window 3"),
-        ("onnx", {"arch": "rnn"}, "ONNX has no model with arch rnn"),
+        ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 does not support model.position_encoding=shaw"),
+        ("ctranslate2", {"arch": "rnn"}, "CTranslate2 does not support model.arch=rnn"),
+        ("hf-marian", {"activation": "swiglu"}, "Hugging Face does not support model.activation=swiglu"),
+        ("hf-marian", {"kv_heads": 1}, "Hugging Face does not support model.kv_heads=1"),
+        ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
+        ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
     ],
 )
-def test_what_an_engine_has_no_network_for_is_refused(
+def test_unsupported_models_are_rejected(
     trained: CommandLine, tmp_path: Path, to: str, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message) as caught:
@@ -272,7 +274,7 @@ def test_what_an_engine_has_no_network_for_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_transformers_loads_it_by_itself(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_loads_the_export(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
     folder = exported("hf-marian", loaded)
@@ -283,21 +285,21 @@ def test_transformers_loads_it_by_itself(loaded: LoadedModel, monkeypatch: pytes
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if pre else "MarianMTModel")
     assert type(tokenizer).__name__ == "MarianTokenizer"
     inputs = tokenizer(LINES, return_tensors="pt", padding=True)
-    found = model.generate(**inputs, max_new_tokens=9)
-    texts = [loaded.tokenizer.decode(row) for row in found.tolist()]
-    assert [*map(normalize, tokenizer.batch_decode(found, skip_special_tokens=True))] == [*map(normalize, texts)]
+    actual = model.generate(**inputs, max_new_tokens=9)
+    texts = [loaded.tokenizer.decode(row) for row in actual.tolist()]
+    assert [*map(normalize, tokenizer.batch_decode(actual, skip_special_tokens=True))] == [*map(normalize, texts)]
     request = SearchRequest(unpadded(inputs), np.full(len(LINES), 9), BOS, EOS)
-    wanted = search("greedy")(TorchModel([loaded.model]), request)
-    assert texts == [loaded.tokenizer.decode(best[0].ids) for best in wanted]
+    expected = search("greedy")(TorchModel([loaded.model]), request)
+    assert texts == [loaded.tokenizer.decode(best[0].ids) for best in expected]
 
 
 def unpadded(inputs: dict[str, Tensor]) -> list[list[int]]:
-    """The source ids, their end included."""
+    """Return the source ids, including the end token."""
     rows = zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
     return [ids[mask.bool()].tolist() for ids, mask in rows]
 
 
-def test_transformers_cuts_text_as_nmt_does(loaded: LoadedModel) -> None:
+def test_transformers_tokenizes_like_nmt(loaded: LoadedModel) -> None:
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(exported("hf-marian", loaded))
@@ -307,24 +309,24 @@ def test_transformers_cuts_text_as_nmt_does(loaded: LoadedModel) -> None:
         assert tokenizer.decode([BOS, *ids, EOS], skip_special_tokens=True) == loaded.tokenizer.decode(ids) == text
 
 
-def test_weights_of_half_and_a_quarter_of_the_size(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_bf16_and_int8_weights_are_smaller_and_accurate(loaded: LoadedModel, tmp_path: Path) -> None:
     sizes = {}
-    for weights in safetensors.KINDS:
+    for weights in safetensors.WEIGHT_TYPES:
         folder = tmp_path / weights
         folder.mkdir()
         safetensors.export(loaded, folder, weights=weights)
         sizes[weights] = next(folder.glob("step-*/model.safetensors")).stat().st_size
-        found = discovery.load(folder).model.state_dict()
-        for name, wanted in loaded.model.state_dict().items():
-            largest = wanted.abs().amax(-1, keepdim=True)
-            atol = {"int8": 1 if wanted.ndim == 2 else 0}.get(weights, 0) * largest / 127 / 2
+        actual = discovery.load(folder).model.state_dict()
+        for name, expected in loaded.model.state_dict().items():
+            largest = expected.abs().amax(-1, keepdim=True)
+            atol = {"int8": 1 if expected.ndim == 2 else 0}.get(weights, 0) * largest / 127 / 2
             rtol = 0 if weights == "fp32" else 2**-8
-            assert bool(((found[name] - wanted).abs() <= atol * 1.001 + rtol * wanted.abs()).all()), name
+            assert bool(((actual[name] - expected).abs() <= atol * 1.001 + rtol * expected.abs()).all()), name
     assert sizes["bf16"] < 0.6 * sizes["fp32"]
     assert sizes["int8"] < 0.4 * sizes["fp32"]
 
 
-def test_int8_is_read_wherever_weights_are(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_int8_weights_can_be_used_like_others(loaded: LoadedModel, tmp_path: Path) -> None:
     for name, weights in (("small", "int8"), ("large", "fp32")):
         (tmp_path / name).mkdir()
         safetensors.export(
@@ -344,7 +346,7 @@ def test_int8_is_read_wherever_weights_are(loaded: LoadedModel, tmp_path: Path) 
 # ---- the command
 
 
-def test_the_command_writes_and_reports(to: str, nmt: CommandLine) -> None:
+def test_command_exports_and_reports(to: str, nmt: CommandLine) -> None:
     done = nmt("export", "runs/tiny", "--to", to)
     assert done.code == 0, done.err
     report = dict(line.split(maxsplit=1) for line in done.out.splitlines())
@@ -360,35 +362,35 @@ def test_the_command_writes_and_reports(to: str, nmt: CommandLine) -> None:
             assert (nmt.folder / "runs/tiny" / to / file).read_bytes() == (nmt.folder / "runs/tiny" / file).read_bytes()
 
 
-def test_an_exported_run_translates_without_the_first(nmt: CommandLine) -> None:
+def test_exported_run_translates_without_the_original(nmt: CommandLine) -> None:
     assert nmt("export", "runs/tiny", "--to", "safetensors", "--output", "lean").code == 0
-    wanted = nmt("translate", "--model", "runs/tiny", LINES[0]).out
+    expected = nmt("translate", "--model", "runs/tiny", LINES[0]).out
     shutil.rmtree(nmt.folder / "runs")
     assert sorted(path.name for path in (nmt.folder / "lean").rglob("*") if path.is_file()) == [
         "config.yaml", "data.json", "meta.json", "model.safetensors", "spm.model",
     ]  # fmt: skip
     done = nmt("translate", "--model", "lean", LINES[0])
-    assert (done.code, done.out) == (0, wanted)
+    assert (done.code, done.out) == (0, expected)
 
 
-def test_the_engine_ctranslate2_takes_what_was_exported(nmt: CommandLine) -> None:
+def test_ctranslate2_engine_loads_the_export(nmt: CommandLine) -> None:
     assert nmt("export", "runs/tiny", "--to", "ctranslate2").code == 0
     common = ("translate", "--model", "runs/tiny", "--search", "greedy", "--precision", "fp32", *LINES)
-    wanted, found = nmt(*common), nmt(*common, "--engine", "ctranslate2")
-    assert found.code == 0, found.err
-    assert found.out == wanted.out
+    expected, actual = nmt(*common), nmt(*common, "--engine", "ctranslate2")
+    assert actual.code == 0, actual.err
+    assert actual.out == expected.out
 
 
-def test_an_average_becomes_the_one_checkpoint(nmt: CommandLine) -> None:
+def test_average_can_be_exported(nmt: CommandLine) -> None:
     assert nmt("average", "runs/tiny", "--last", "2").code == 0
     done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
     assert done.code == 0, done.err
-    found, wanted = (discovery.load(nmt.folder / name).model for name in ("lean", "runs/tiny/average-2"))
-    assert all(map(torch.equal, found.parameters(), wanted.parameters()))
+    actual, expected = (discovery.load(nmt.folder / name).model for name in ("lean", "runs/tiny/average-2"))
+    assert all(map(torch.equal, actual.parameters(), expected.parameters()))
 
 
 @pytest.mark.slow
-def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) -> None:
+def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) -> None:
     tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["max_source_length"]
     (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
     done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
@@ -402,7 +404,7 @@ def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) ->
 
 
 @pytest.mark.parametrize("name", ["ctranslate2", "onnx", "hf-marian"])
-def test_the_example_in_the_document_translates(
+def test_documented_example_runs(
     name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(exported(name, loaded).parent)
@@ -420,31 +422,33 @@ def test_the_example_in_the_document_translates(
 
 
 def shifted(loaded: LoadedModel, folder: Path) -> None:
-    """Write a model that takes each piece for the one before it."""
+    """Export a model whose output layer is shifted by one piece."""
     model = loaded.model
     with torch.no_grad():
-        model.table("output").copy_(model.table("output").roll(1, 0))
+        model.embedding_weight("output").copy_(model.embedding_weight("output").roll(1, 0))
     safetensors.export(dataclasses.replace(loaded, model=model), folder)
 
 
-def test_a_broken_export_is_not_kept(
+def test_failed_verification_discards_the_export(
     nmt: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(EXPORTS, "safetensors", shifted)
     monkeypatch.chdir(nmt.folder)
     run, folder = Path("runs/tiny"), Path("there")
-    with pytest.raises(NMTError, match=r"safetensors translates \d+ of 20 sentences as nmt does, not 99.0%") as found:
+    with pytest.raises(
+        NMTError, match=r"only \d+ of 20 translations with safetensors are identical .* requires 99\.0%"
+    ) as actual:
         verify.export(run, "safetensors", folder)
-    assert not isinstance(found.value, UsageError)
-    assert "in nmt, and '" in found.value.hint
+    assert not isinstance(actual.value, UsageError)
+    assert "in nmt, and '" in actual.value.hint
     with pytest.raises(SystemExit) as exit_:
         app(["export", str(run), "--to", "safetensors", "-o", str(folder)], prog_name="nmt")
     assert exit_.value.code == 1
     assert capsys.readouterr().out == ""
     assert sorted(path.name for path in nmt.folder.iterdir()) == ["data", "runs", "text.de", "text.en"]
-    proof = verify.export(run, "safetensors", folder, least=0)
-    assert proof.share < 0.99
-    assert proof.bleu < 99
+    verification = verify.export(run, "safetensors", folder, min_agreement=0)
+    assert verification.agreement < 0.99
+    assert verification.bleu < 99
     assert folder.is_dir()
 
 
@@ -457,17 +461,17 @@ def test_a_broken_export_is_not_kept(
         ("runs/tiny --to marian", 2, "did you mean 'hf-marian'?"),
         ("runs/tiny --to safetensors(weights='bf15')", 2, "did you mean 'bf16'?"),
         ("runs/tiny --to safetensors(type='bf16')", 2, "has no option 'type'"),
-        ("runs/tiny --to safetensors --output runs", 2, "runs stands already"),
-        ("runs/tiny --to safetensors --output text.en", 2, "text.en stands already"),
+        ("runs/tiny --to safetensors --output runs", 2, "runs already exists"),
+        ("runs/tiny --to safetensors --output text.en", 2, "text.en already exists"),
         ("runs/tiny --to safetensors --min-agreement 99", 2, "--min-agreement must be between 0 and 1, got 99.0"),
         ("runs/tiny --to safetensors --min-agreement nan", 2, "--min-agreement must be between 0 and 1, got nan"),
         ("runs/tiny --to safetensors --verify-with none.en", 1, "no such file: none.en"),
-        ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en holds no text"),
+        ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en has no sentences"),
         ("runs/none --to safetensors", 1, "there is no model at runs/none"),
         ("runs --to safetensors", 1, "runs holds no checkpoint"),
     ],
 )
-def test_mistakes_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:
+def test_errors_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/tiny").symlink_to(trained.folder / "runs/tiny")
@@ -483,7 +487,7 @@ def test_mistakes_are_one_line(arguments: str, code: int, message: str, trained:
 @pytest.mark.parametrize(
     ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
 )
-def test_a_missing_package_is_named(to: str, package: str, nmt: CommandLine) -> None:
+def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine) -> None:
     (nmt.folder / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
     done = nmt.process("export", "runs/tiny", "--to", to)  # this process may have imported the package
     done.refuses(2, "is not installed", f"pip install {package}")
@@ -491,14 +495,14 @@ def test_a_missing_package_is_named(to: str, package: str, nmt: CommandLine) -> 
     assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
 
 
-def test_without_ctranslate2_it_says_what_to_install(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ctranslate2_is_reported(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match="CTranslate2 is not installed"):
         EXPORTS["ctranslate2"](discovery.load(nmt.folder / "runs/tiny"), Path("none"))
 
 
 class Numbers:
-    """A tokenizer whose pieces are the ids."""
+    """A tokenizer whose pieces are the ids as text."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [*map(str, ids)]
@@ -508,17 +512,17 @@ class Numbers:
 
 
 class Noted:
-    """CTranslate2 as the engine sees it: notes what it is asked for, and finds what it was given, or the source."""
+    """A CTranslate2 stand-in that records its options and returns the given hypotheses, or the source."""
 
     num_translators = 1
 
-    def __init__(self, found: dict[str, float] | None = None) -> None:
-        self.found, self.options = found, {}
+    def __init__(self, actual: dict[str, float] | None = None) -> None:
+        self.actual, self.options = actual, {}
 
     def translate_batch(self, sources: list[list[str]], **options: Any) -> list[SimpleNamespace]:
         self.options = options
-        every = [self.found or {" ".join(source): -1.0} for source in sources]
-        return [SimpleNamespace(hypotheses=[h.split() for h in found], scores=[*found.values()]) for found in every]
+        every = [self.actual or {" ".join(source): -1.0} for source in sources]
+        return [SimpleNamespace(hypotheses=[h.split() for h in actual], scores=[*actual.values()]) for actual in every]
 
 
 def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
@@ -527,40 +531,40 @@ def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
     return engine
 
 
-def test_ctranslate2_is_asked_for_what_the_search_says() -> None:
+def test_ctranslate2_receives_the_search_options() -> None:
     rules = "no_repeat_ngram_size=2, min_length_ratio=1.5, max_length_ratio=2.5"
     find = search(f"beam(beam_size=3, top_beams=2, length_penalty=0.5, {rules})")
     noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
-    (found,) = ctranslate2_engine(noted).search([Source([7, 8, 9], [5])], find, print)
-    wanted = {
+    (actual,) = ctranslate2_engine(noted).search([Source([7, 8, 9], [5])], find, print)
+    expected = {
         "beam_size": 3, "num_hypotheses": 3, "length_penalty": 0.5, "no_repeat_ngram_size": 2,
         "min_decoding_length": 4, "max_decoding_length": 16, "target_prefix": [["5"]],
     }  # fmt: skip
-    assert {name: noted.options[name] for name in wanted} == wanted
-    assert [h.ids for h in found] == [[5], [4] * 8]  # cut at the limit, which CTranslate2 had rounded up
-    for h, log_prob in zip(found, (-0.5 * 2**0.5, -0.6 * 9**0.5), strict=True):
+    assert {name: noted.options[name] for name in expected} == expected
+    assert [h.ids for h in actual] == [[5], [4] * 8]  # cut at the limit, which CTranslate2 had rounded up
+    for h, log_prob in zip(actual, (-0.5 * 2**0.5, -0.6 * 9**0.5), strict=True):
         norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
         assert (h.log_prob, h.norm, h.score) == pytest.approx((log_prob, norm, log_prob / norm))
 
 
-def test_ctranslate2_answers_in_the_order_of_the_questions() -> None:
+def test_ctranslate2_keeps_the_order_of_sentences() -> None:
     sources = [Source([7] * length) for length in (2, 30, 1, 12)]
     for spec in ("greedy", "beam(beam_size=2)"):
-        found = ctranslate2_engine(Noted()).search(sources, search(spec), print)
-        assert [best[0].ids for best in found] == [source.ids for source in sources]
+        actual = ctranslate2_engine(Noted()).search(sources, search(spec), print)
+        assert [best[0].ids for best in actual] == [source.ids for source in sources]
 
 
-def test_ctranslate2_scores_and_wishes_as_ours(nmt: CommandLine) -> None:
+def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     assert nmt("export", "runs/tiny", "--to", "ctranslate2", "--output", "ct").code == 0
     ours, theirs = (
         Translator.load(nmt.folder / "runs/tiny", "cpu", "fp32"),
         Translator.load(nmt.folder / "ct", "cpu", "fp32", "ctranslate2"),
     )
     for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
-        for found in theirs.n_best(LINES, spec):
-            scores = [t.score for t in found]  # equal ones may differ in the last bit
+        for actual in theirs.n_best(LINES, spec):
+            scores = [t.score for t in actual]  # equal ones may differ in the last bit
             assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-12)
-            for t in found:
+            for t in actual:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
                 assert t.score == pytest.approx(t.log_prob / norm, abs=1e-4)
     assert theirs.translate(LINES, "greedy(max_length_ratio=1.5)") == ours.translate(

@@ -19,7 +19,7 @@ from nmt.cli.attention import attention
 from nmt.data.batching import collate
 from nmt.errors import UsageError
 from nmt.inference.translator import Translator
-from nmt.model.attention import recording
+from nmt.model.attention import record_attention
 from nmt.runs import discovery
 from nmt.search import Hypothesis
 from nmt.train.session import train
@@ -92,14 +92,14 @@ def test_weights_stand_in_the_order_of_the_layers_and_both_sides_are_named(loade
     view = look(loaded, "ba be", target="du gi")
     assert (view.languages, view.source[-1], view.target[-1]) == (("en", "de"), "</s>", "</s>")
     batch = collate([(loaded.tokenizer.encode("ba be"), loaded.tokenizer.encode("du gi"))])
-    with torch.inference_mode(), recording(loaded.model) as seen:
-        state = loaded.model.start(loaded.model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
-        loaded.model.step(batch.tgt_in_BT, state)
+    with torch.inference_mode(), record_attention(loaded.model) as seen:
+        state = loaded.model.init_state(loaded.model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
+        loaded.model.decode(batch.tgt_in_BT, state)
     if loaded.config.model.arch == "transformer":
-        for part, name in {"encoder": "encoder.{}.attention", "decoder": "decoder.{}.attention"}.items():
+        for part, name in {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention"}.items():
             wanted = torch.cat([*seen[name.format(0)], *seen.get(name.format(1), [])])
             torch.testing.assert_close(view.weights[part], wanted)
-        wanted = torch.cat([*seen["decoder.0.cross"], *seen["decoder.1.cross"]])
+        wanted = torch.cat([*seen["decoder.0.cross_attention"], *seen["decoder.1.cross_attention"]])
         torch.testing.assert_close(view.weights["cross"], wanted)
 
 

@@ -1,4 +1,4 @@
-"""The Transformer: sizes, masks, cache, and that neither padding nor company change a sentence's numbers."""
+"""Models: sizes, masks, KV cache, and independence of padding and batch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from nmt.inference.pytorch import TorchModel
 from nmt.model.attention import masked_softmax
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import Dropout
-from nmt.model.positions import POSITIONS
+from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
+from nmt.search.request import StepRequest
 
 VOCABULARY = 23
 TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
@@ -30,7 +31,7 @@ PAIRS = [([5, 6, 7], [8, 9]), ([10, 11, 12, 13, 14, 15], [16, 17, 18, 19]), ([20
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},
     "post": {"norm_position": "post"},
-    **{name: {"position_encoding": name} for name in POSITIONS if name != "sinusoidal"},
+    **{name: {"position_encoding": name} for name in POSITION_ENCODINGS if name != "sinusoidal"},
     "shaw, near": {"position_encoding": "shaw(clip=2)"},
     "additive": {"attention_score": "additive"},
     "attention_window": {"attention_window": 2},
@@ -39,8 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "swiglu": {"activation": "swiglu"},
     "shared": {"layer_sharing": 2, "decoder_layers": 3},
     "together": {
-        "position_encoding": "shaw(clip=3)", "attention_window": 3, "kv_heads": 1, "attention_score": "additive", "norm_position": "post",
-        "norm": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
+        "position_encoding": "shaw(clip=3)", "attention_window": 3, "kv_heads": 1, "attention_score": "additive",
+        "norm_position": "post", "norm": "rms", "activation": "swiglu", "layer_sharing": 3, "encoder_layers": 4,
     },
     "rnn": {"arch": "rnn"},
 }  # fmt: skip
@@ -50,7 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, **request.param), VOCABULARY).eval()
-    with torch.no_grad():  # what begins at zero must not hide mistakes
+    with torch.no_grad():  # parameters initialized to zero could hide errors
         for parameter in model.parameters():
             if not parameter.any():
                 parameter += 0.05 * torch.randn_like(parameter)
@@ -58,13 +59,13 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 
 
 def logits(model: Seq2Seq, pairs: list[tuple[list[int], list[int]]]) -> list[Tensor]:
-    """The logits of every pair's target positions, from one padded batch."""
+    """Return the logits of the target positions of each pair, from one padded batch."""
     batch = collate(pairs)
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-    return list(model.project(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
+    return list(model.logits(hidden_ND).split([len(tgt) + 1 for _, tgt in pairs]))
 
 
-def test_parameters_per_layer_are_the_papers() -> None:
+def test_parameters_per_layer_match_the_paper() -> None:
     base = build_model(
         ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=1, decoder_layers=1, norm_position="post"), 100
     )
@@ -73,7 +74,7 @@ def test_parameters_per_layer_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(("name", "millions"), [("wmt14-base", 63.1), ("wmt14-big", 214.2)])
-def test_the_papers_models_have_the_papers_size(name: str, millions: float) -> None:
+def test_model_sizes_match_the_paper(name: str, millions: float) -> None:
     config = config_io.load(config_io.find(name)).model
     with torch.device("meta"):
         model = build_model(config, 37_000)
@@ -96,60 +97,62 @@ def test_scaled_embeddings_start_with_unit_variance_and_padding_at_zero(tied: bo
         assert (~x_VD.any(-1)).nonzero().tolist() == [[PAD]]
 
 
-def test_cached_logits_equal_uncached_ones(model: Seq2Seq) -> None:
+def test_cached_logits_equal_uncached_logits(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
     memory_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
-    whole_BTV = model.project(model.step(batch.tgt_in_BT, model.start(memory_BSD, batch.src_mask_BS, keep=False)))
-    state = model.start(memory_BSD, batch.src_mask_BS)
-    steps = [model.project(model.step(batch.tgt_in_BT[:, t : t + 1], state)) for t in range(batch.tgt_in_BT.shape[1])]
+    whole_BTV = model.logits(
+        model.decode(batch.tgt_in_BT, model.init_state(memory_BSD, batch.src_mask_BS, use_cache=False))
+    )
+    state = model.init_state(memory_BSD, batch.src_mask_BS)
+    steps = [model.logits(model.decode(batch.tgt_in_BT[:, t : t + 1], state)) for t in range(batch.tgt_in_BT.shape[1])]
     torch.testing.assert_close(torch.cat(steps, 1), whole_BTV, atol=1e-5, rtol=1e-5)
 
 
-def test_the_cache_survives_growth_and_steps_of_any_size(model: Seq2Seq) -> None:
+def test_cache_supports_growth_and_steps_of_any_size(model: Seq2Seq) -> None:
     tgt_BT = torch.randint(4, VOCABULARY, (2, 45))
     src_BS, mask_BS = torch.randint(4, VOCABULARY, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
     memory_BSD = model.encode(src_BS, mask_BS)
-    whole_BTD = model.step(tgt_BT, model.start(memory_BSD, mask_BS, keep=False))
-    state = model.start(memory_BSD, mask_BS)
-    parts = [model.step(part, state) for part in tgt_BT.split([1, 7, 30, 1, 6], dim=1)]
+    whole_BTD = model.decode(tgt_BT, model.init_state(memory_BSD, mask_BS, use_cache=False))
+    state = model.init_state(memory_BSD, mask_BS)
+    parts = [model.decode(part, state) for part in tgt_BT.split([1, 7, 30, 1, 6], dim=1)]
     torch.testing.assert_close(torch.cat(parts, 1), whole_BTD, atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
-def test_selecting_rows_and_sentences_carries_their_memory(model: Seq2Seq) -> None:
+def test_reordering_rows_and_sentences_reorders_the_state(model: Seq2Seq) -> None:
     batch = collate(PAIRS)
-    state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
+    state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS)
     rows = torch.arange(3).repeat_interleave(2)  # two rows of each sentence
     first_R1 = torch.tensor([4, 5, 6, 7, 8, 9])[:, None]
-    model.step(first_R1, state)
+    model.decode(first_R1, state)
     # Drop the second sentence, swap the rows of the others.
-    state.select(torch.tensor([1, 0, 5, 4]), torch.tensor([0, 2]))
+    state.reorder(torch.tensor([1, 0, 5, 4]), torch.tensor([0, 2]))
     second_R1 = torch.tensor([10, 11, 12, 13])[:, None]
-    cached_R1D = model.step(second_R1, state)
+    cached_R1D = model.decode(second_R1, state)
     tgt_RT = torch.cat((first_R1[[1, 0, 5, 4]], second_R1), 1)
     src_RS, mask_RS = batch.src_BS[rows[[1, 0, 5, 4]]], batch.src_mask_BS[rows[[1, 0, 5, 4]]]
-    whole_RTD = model.step(tgt_RT, model.start(model.encode(src_RS, mask_RS), mask_RS, keep=False))
+    whole_RTD = model.decode(tgt_RT, model.init_state(model.encode(src_RS, mask_RS), mask_RS, use_cache=False))
     torch.testing.assert_close(cached_R1D[:, 0], whole_RTD[:, 1], atol=1e-5, rtol=1e-5)
 
 
-def test_padding_and_company_change_nothing(model: Seq2Seq) -> None:
+def test_logits_do_not_depend_on_padding_or_batch(model: Seq2Seq) -> None:
     together = logits(model, PAIRS)
     for pair, logits_TV in zip(PAIRS, together, strict=True):
         torch.testing.assert_close(logits(model, [pair])[0], logits_TV, atol=1e-5, rtol=1e-5)
 
 
-def test_the_decoder_does_not_look_ahead(model: Seq2Seq) -> None:
+def test_decoder_is_causal(model: Seq2Seq) -> None:
     (one,), (other,) = logits(model, [([5, 6], [7, 8, 9])]), logits(model, [([5, 6], [7, 8, 20])])
     torch.testing.assert_close(one[:3], other[:3])
     assert not torch.allclose(one[3], other[3])
 
 
-def test_every_source_token_matters(model: Seq2Seq) -> None:
+def test_logits_depend_on_every_source_token(model: Seq2Seq) -> None:
     (one,), (other,) = logits(model, [([5, 6, 7], [8])]), logits(model, [([5, 6, 9], [8])])
     assert not torch.allclose(one[0], other[0], atol=1e-4)
 
 
-def test_masked_places_weigh_exactly_nothing() -> None:
+def test_masked_positions_have_zero_weight() -> None:
     scores = torch.randn(2, 1, 3, 4, requires_grad=True)
     mask = torch.tensor([[True, False, True, False], [False] * 4])[:, None, None]
     weights = masked_softmax(scores, mask)
@@ -163,7 +166,7 @@ def test_masked_places_weigh_exactly_nothing() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: torch.dtype) -> None:
+def test_fully_padded_source_gives_no_nan(model: Seq2Seq, dtype: torch.dtype) -> None:
     model.compute_dtype = dtype
     batch = collate(PAIRS)
     mask_BS = batch.src_mask_BS.clone()
@@ -176,15 +179,15 @@ def test_a_source_of_nothing_but_padding_gives_no_nan(model: Seq2Seq, dtype: tor
 
 
 def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int]) -> tuple[list[Any], list[Any], Any]:
-    """The log-probabilities and the attention of a search's steps; some sentences end after the second.
+    """Return log-probabilities and attention of each step; only the sentences `keep` continue after the second.
 
-    Rows are reversed then. The last result is the number of the first row that each of the last rows continues.
+    The rows are then reversed. The last item is the index of the first-step row that each of the last rows continues.
     """
     state = model.prefill([[*src, EOS] for src, _ in PAIRS], track_attention=True)
     log_probs, attention = [], []
     rows_R, parents_R = np.arange(len(tokens_RT)), np.arange(len(PAIRS)).repeat(beams)
     for t in range(tokens_RT.shape[1]):
-        result = state.step(tokens_RT[rows_R, t], parents_R, 0, all_log_probs=True)
+        result = state.step(StepRequest(tokens_RT[rows_R, t], parents_R, 0, all_log_probs=True))
         log_probs.append(result.log_p_RV)
         attention.append(state.attention_RS)
         parents_R = np.arange(len(rows_R))
@@ -197,37 +200,37 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
 @torch.no_grad()
 @pytest.mark.parametrize("beams", [1, 2, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [None, torch.float32, torch.bfloat16])
-def test_steps_of_a_search_equal_one_uncached_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
+def test_search_steps_equal_uncached_forward_pass(model: Seq2Seq, dtype: torch.dtype | None, beams: int) -> None:
     before = [parameter.clone() for parameter in model.parameters()]
     shape = len(PAIRS) * beams, 40  # more positions than the cache's block
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, shape)
     tokens_RT[:, 0] = BOS
     log_probs, attention, last_R = search_steps(TorchModel([model], dtype), tokens_RT, beams, [0, 2])
     pairs = [(PAIRS[row // beams][0], tokens_RT[row, 1:].tolist()) for row in range(len(tokens_RT))]
-    wanted_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
+    expected_RTV = torch.stack(logits(model, pairs)).log_softmax(-1)
     batch = collate(pairs)
-    state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
-    state.watch()
-    model.step(batch.tgt_in_BT, state)
-    for t, (found_RV, found_RS) in enumerate(zip(log_probs, attention, strict=True)):
+    state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+    state.track_attention()
+    model.decode(batch.tgt_in_BT, state)
+    for t, (actual_RV, actual_RS) in enumerate(zip(log_probs, attention, strict=True)):
         rows_R = last_R if t > 1 else np.arange(len(pairs))
         share = 0.05 if dtype == torch.bfloat16 else 1e-5
-        wanted_RV, wanted_RS = wanted_RTV[rows_R, t], state.seen_RTS[rows_R, t]
-        tolerance = share * max(1.0, wanted_RV.abs().max().item())
-        torch.testing.assert_close(torch.from_numpy(found_RV), wanted_RV, atol=tolerance, rtol=1e-4)
+        expected_RV, expected_RS = expected_RTV[rows_R, t], state.cross_attention_RTS[rows_R, t]
+        tolerance = share * max(1.0, expected_RV.abs().max().item())
+        torch.testing.assert_close(torch.from_numpy(actual_RV), expected_RV, atol=tolerance, rtol=1e-4)
         torch.testing.assert_close(
-            torch.from_numpy(found_RS), wanted_RS[:, : found_RS.shape[1]], atol=2 * share, rtol=1e-4
+            torch.from_numpy(actual_RS), expected_RS[:, : actual_RS.shape[1]], atol=2 * share, rtol=1e-4
         )
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
-def test_a_model_trained_in_bf16_is_searched_in_the_requested_precision() -> None:
+def test_search_precision_does_not_depend_on_training_precision() -> None:
     model = build_model(TINY, VOCABULARY).eval()
     tokens_RT = np.random.default_rng(0).integers(4, VOCABULARY, (len(PAIRS), 3))
-    wanted, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
+    expected, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
     model.compute_dtype = torch.bfloat16
-    found, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
-    for one, other in zip(found, wanted, strict=True):
+    actual, _, _ = search_steps(TorchModel([model], torch.float32), tokens_RT, 1, [0, 2])
+    for one, other in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -259,7 +262,7 @@ def test_bf16_activations_leave_float32_gradients(model: Seq2Seq) -> None:
 
 
 @pytest.mark.parametrize(("rate", "dropped"), [(0.1, 26 / 256), (0.3, 77 / 256), (0.5, 0.5)])
-def test_dropout_scales_by_the_share_it_really_keeps(rate: float, dropped: float) -> None:
+def test_dropout_scales_by_the_actual_keep_rate(rate: float, dropped: float) -> None:
     """On a CPU the rate is rounded to a multiple of 1/256; the scale must belong to the rounded rate."""
     torch.manual_seed(0)
     dropout, x = Dropout(rate), torch.ones(1001, 1003)
@@ -273,7 +276,7 @@ def test_dropout_scales_by_the_share_it_really_keeps(rate: float, dropped: float
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.999, 0.99999])
-def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
+def test_extreme_dropout_rates_drop_some_elements(rate: float) -> None:
     torch.manual_seed(0)
     dropped = Dropout(rate)(torch.ones(10_000))
     assert 0 < (dropped == 0).sum() < 10_000
@@ -284,7 +287,7 @@ def test_no_rate_of_dropout_drops_all_or_nothing(rate: float) -> None:
     ("change", "message"),
     [({"arch": "transfomer"}, "model.arch"), ({"position_encoding": "sinus"}, "model.position_encoding")],
 )
-def test_unknown_parts_are_refused(change: dict[str, str], message: str) -> None:
+def test_unknown_options_are_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         check_model(dataclasses.replace(TINY, **change))
     assert "did you mean" in caught.value.hint

@@ -1,4 +1,4 @@
-"""The native engine compared with PyTorch networks and with NumPy; and what happens where it cannot be compiled."""
+"""The native engine compared with PyTorch and NumPy, and its compilation."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
 from nmt.runs.discovery import ModelFiles
 from nmt.search import SEARCHES, Hypothesis, SearchRequest, search
-from nmt.search.request import Floats
+from nmt.search.request import Floats, StepRequest
 
-compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 precisions = pytest.mark.parametrize("precision", native.TYPES)
 VOCABULARY = 37
 TINY = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=2, decoder_layers=2)
@@ -72,7 +72,7 @@ variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 
 
 def make(seed: int = 0, vocabulary: int = VOCABULARY, noise: float = 0.2, **changes: Any) -> Transformer:
-    """A network in which nothing is zero, no norm is the identity and predictions are far from uniform."""
+    """Return a network with noise added to all parameters, so that no bias is zero and no norm is the identity."""
     torch.manual_seed(seed)
     network = build_model(dataclasses.replace(TINY, **changes), vocabulary).eval().requires_grad_(False)
     assert isinstance(network, Transformer)
@@ -98,31 +98,31 @@ def sequences(seed: int, lengths: list[int], vocabulary: int = VOCABULARY) -> li
 def uncached(
     network: Transformer, sources: list[list[int]], targets: list[list[int]]
 ) -> tuple[list[Floats], list[Floats]]:
-    """Log-probabilities of every position of each target, and its cross-attention, from one pass over the batch."""
+    """Return log-probabilities and cross-attention at each target position, from one uncached forward pass."""
     batch = collate(list(zip(sources, targets, strict=True)))
-    state = network.start(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
-    state.watch()
-    log_p_BTV = network.project(network.step(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
-    assert state.seen_RTS is not None
+    state = network.init_state(network.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+    state.track_attention()
+    log_p_BTV = network.logits(network.decode(batch.tgt_in_BT, state)).log_softmax(-1).numpy()
+    assert state.cross_attention_RTS is not None
     lengths = [(len(source) + 1, len(target) + 1) for source, target in zip(sources, targets, strict=True)]
     return (
         [log_p_BTV[i, :t] for i, (_, t) in enumerate(lengths)],
-        [state.seen_RTS[i, :t, :s].numpy() for i, (s, t) in enumerate(lengths)],
+        [state.cross_attention_RTS[i, :t, :s].numpy() for i, (s, t) in enumerate(lengths)],
     )
 
 
-def close(found: Floats, wanted: Floats, tolerance: float = 1e-4) -> None:
-    np.testing.assert_allclose(found, wanted, atol=tolerance * max(1.0, float(np.abs(wanted).max())), rtol=0)
+def close(actual: Floats, expected: Floats, tolerance: float = 1e-4) -> None:
+    np.testing.assert_allclose(actual, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0)
 
 
 @compiled
 @variants
-def test_scores_are_those_of_the_network(changes: dict[str, Any]) -> None:
+def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
     network = make(**changes)
     sources, targets = sequences(1, [70, 1, 7, 16, 33]), sequences(2, [5, 70, 0, 17, 1])
     log_probs, attention = uncached(network, sources, targets)
-    found = packed(network).score(sources, targets)
-    for score, target, log_p_TV, attention_TS in zip(found, targets, log_probs, attention, strict=True):
+    actual = packed(network).score(sources, targets)
+    for score, target, log_p_TV, attention_TS in zip(actual, targets, log_probs, attention, strict=True):
         close(np.array(score.log_probs), log_p_TV[np.arange(len(target) + 1), [*target, EOS]])
         assert score.attention_TS is not None
         close(score.attention_TS, attention_TS, 1e-5)
@@ -130,7 +130,7 @@ def test_scores_are_those_of_the_network(changes: dict[str, Any]) -> None:
 
 @compiled
 @variants
-def test_rows_that_are_reordered_dropped_and_repeated_keep_their_histories(changes: dict[str, Any]) -> None:
+def test_reordered_dropped_and_repeated_rows_keep_their_histories(changes: dict[str, Any]) -> None:
     network = make(**changes)
     check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1, 0, 2], [4, 2], [1, 1, 0]] * 2)
 
@@ -149,7 +149,7 @@ def check_rows(
         tokens_R = np.full(len(parents_R), BOS) if not step else draw.integers(4, model.vocab_size, len(parents_R))
         histories = [(histories[parent][0], [*histories[parent][1], token])
                      for parent, token in zip(parents_R, tokens_R.tolist(), strict=True)]  # fmt: skip
-        result = state.step(tokens_R, np.array(parents_R), 0, all_log_probs=True)
+        result = state.step(StepRequest(tokens_R, np.array(parents_R), 0, all_log_probs=True))
         assert result.log_p_RV is not None
         assert state.attention_RS is not None
         log_probs, attention = uncached(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
@@ -162,16 +162,16 @@ def check_rows(
 
 @compiled
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_attention_scores_far_from_zero_differ_as_near_it(sign: float) -> None:
+def test_attention_with_large_scores_is_accurate(sign: float) -> None:
     network = make(kv_heads=2)
     for name, parameter in network.named_parameters():  # scores of about 12 * 12 * 4 / 2 with small differences
-        if name.endswith((".attention.qkv.weight", ".cross.q.weight")):
+        if name.endswith((".self_attention.qkv.weight", ".cross_attention.q.weight")):
             parameter[:16] = 0.0
-        if name.endswith((".attention.qkv.weight", ".cross.kv.weight")):
+        if name.endswith((".self_attention.qkv.weight", ".cross_attention.kv.weight")):
             parameter[-16:-8] *= 0.1
-        if name.endswith((".attention.qkv.bias", ".cross.q.bias")):
+        if name.endswith((".self_attention.qkv.bias", ".cross_attention.q.bias")):
             parameter[:16] = 12.0
-        if name.endswith((".attention.qkv.bias", ".cross.kv.bias")):
+        if name.endswith((".self_attention.qkv.bias", ".cross_attention.kv.bias")):
             parameter[-16:-8] = sign * 12.0
     check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1]], 1e-3)
 
@@ -195,7 +195,7 @@ def test_any_vocabulary_is_computed(vocabulary: int) -> None:
 @compiled
 @pytest.mark.parametrize("vocabulary", [5, 130, 513, 1030])
 @pytest.mark.parametrize("k", [1, 2, 8, 40, 300])
-def test_the_best_tokens_are_those_of_all_that_are_not_banned(vocabulary: int, k: int) -> None:
+def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
     model, draw = packed(make(vocabulary=vocabulary)), np.random.default_rng(k)
     rows, allowed = 7, min(k, vocabulary)
     banned_RX = draw.integers(-1, vocabulary, (rows, 4))
@@ -203,10 +203,8 @@ def test_the_best_tokens_are_those_of_all_that_are_not_banned(vocabulary: int, k
     gather_RP = draw.integers(0, vocabulary, (rows, 5))
     gather_RP[2, 0], gather_RP[3, 0] = vocabulary - 1, 0
     gather_RP[4, 0] = banned_RX[4, 0] = 3
-    arguments = np.full(rows, BOS), np.zeros(rows, np.int64)
-    result = model.prefill([[4, 4, EOS]]).step(
-        *arguments, k, banned_RX=banned_RX, gather_RP=gather_RP, all_log_probs=True
-    )
+    request = StepRequest(np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True)
+    result = model.prefill([[4, 4, EOS]]).step(request)
     assert result.log_p_RV is not None
     assert result.gathered_RP is not None
     np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
@@ -224,13 +222,13 @@ def test_the_best_tokens_are_those_of_all_that_are_not_banned(vocabulary: int, k
 @compiled
 @pytest.mark.parametrize("k", [5, 300])
 @pytest.mark.parametrize("kind", ["native", "ensemble"])
-def test_of_equal_tokens_the_lower_comes_first(kind: str, k: int) -> None:
+def test_ties_are_ordered_by_token_id(kind: str, k: int) -> None:
     network = make(vocabulary=1100)
     network.output_weight_VD[:] = network.output_weight_VD[5]
     network.output_weight_VD[[130, 600, 1099]] *= 0.5
     model = packed(network)
     stepped = (model if kind == "native" else NativeEnsemble([model, model])).prefill([[5, EOS]])
-    first = stepped.step(np.array([BOS]), np.array([0]), k, all_log_probs=True)
+    first = stepped.step(StepRequest(np.array([BOS]), np.array([0]), k, all_log_probs=True))
     assert first.log_p_RV is not None
     order = np.argsort(-first.log_p_RV[0], kind="stable")[:k]
     assert first.tokens_RK[0].tolist() == order.tolist()
@@ -239,23 +237,23 @@ def test_of_equal_tokens_the_lower_comes_first(kind: str, k: int) -> None:
 
 @compiled
 @precisions
-def test_states_that_run_at_once_are_independent_and_later_ones_use_their_memory(precision: str) -> None:
+def test_concurrent_states_are_independent_and_their_memory_is_reused(precision: str) -> None:
     model = packed(make(), precision)
     sources = [[[*source, EOS] for source in sequences(seed, [9, 4, 30])] for seed in (1, 2)]
     tokens = [sequences(seed, [12, 12, 12]) for seed in (3, 4)]
 
     def run(states: list[Any]) -> list[list[Floats]]:
-        found: list[list[Floats]] = [[] for _ in states]
+        actual: list[list[Floats]] = [[] for _ in states]
         for t in range(12):
             for number, state in enumerate(states):
-                tokens_R = np.array(tokens[number])[:, t]
-                found[number].append(state.step(tokens_R, np.arange(3), 0, all_log_probs=True).log_p_RV)
-        return found
+                request = StepRequest(np.array(tokens[number])[:, t], np.arange(3), 0, all_log_probs=True)
+                actual[number].append(state.step(request).log_p_RV)
+        return actual
 
     together = run([model.prefill(each) for each in sources])
-    assert len(model._states) == 2
+    assert len(model._free_states) == 2
     again = [model.prefill(each) for each in reversed(sources)][::-1]
-    assert not model._states
+    assert not model._free_states
     np.testing.assert_array_equal(run(again), together)
     del again
     for number in range(2):
@@ -264,7 +262,7 @@ def test_states_that_run_at_once_are_independent_and_later_ones_use_their_memory
 
 
 def product(x_RI: Floats, weight_OI: Floats, precision: str) -> Floats:
-    """xWᵀ of the numbers that the precision has."""
+    """Return xWᵀ of the rounded factors."""
     if precision == "bf16":
         x_RI, weight_OI = (torch.from_numpy(each).bfloat16().double().numpy() for each in (x_RI, weight_OI))
     if precision != "int8":
@@ -277,7 +275,7 @@ def product(x_RI: Floats, weight_OI: Floats, precision: str) -> Floats:
 
 
 def factors(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Floats]:
-    """An x, a W with rows of all magnitudes, and a bias."""
+    """Return x, W with rows of different magnitudes, and a bias."""
     draw = np.random.default_rng(rows + inputs + outputs)
     weight_OI = draw.standard_normal((outputs, inputs), np.float32)
     weight_OI *= 10 ** np.linspace(-3, 3, outputs, dtype=np.float32)[:, None]
@@ -291,17 +289,17 @@ def factors(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Float
 @pytest.mark.parametrize(
     ("inputs", "outputs"), [(4, 1), (192, 64), (20, 65), (768, 191), (64, 1000), (1, 3), (7, 66), (33, 130)]
 )
-def test_products_are_those_of_the_precision(precision: str, inputs: int, outputs: int) -> None:
+def test_products_match_the_precision(precision: str, inputs: int, outputs: int) -> None:
     for rows in (1, 2, 3, 4, 5, 6, 7, 11, 12, 40):
         x_RI, weight_OI, bias_O = factors(rows, inputs, outputs)
-        wanted_RO = product(x_RI, weight_OI, precision)
+        product_RO = product(x_RI, weight_OI, precision)
         magnitude_O = np.abs(weight_OI).max(1) * math.sqrt(inputs) + 1
         # Sums of int8 are exact; in bf16 the processor rounds as it likes while it adds.
         tolerance = {"fp32": 1e-5, "bf16": 1e-5, "int8": 1e-6}[precision]
         for bias in (None, bias_O):
-            found_RO = Matrix(weight_OI, bias, precision).multiply(x_RI)
-            expected_RO = wanted_RO if bias is None else wanted_RO + bias
-            np.testing.assert_allclose(found_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
+            actual_RO = Matrix(weight_OI, bias, precision).multiply(x_RI)
+            expected_RO = product_RO if bias is None else product_RO + bias
+            np.testing.assert_allclose(actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
 
 
 @compiled
@@ -321,7 +319,7 @@ def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) ->
 @compiled
 @precisions
 @pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf])
-def test_what_is_no_number_does_not_vanish_in_products(precision: str, value: float) -> None:
+def test_nan_and_infinity_propagate_in_products(precision: str, value: float) -> None:
     x_RI, weight_OI, bias_O = factors(7, 32, 70)
     broken_RI, broken_OI = x_RI.copy(), weight_OI.copy()
     broken_RI[2, 17] = broken_OI[5, 9] = value
@@ -335,7 +333,7 @@ def test_what_is_no_number_does_not_vanish_in_products(precision: str, value: fl
 
 @compiled
 @precisions
-def test_a_row_of_zeros_makes_the_bias(precision: str) -> None:
+def test_product_of_zeros_is_the_bias(precision: str) -> None:
     _, weight_OI, bias_O = factors(1, 32, 70)
     zero_RI = np.zeros((3, 32), np.float32)
     np.testing.assert_array_equal(Matrix(weight_OI, bias_O, precision).multiply(zero_RI), [bias_O] * 3)
@@ -345,7 +343,7 @@ def test_a_row_of_zeros_makes_the_bias(precision: str) -> None:
 @compiled
 @pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.1), ("int8", 0.3)])
 @variants
-def test_low_precision_rounds_little(changes: dict[str, Any], precision: str, tolerance: float) -> None:
+def test_low_precision_is_accurate(changes: dict[str, Any], precision: str, tolerance: float) -> None:
     network = make(noise=0.05, **changes)
     sources, targets = sequences(1, [70, 1, 7]), sequences(2, [5, 70, 0])
     scores = [model.score(sources, targets) for model in (packed(network), packed(network, precision))]
@@ -355,7 +353,7 @@ def test_low_precision_rounds_little(changes: dict[str, Any], precision: str, to
         assert np.sqrt((difference_T**2).mean()) < tolerance * max(1.0, float(np.std(exact.log_probs)))
 
 
-def found_by(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -> list[list[Hypothesis]]:
+def search_results(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -> list[list[Hypothesis]]:
     length_B = np.full(len(sources), limit)
     requested = [[*source, EOS] for source in sources]
     return search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, banned_ids=(0, 1, 2)))
@@ -364,20 +362,20 @@ def found_by(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -
 @compiled
 @precisions
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name != "mbr"])
-def test_a_result_does_not_depend_on_its_batch(name: str, precision: str) -> None:
+def test_results_do_not_depend_on_the_batch(name: str, precision: str) -> None:
     model = packed(make(vocabulary=600, position_encoding="t5"), precision)
     sources = sequences(5, [40, 1, 9, 33, 5, 64, 18, 2, 7, 100] * 3, 600)
     spec = {"beam": "beam(beam_size=5, top_beams=5, coverage_penalty=0.2)", "sample": "sample(n_best=5)"}.get(
         name, name
     )
-    together = found_by(spec, model, sources)
+    together = search_results(spec, model, sources)
     for some in (slice(0, 1), slice(9, 10), slice(3, 12), slice(30, None, -1)):
-        assert found_by(spec, model, sources[some]) == together[some]
+        assert search_results(spec, model, sources[some]) == together[some]
 
 
 @compiled
 @precisions
-def test_batches_of_several_threads_are_those_of_one(precision: str) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(precision: str) -> None:
     network = make(vocabulary=600)
     sources = [Source(ids) for ids in sequences(5, [*range(1, 60)] * 3, 600)]
     pairs = [source.ids for source in sources], sequences(6, [*range(59)] * 3, 600)
@@ -387,8 +385,8 @@ def test_batches_of_several_threads_are_those_of_one(precision: str) -> None:
 
     progress: list[int] = []
     one, several = engine(1), engine(3)
-    wanted = one.search(sources, search("beam(beam_size=4, top_beams=2)"), lambda _: None)
-    assert several.search(sources, search("beam(beam_size=4, top_beams=2)"), progress.append) == wanted
+    expected = one.search(sources, search("beam(beam_size=4, top_beams=2)"), lambda _: None)
+    assert several.search(sources, search("beam(beam_size=4, top_beams=2)"), progress.append) == expected
     assert sum(progress) == len(sources)
     for score, other in zip(one.score(*pairs), several.score(*pairs), strict=True):
         assert score.log_probs == other.log_probs
@@ -399,12 +397,12 @@ def test_batches_of_several_threads_are_those_of_one(precision: str) -> None:
 @precisions
 @pytest.mark.parametrize("where", ["embeddings.shared", "decoder.0.feed_forward.up.weight", "encoder_norm.weight"])
 @pytest.mark.parametrize("spec", ["greedy", "beam", "diverse", "constrained", "sample"])
-def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: str, spec: str) -> None:
+def test_search_with_nan_weights_terminates(where: str, precision: str, spec: str) -> None:
     network = make()
     weights = {name: weight.copy() for name, weight in weights_of(network).items()}
     weights[where][..., 3] = np.nan
     model = NativeModel(network.config, weights, precision)
-    result = model.prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3, all_log_probs=True)
+    result = model.prefill([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3, all_log_probs=True))
     assert result.log_p_RV is not None
     assert np.isnan(result.log_p_RV).all()
     assert np.isnan(result.log_p_RK).all()
@@ -412,7 +410,7 @@ def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: s
     done = threading.Event()
 
     def run() -> None:
-        found_by(spec, model, [[5, 6], [7]])
+        search_results(spec, model, [[5, 6], [7]])
         done.set()
 
     threading.Thread(target=run, daemon=True).start()
@@ -420,35 +418,51 @@ def test_a_search_with_weights_that_are_no_numbers_ends(where: str, precision: s
 
 
 @compiled
-def test_one_token_that_is_no_number_ranks_first() -> None:
+def test_nan_token_ranks_first() -> None:
     network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan
-    result = packed(network).prefill([[5, EOS]]).step(np.array([BOS]), np.array([0]), 3)
+    result = packed(network).prefill([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3))
     assert result.tokens_RK[0, 0] == 600
     assert np.isnan(result.log_p_RK).all()
+
+
+@compiled
+@pytest.mark.parametrize("bad_id", [-1, VOCABULARY, 2**40])
+def test_ids_outside_the_vocabulary_are_rejected(bad_id: int) -> None:
+    model = packed(make())
+    with pytest.raises(ValueError, match="source token ids must be between 0 and 36"):
+        model.prefill([[5, bad_id, EOS]])
+    state = model.prefill([[5, EOS]])
+    one_R, zero_R, bad_R = np.array([BOS]), np.array([0]), np.array([bad_id])
+    with pytest.raises(ValueError, match="token ids must be between 0 and 36"):
+        state.step(StepRequest(bad_R, zero_R, 1))
+    with pytest.raises(ValueError, match="parents must be between 0 and 0"):
+        state.step(StepRequest(one_R, bad_R, 1))
+    with pytest.raises(ValueError, match="token ids to gather must be between 0 and 36"):
+        state.step(StepRequest(one_R, zero_R, 1, gather_RP=bad_R[:, None]))
+    with pytest.raises(ValueError, match="token ids must be between 0 and 36"):
+        model.score([[5]], [[bad_id, 6]])
 
 
 @compiled
 def test_weights_of_another_network_are_rejected() -> None:
     network = make()
     weights = weights_of(network)
-    name = "decoder.1.cross.kv.weight"
+    name = "decoder.1.cross_attention.kv.weight"
     mistakes = (
         weights | {name: weights[name][:-1]}, weights | {"more": weights[name]},
         {other: weight for other, weight in weights.items() if other != name}, {},
     )  # fmt: skip
     for mistake in mistakes:
-        with pytest.raises(ValueError, match="not those of such a network"):
+        with pytest.raises(ValueError, match="do not match the config"):
             NativeModel(network.config, mistake, "fp32")
-    with pytest.raises(ValueError, match="not those of such a network"):
+    with pytest.raises(ValueError, match="do not match the config"):
         NativeModel(dataclasses.replace(network.config, activation="swiglu"), weights, "fp32")
 
 
 @compiled
 @pytest.mark.parametrize(("vocabulary", "dim"), [(VOCABULARY - 1, 16), (VOCABULARY + 1, 16), (VOCABULARY, 20)])
-def test_weights_that_do_not_fit_are_a_checkpoints_error(
-    vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mismatched_weights_are_a_checkpoint_error(vocabulary: int, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ModelFiles(Path("run/step-1"), Path("run"), Config(model=TINY), range(VOCABULARY), 9, 1)  # type: ignore[arg-type]
     fitting, other = weights_of(make()), weights_of(make(vocabulary=vocabulary, dim=dim))
     monkeypatch.setattr(checkpoint, "read_weights", lambda path: fitting)
@@ -461,7 +475,7 @@ def test_weights_that_do_not_fit_are_a_checkpoints_error(
 @pytest.mark.parametrize(
     "change", [{"position_encoding": "shaw"}, {"attention_score": "additive"}, {"attention_window": 4}, {"arch": "rnn"}]
 )
-def test_other_networks_are_searched_by_pytorch(change: dict[str, Any]) -> None:
+def test_unsupported_networks_use_pytorch(change: dict[str, Any]) -> None:
     config = dataclasses.replace(TINY, **change)
     assert not native.supports(config)
     torch.manual_seed(0)
@@ -477,7 +491,7 @@ def test_other_networks_are_searched_by_pytorch(change: dict[str, Any]) -> None:
 
 @compiled
 @pytest.mark.parametrize("changes", [{}, *VARIANTS.values()])
-def test_these_networks_are_searched_natively(changes: dict[str, Any]) -> None:
+def test_supported_networks_use_the_native_engine(changes: dict[str, Any]) -> None:
     assert native.supports(dataclasses.replace(TINY, **changes))
 
 
@@ -493,14 +507,14 @@ from nmt.search import search
 torch.manual_seed(0)
 config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_layers=1)
 engines = [engine_of([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
-found = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
-print(native.available(), type(engines[0].model).__name__, len(found[0][0]))
+actual = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
+print(native.is_available(), type(engines[0].model).__name__, len(actual[0][0]))
 """
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
 
 
 def translated(cache: Path, code: str = TRANSLATION, **environment: str) -> tuple[str, str]:
-    """Output and log of a process of its own, which keeps the compiled engine in `cache`."""
+    """Return output and log of a new process that compiles the engine into `cache`."""
     variables = {**os.environ, "XDG_CACHE_HOME": str(cache), **environment}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     assert "Traceback" not in done.stderr
@@ -509,7 +523,7 @@ def translated(cache: Path, code: str = TRANSLATION, **environment: str) -> tupl
 
 @compiled
 @pytest.mark.slow
-def test_the_engine_is_compiled_once_and_several_processes_may_start_at_once(tmp_path: Path) -> None:
+def test_engine_is_compiled_once_even_by_concurrent_processes(tmp_path: Path) -> None:
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     several = [
         subprocess.Popen([sys.executable, "-c", TRANSLATION], env=variables, stdout=subprocess.PIPE, text=True)
@@ -524,7 +538,7 @@ def test_the_engine_is_compiled_once_and_several_processes_may_start_at_once(tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "sleep 1 #", "cc 'unended"])
-def test_without_a_compiler_that_works_pytorch_translates_and_says_so_once(compiler: str, tmp_path: Path) -> None:
+def test_without_a_working_compiler_pytorch_is_used_and_logged_once(compiler: str, tmp_path: Path) -> None:
     output, logged = translated(tmp_path, CC=compiler)
     assert output == PYTORCH
     assert len(logged.splitlines()) == 1
@@ -533,7 +547,7 @@ def test_without_a_compiler_that_works_pytorch_translates_and_says_so_once(compi
 
 
 @pytest.mark.slow
-def test_without_a_cache_pytorch_translates(tmp_path: Path) -> None:
+def test_without_a_cache_directory_pytorch_is_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     output, logged = translated(tmp_path / "file")
     assert output == PYTORCH
@@ -541,11 +555,11 @@ def test_without_a_cache_pytorch_translates(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_engine_can_be_switched_off(tmp_path: Path) -> None:
+def test_engine_can_be_disabled(tmp_path: Path) -> None:
     assert translated(tmp_path, NMT_ENGINE="0") == (PYTORCH, "")
 
 
-def test_without_a_home_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_directory_engine_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -555,9 +569,7 @@ def test_without_a_home_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> N
     assert native._compiled_library.__wrapped__()[0] is None
 
 
-def test_another_compiler_source_or_processor_needs_another_library(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copy = tmp_path / "engine.c"
     copy.write_text(native.SOURCE.read_text())
@@ -565,7 +577,7 @@ def test_another_compiler_source_or_processor_needs_another_library(
 
     def build_library(*options: str) -> Path:
         native._engine_id.cache_clear()
-        return native._compiled([*compiler, *options])
+        return native._compile([*compiler, *options])
 
     first = build_library()
     assert first.read_text() == "made\n"
@@ -594,15 +606,15 @@ PROCESSORS = {  # options of the compiler, lanes of a vector, and the instructio
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86")
 @pytest.mark.parametrize("name", PROCESSORS)
-def test_other_processors_compute_the_same(name: str, tmp_path: Path) -> None:
+def test_other_instruction_sets_give_the_same_results(name: str, tmp_path: Path) -> None:
     options, lanes, needed = PROCESSORS[name]
     if not needed <= set(native.cpu_flags().split()):
         pytest.skip("this processor lacks the instructions")
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": f"cc {options}"}
     code = "from nmt.inference import native; print(native.library().lanes())"
-    found = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert found.stdout == f"{lanes}\n"
-    tests = "products or zeros_makes or number_of_rows or (scores_are and together) or (histories and together)"
+    actual = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert actual.stdout == f"{lanes}\n"
+    tests = "products or product_of_zeros or number_of_rows or (scores_equal and together) or (histories and together)"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", tests, __file__],
         env=variables, capture_output=True, text=True, check=False,
@@ -610,7 +622,14 @@ def test_other_processors_compute_the_same(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_a_model_without_numbers_is_reported() -> None:
+@compiled
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 compiler options")
+def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:
+    command = ["cc", *native.FLAGS.split(), "-march=skylake-avx512", "-mavxvnni", str(native.SOURCE), "-lm"]
+    subprocess.run([*command, "-o", str(tmp_path / "engine.so")], check=True)
+
+
+def test_nan_weights_are_reported() -> None:
     network = make()
     network.output_weight_VD.fill_(math.nan)
     engine = engine_of([network], "cpu", "fp32", str)

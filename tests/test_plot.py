@@ -12,7 +12,7 @@ from commandline import CommandLine
 
 from nmt.cli.plot import _made, _of_model, _table
 from nmt.errors import UsageError
-from nmt.model.positions import POSITIONS, Positions, Stack, Table
+from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, StackSpec, EncodingTable
 from nmt.viz import position_plots as positions
 from nmt.viz.learning_curves import AXES, draw, points, read_log
 
@@ -107,22 +107,22 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path: Path, monkeypatch:
 
 RELATIVE = ("shaw", "xlnet", "t5", "deberta", "alibi")
 ABSOLUTE = ("sinusoidal", "sinusoidal_concatenated", "learned", "floater")
-STACK = Stack(16, 2, 2)
+STACK = StackSpec(16, 2, 2)
 
 
-def encoding(name: str, stack: Stack = STACK) -> Positions:
+def encoding(name: str, stack: StackSpec = STACK) -> PositionEncoding:
     """An encoding whose parameters are no longer what they began as."""
     if name == "floater":
         pytest.importorskip("torchdiffeq")
     torch.manual_seed(1)
-    made = POSITIONS[name](stack).eval()
+    made = POSITION_ENCODINGS[name](stack).eval()
     for own, parameter in made.named_parameters():
         # XLNet's learned queries are a part of its scores that no table shows.
         torch.nn.init.normal_(parameter, std=0.0 if own in ("u_LHK", "v_LHK") else 0.3)
     return made
 
 
-def table(made: Positions, length: int = 6, layer: int = 1) -> Table:
+def table(made: PositionEncoding, length: int = 6, layer: int = 1) -> EncodingTable:
     found = made.table(length, layer)
     assert found is not None
     return found
@@ -132,7 +132,7 @@ def table(made: Positions, length: int = 6, layer: int = 1) -> Table:
 def test_the_table_of_an_absolute_encoding_is_what_it_adds(name: str) -> None:
     made = encoding(name)
     found = table(made)
-    added_BTD = made.embed(torch.zeros(1, 6, 16), int(made.every_layer), 0)
+    added_BTD = made.embed(torch.zeros(1, 6, 16), int(made.adds_at_every_layer), 0)
     torch.testing.assert_close(found.values_MC, added_BTD[0])
     assert found.values_MC.abs().sum() > 0
     assert (found.rows_M.tolist(), found.by) == ([*range(6)], "position")
@@ -141,7 +141,7 @@ def test_the_table_of_an_absolute_encoding_is_what_it_adds(name: str) -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", RELATIVE)
 def test_the_table_of_a_relative_encoding_is_what_scores_get(name: str, causal: bool) -> None:
-    made = encoding(name, Stack(16, 2, 2, causal=causal))
+    made = encoding(name, StackSpec(16, 2, 2, causal=causal))
     found = table(made)
     assert found.rows_M.tolist() == [*range(0 if causal else -5, 6)]
     q_BHQK = torch.randn(1, 2, 6, 8)
@@ -192,7 +192,7 @@ def test_a_picture_shows_the_values_of_each_encoding(tmp_path: Path, monkeypatch
 
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    stacks = {"learned": Stack(32, 2, 2), "shaw": STACK, "t5": STACK}
+    stacks = {"learned": StackSpec(32, 2, 2), "shaw": STACK, "t5": STACK}
     with torch.no_grad():
         tables = {name: table(encoding(name, stack)) for name, stack in stacks.items()}
     positions.draw(tables, tmp_path / "a.png")

@@ -1,4 +1,4 @@
-"""Positional encodings: their formulas, and what makes each of them one."""
+"""Position encodings compared with their published formulas."""
 
 from __future__ import annotations
 
@@ -14,62 +14,64 @@ from torch import Tensor
 from nmt.errors import ConfigError, UsageError
 from nmt.model.build import build_model, check_model
 from nmt.model.position_formulas import alibi_slopes
-from nmt.model.positions import POSITIONS, Place, Positions, Stack
+from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, PositionEncoding, StackSpec
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
 
-WIDE = Stack(dim=16, heads=4, layers=2)
-RELATIVE = [name for name in POSITIONS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
+WIDE = StackSpec(dim=16, heads=4, layers=2)
+RELATIVE = [name for name in POSITION_ENCODINGS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
 
 
-def made(name: str, stack: Stack = WIDE) -> Positions:
-    """An encoding with weights that are not what they begin with."""
+def made(name: str, stack: StackSpec = WIDE) -> PositionEncoding:
+    """Return an encoding with random parameters."""
     torch.manual_seed(0)
-    positions = POSITIONS[name](stack)
+    positions = POSITION_ENCODINGS[name](stack)
     with torch.no_grad():
         for parameter in positions.parameters():
             parameter.normal_(std=0.5)
     return positions.eval()
 
 
-def scores(positions: Positions, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
-    """Scores of queries that stand at start, start+1, ... with keys at 0, 1, ..., by the rules of attention."""
-    place = Place(positions, 1, start)
-    q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(positions.terms * q_BHQK.shape[-1])
+def scores(positions: PositionEncoding, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
+    """Return the scores of queries at start, start+1, ... and keys at 0, 1, ..., as attention computes them."""
+    position = LayerPosition(positions, 1, start)
+    q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(
+        positions.num_score_terms * q_BHQK.shape[-1]
+    )
     k = positions.rotate(k_BHSK.transpose(1, 2), 0).transpose(1, 2)
-    bias = place.score(q, k)
+    bias = position.attention_bias(q, k)
     return q @ k.transpose(-1, -2) + (0.0 if bias is None else bias)
 
 
-def test_sinusoids_are_the_papers_formula_and_extend() -> None:
+def test_sinusoids_match_the_paper_at_all_positions() -> None:
     table_TD = sinusoids(50, 8)
     for position in (0, 3, 49):
         for i in range(4):
             angle = position / 10_000 ** (2 * i / 8)
             assert table_TD[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
             assert table_TD[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
-    positions = Sinusoidal(Stack(8, 2, 1))
+    positions = Sinusoidal(StackSpec(8, 2, 1))
     far_BTD = positions.embed(torch.zeros(1, 3, 8), 0, start=5000)
     torch.testing.assert_close(far_BTD[0], sinusoids(5003, 8)[5000:])
     assert positions.embed(far_BTD, 1, start=0) is far_BTD
 
 
 def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
-    table_TD = ConcatenatedSinusoidal(Stack(8, 2, 1)).embed(torch.zeros(1, 50, 8), 0, 0)[0]
+    table_TD = ConcatenatedSinusoidal(StackSpec(8, 2, 1)).embed(torch.zeros(1, 50, 8), 0, 0)[0]
     torch.testing.assert_close(table_TD[:, :4], sinusoids(50, 8)[:, ::2])
     torch.testing.assert_close(table_TD[:, 4:], sinusoids(50, 8)[:, 1::2])
 
 
-def test_learned_positions_end_with_a_clear_error() -> None:
-    positions = Learned(WIDE, n=6)
+def test_exceeding_learned_positions_is_an_error() -> None:
+    positions = Learned(WIDE, max_positions=6)
     x_BTD = torch.randn(1, 4, 16)
     torch.testing.assert_close(positions.embed(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6])
-    with pytest.raises(UsageError, match="7 tokens, and the model has learned 6 positions"):
+    with pytest.raises(UsageError, match="7 tokens exceed the 6 learned positions"):
         positions.embed(x_BTD, 0, 3)
 
 
-def test_floater_begins_as_sinusoids() -> None:
+def test_floater_is_initialized_to_sinusoids() -> None:
     positions = Floater(WIDE).eval()
     path_TLD = positions.path(200)
     torch.testing.assert_close(path_TLD[:, 0], sinusoids(200, 16), atol=1e-4, rtol=0)
@@ -78,8 +80,8 @@ def test_floater_begins_as_sinusoids() -> None:
     torch.testing.assert_close(positions.embed(x_BTD, 0, 7) - x_BTD, path_TLD[None, 7:12, 0])
 
 
-def test_floaters_path_is_the_integral_of_its_field() -> None:
-    """Solved in the turning frame with large steps, and by small steps along the whole field."""
+def test_floater_path_is_the_integral_of_its_field() -> None:
+    """Compare large steps in the rotating frame with small steps along the complete field."""
     positions = made("floater")
     assert isinstance(positions, Floater)
     with torch.no_grad():
@@ -95,7 +97,7 @@ def test_floaters_path_is_the_integral_of_its_field() -> None:
     torch.testing.assert_close(positions.path(7)[6], p_LD, atol=0.02, rtol=0.02)
 
 
-def test_floater_learns_its_field_and_forgets_what_it_solved() -> None:
+def test_floater_trains_and_discards_its_cached_path() -> None:
     positions = Floater(WIDE)
     x_BTD = torch.zeros(1, 5, 16)
     optimizer = torch.optim.SGD(positions.parameters(), lr=0.1)
@@ -110,7 +112,7 @@ def test_floater_learns_its_field_and_forgets_what_it_solved() -> None:
     assert not torch.allclose(positions.eval().embed(x_BTD, 0, 0), before)
 
 
-def test_floater_forgets_what_it_solved_where_it_moves_and_keeps_its_type() -> None:
+def test_floater_discards_its_path_on_conversion_and_stays_float32() -> None:
     positions, x_BTD = Floater(WIDE).eval(), torch.zeros(1, 5, 16)
     before = positions.embed(x_BTD, 0, 0)
     with torch.no_grad():
@@ -119,28 +121,28 @@ def test_floater_forgets_what_it_solved_where_it_moves_and_keeps_its_type() -> N
     assert {parameter.dtype for parameter in positions.parameters()} == {torch.float32}
 
 
-def test_floater_is_copied_amid_a_training_step() -> None:
+def test_floater_can_be_copied_in_a_training_step() -> None:
     positions, x_BTD = Floater(WIDE), torch.zeros(1, 5, 16)
-    wanted = positions.embed(x_BTD, 0, 0)
-    torch.testing.assert_close(copy.deepcopy(positions).embed(x_BTD, 0, 0), wanted)
+    expected = positions.embed(x_BTD, 0, 0)
+    torch.testing.assert_close(copy.deepcopy(positions).embed(x_BTD, 0, 0), expected)
 
 
 @pytest.mark.parametrize("name", RELATIVE)
-def test_relative_scores_depend_on_the_distance_only(name: str) -> None:
-    """The same vectors everywhere: what scores differ by is the positions alone."""
+def test_relative_scores_depend_on_distance_only(name: str) -> None:
+    """All queries are equal and all keys are equal, so scores differ by position only."""
     torch.manual_seed(1)
     q_BHQK, k_BHSK = (torch.randn(2, 4, 1, 4).expand(-1, -1, 9, -1) for _ in range(2))
-    found_BHQS = scores(made(name), q_BHQK, k_BHSK)
+    actual_BHQS = scores(made(name), q_BHQK, k_BHSK)
     for apart in range(-8, 9):
-        diagonal = found_BHQS.diagonal(-apart, 2, 3)
+        diagonal = actual_BHQS.diagonal(-apart, 2, 3)
         torch.testing.assert_close(diagonal, diagonal[..., :1].expand_as(diagonal), atol=1e-5, rtol=1e-5)
-    near, far = found_BHQS[..., 4, 4], found_BHQS[..., 4, 0]
+    near, far = actual_BHQS[..., 4, 4], actual_BHQS[..., 4, 0]
     assert not torch.allclose(near, far)
 
 
 @pytest.mark.parametrize("name", RELATIVE)
 @pytest.mark.parametrize("causal", [False, True])
-def test_later_queries_score_as_in_the_whole(name: str, causal: bool) -> None:
+def test_scores_do_not_depend_on_start(name: str, causal: bool) -> None:
     positions = made(name, dataclasses.replace(WIDE, causal=causal))
     q_BHQK, k_BHSK = torch.randn(2, 4, 9, 4), torch.randn(2, 4, 9, 4)
     whole = scores(positions, q_BHQK, k_BHSK)
@@ -148,22 +150,22 @@ def test_later_queries_score_as_in_the_whole(name: str, causal: bool) -> None:
         torch.testing.assert_close(scores(positions, q_BHQK[:, :, start:], k_BHSK, start), whole[:, :, start:])
 
 
-def test_rotary_turns_pairs_by_position_times_rate() -> None:
+def test_rotary_rotates_pairs_by_position_times_rate() -> None:
     x_BTHK = torch.randn(1, 7, 4, 4)
     turned_BTHK = Rotary(WIDE, base=100.0).rotate(x_BTHK, start=3)
     for t in range(7):
         for i, rate in enumerate((1.0, 0.1)):
             pair = torch.view_as_complex(x_BTHK[0, t, :, 2 * i : 2 * i + 2].contiguous())
-            wanted = pair * complex(math.cos((t + 3) * rate), math.sin((t + 3) * rate))
-            torch.testing.assert_close(turned_BTHK[0, t, :, 2 * i : 2 * i + 2], torch.view_as_real(wanted))
+            expected = pair * complex(math.cos((t + 3) * rate), math.sin((t + 3) * rate))
+            torch.testing.assert_close(turned_BTHK[0, t, :, 2 * i : 2 * i + 2], torch.view_as_real(expected))
 
 
-def test_rotary_rounds_only_what_it_has_turned() -> None:
+def test_rotary_rounds_after_rotation() -> None:
     rotary, x_BTHK = Rotary(WIDE), torch.randn(1, 9, 4, 4).bfloat16()
     assert torch.equal(rotary.rotate(x_BTHK, 1000), rotary.rotate(x_BTHK.float(), 1000).bfloat16())
 
 
-def test_shaw_is_equations_3_and_4() -> None:
+def test_shaw_matches_equations_3_and_4() -> None:
     positions = made("shaw")
     assert isinstance(positions, Shaw)
     positions.clip = 2
@@ -172,7 +174,7 @@ def test_shaw_is_equations_3_and_4() -> None:
     )
     q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
     weights_BHQS = torch.randn(1, 4, 6, 6).softmax(-1)
-    bias, value = positions.score(q_BHQK, k_BHSK, 1, 0), positions.value(weights_BHQS, 1, 0)
+    bias, value = positions.attention_bias(q_BHQK, k_BHSK, 1, 0), positions.value_bias(weights_BHQS, 1, 0)
     assert bias is not None
     assert value is not None
     for i in range(6):
@@ -184,45 +186,48 @@ def test_shaw_is_equations_3_and_4() -> None:
         torch.testing.assert_close(value[0, :, i], gathered)
 
 
-def test_each_layer_has_shaws_values_of_its_own() -> None:
+def test_shaw_values_differ_by_layer() -> None:
     positions, weights_BHQS = made("shaw"), torch.randn(1, 4, 6, 6).softmax(-1)
     for layer in (0, 1):
-        found, wanted = Place(positions, layer, 0).value(weights_BHQS), positions.value(weights_BHQS, layer, 0)
-        assert found is not None
-        torch.testing.assert_close(found, wanted)
+        actual, expected = (
+            LayerPosition(positions, layer, 0).value_bias(weights_BHQS),
+            positions.value_bias(weights_BHQS, layer, 0),
+        )
+        assert actual is not None
+        torch.testing.assert_close(actual, expected)
 
 
-def test_xlnet_is_its_four_terms() -> None:
+def test_xlnet_is_the_sum_of_four_terms() -> None:
     positions = made("xlnet")
     assert isinstance(positions, XLNet)
     q_BHQK, k_BHSK = torch.randn(1, 4, 5, 4), torch.randn(1, 4, 5, 4)
-    found = scores(positions, q_BHQK, k_BHSK)
+    actual = scores(positions, q_BHQK, k_BHSK)
     for i in range(5):
         for j in range(5):
             angle = (i - j) * torch.tensor([10_000 ** (-2 * c / 16) for c in range(8)])
-            r_HK = positions.project[1](torch.stack((angle.sin(), angle.cos()), 1).flatten()).view(4, 4)
+            r_HK = positions.projections[1](torch.stack((angle.sin(), angle.cos()), 1).flatten()).view(4, 4)
             q, k, u, v = q_BHQK[0, :, i], k_BHSK[0, :, j], positions.u_LHK[1], positions.v_LHK[1]
-            wanted = (q * k + q * r_HK + u * k + v * r_HK).sum(1) / 2
-            torch.testing.assert_close(found[0, :, i, j], wanted, atol=1e-5, rtol=1e-5)
+            expected = (q * k + q * r_HK + u * k + v * r_HK).sum(1) / 2
+            torch.testing.assert_close(actual[0, :, i, j], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_deberta_is_its_three_terms() -> None:
+def test_deberta_is_the_sum_of_three_terms() -> None:
     positions = made("deberta")
     assert isinstance(positions, DeBERTa)
     positions.clip = 2
     positions.table_MD = torch.nn.Parameter(positions.table_MD[:4])
     q_BHQK, k_BHSK = torch.randn(1, 4, 6, 4), torch.randn(1, 4, 6, 4)
-    found = scores(positions, q_BHQK, k_BHSK)
+    actual = scores(positions, q_BHQK, k_BHSK)
     for i in range(6):
         for j in range(6):
             forth, back = (min(max(apart, -2), 1) + 2 for apart in (i - j, j - i))
-            k_r = positions.keys[1](positions.table_MD[forth]).view(4, 4)
-            q_r = positions.queries[1](positions.table_MD[back]).view(4, 4)
+            k_r = positions.key_projections[1](positions.table_MD[forth]).view(4, 4)
+            q_r = positions.query_projections[1](positions.table_MD[back]).view(4, 4)
             q, k = q_BHQK[0, :, i], k_BHSK[0, :, j]
-            torch.testing.assert_close(found[0, :, i, j], (q * k + q * k_r + k * q_r).sum(1) / math.sqrt(3 * 4))
+            torch.testing.assert_close(actual[0, :, i, j], (q * k + q * k_r + k * q_r).sum(1) / math.sqrt(3 * 4))
 
 
-def test_t5_has_single_buckets_for_near_and_shared_ones_for_far() -> None:
+def test_t5_buckets_are_exact_near_and_shared_far() -> None:
     causal, both = (T5(dataclasses.replace(WIDE, causal=causal)) for causal in (True, False))
     near = causal.bucket(torch.arange(16)).tolist()
     assert near == list(range(16))
@@ -234,32 +239,32 @@ def test_t5_has_single_buckets_for_near_and_shared_ones_for_far() -> None:
     assert both.bucket(torch.tensor([-1, -7, -500])).tolist() == [17, 23, 31]
     biased = made("t5")
     assert isinstance(biased, T5)
-    found = biased.score(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
-    assert found is not None
-    torch.testing.assert_close(found[0, :, 0, 2], biased.bias_MH[18])
+    actual = biased.attention_bias(torch.randn(2, 4, 3, 4), torch.randn(2, 4, 3, 4), 0, 0)
+    assert actual is not None
+    torch.testing.assert_close(actual[0, :, 0, 2], biased.bias_MH[18])
 
 
-def test_t5s_shared_buckets_grow_like_the_logarithm() -> None:
+def test_t5_shared_buckets_grow_logarithmically() -> None:
     first_M = torch.tensor([math.ceil(16 * 8 ** (k / 16)) for k in range(1, 16)])
     causal = T5(dataclasses.replace(WIDE, causal=True))
     assert causal.bucket(first_M).tolist() == [*range(17, 32)]
     assert causal.bucket(first_M - 1).tolist() == [*range(16, 31)]
 
 
-def test_alibi_penalises_distance_by_head() -> None:
+def test_alibi_penalizes_distance_by_head() -> None:
     assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
     assert alibi_slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
-    found = ALiBi(WIDE).score(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
-    assert found is not None
-    torch.testing.assert_close(found[0, 1, 0], -(2.0**-4) * torch.tensor([5.0, 4, 3, 2, 1, 0]))
+    actual = ALiBi(WIDE).attention_bias(torch.randn(1, 4, 1, 4), torch.randn(1, 4, 6, 4), 0, 5)
+    assert actual is not None
+    torch.testing.assert_close(actual[0, 1, 0], -(2.0**-4) * torch.tensor([5.0, 4, 3, 2, 1, 0]))
 
 
-def test_distances_are_of_queries_from_keys() -> None:
+def test_distances_are_query_minus_key() -> None:
     assert distances(2, 4, 2, torch.device("cpu")).tolist() == [[2, 1, 0, -1], [3, 2, 1, 0]]
 
 
-@pytest.mark.parametrize("name", POSITIONS)
-def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None:
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+def test_only_models_without_positions_ignore_order(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, position_encoding=name), VOCABULARY).eval()
     with torch.no_grad():
@@ -272,8 +277,8 @@ def test_only_a_model_without_positions_reads_any_order_alike(name: str) -> None
     assert same == (name == "none")
 
 
-@pytest.mark.parametrize("name", POSITIONS)
-def test_every_encoding_learns(name: str) -> None:
+@pytest.mark.parametrize("name", POSITION_ENCODINGS)
+def test_gradients_reach_all_parameters(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, position_encoding=name), VOCABULARY)
     torch.cat(logits(model, PAIRS)).log_softmax(-1)[:, 5].sum().backward()
@@ -286,7 +291,7 @@ def test_every_encoding_learns(name: str) -> None:
     [
         (
             "learned(max_positions=0)",
-            "model.position_encoding: positions 'learned': max_positions must be at least 1, got 0",
+            "model.position_encoding: position encoding 'learned': max_positions must be at least 1, got 0",
         ),
         ("shaw(clip=-1)", "clip must be at least 0"),
         ("t5(num_buckets=2)", "num_buckets must be at least 4"),
@@ -295,20 +300,30 @@ def test_every_encoding_learns(name: str) -> None:
         ("floater(step=0)", "step must be at least 0.001"),
         ("rotary(bass=2.0)", "has no option 'bass'"),
         ("rotary(base='x')", "base must be float"),
-        ("rotry", "unknown positions 'rotry'"),
+        ("rotry", "unknown position encoding 'rotry'"),
     ],
 )
-def test_options_out_of_range_are_refused(spec: str, message: str) -> None:
+def test_options_out_of_range_are_rejected(spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_model(dataclasses.replace(TINY, position_encoding=spec))
     assert message in caught.value.message
 
 
-def test_an_option_that_is_no_number_is_refused() -> None:
+def test_nan_option_is_rejected() -> None:
     with pytest.raises(ConfigError, match="base must be at least 1, got nan"):
         Rotary(WIDE, base=math.nan)
 
 
-def test_rotary_needs_pairs() -> None:
-    with pytest.raises(ConfigError, match="a head has 5"):
+@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_concatenated", "floater", "xlnet"])
+def test_sinusoids_require_an_even_width(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}' requires an even model.dim, got 27"):
+        check_model(dataclasses.replace(TINY, dim=27, heads=3, position_encoding=name))
+
+
+def test_recurrent_models_may_have_an_odd_width() -> None:
+    check_model(dataclasses.replace(TINY, arch="rnn", dim=27, heads=3))
+
+
+def test_rotary_requires_an_even_head_width() -> None:
+    with pytest.raises(ConfigError, match="requires an even head width, got 5"):
         check_model(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))

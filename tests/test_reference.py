@@ -1,4 +1,4 @@
-"""The Transformer compared with `torch.nn.TransformerEncoder` and `TransformerDecoder` that have the same weights.
+"""The Transformer compared with `torch.nn.TransformerEncoder` and `TransformerDecoder` with the same weights.
 
 Everything runs in float64, so that the tolerance is tight. The tests also document what the model computes.
 """
@@ -18,17 +18,17 @@ from nmt.data.batching import collate
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 
-ENCODER_LAYER = {  # torch's name: ours; a fused matrix has the rows of W_q, W_k and W_v, in that order
-    "self_attn.in_proj_": ["attention.qkv."],
-    "self_attn.out_proj.": ["attention.out."],
+ENCODER_LAYER = {  # PyTorch's name: ours; a fused matrix stacks W_q, W_k and W_v
+    "self_attn.in_proj_": ["self_attention.qkv."],
+    "self_attn.out_proj.": ["self_attention.out."],
     "norm1.": ["attention_residual.norm."],
     "linear1.": ["feed_forward.up."],
     "linear2.": ["feed_forward.down."],
     "norm2.": ["ffn_residual.norm."],
 }
 DECODER_LAYER = ENCODER_LAYER | {
-    "multihead_attn.in_proj_": ["cross.q.", "cross.kv."],
-    "multihead_attn.out_proj.": ["cross.out."],
+    "multihead_attn.in_proj_": ["cross_attention.q.", "cross_attention.kv."],
+    "multihead_attn.out_proj.": ["cross_attention.out."],
     "norm2.": ["cross_attention_residual.norm."],
     "norm3.": ["ffn_residual.norm."],
 }
@@ -49,7 +49,7 @@ def copy_weights(theirs: nn.Module, ours: nn.Module, names: dict[str, list[str]]
 def torch_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
     """Return PyTorch's encoder and decoder with the weights of `model`."""
     config = model.config
-    pre = config.norm == "pre"
+    pre = config.norm_position == "pre"
     # d_model, nhead, dim_feedforward, dropout, activation
     layer = (config.dim, config.heads, config.ffn_dim, 0.0, config.activation)
     encoder = nn.TransformerEncoder(
@@ -97,7 +97,7 @@ def random_model(config: ModelConfig) -> Transformer:
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_transformer_computes_what_torch_nn_computes(norm: str, activation: str, tied: bool) -> None:
+def test_transformer_equals_torch_nn(norm: str, activation: str, tied: bool) -> None:
     config = dataclasses.replace(TINY, norm_position=norm, activation=activation, tie_embeddings=tied, decoder_layers=3)
     model = random_model(config)
     encoder, decoder = torch_stacks(model)
@@ -118,7 +118,7 @@ def test_transformer_computes_what_torch_nn_computes(norm: str, activation: str,
     )
     logits_NV = (hidden_BTD @ output_VD.t()).flatten(0, 1)[batch.target_index_N]
 
-    found_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
-    found_NV = model.project(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N))
-    torch.testing.assert_close(found_BSD, memory_BSD, atol=1e-10, rtol=1e-10)
-    torch.testing.assert_close(found_NV, logits_NV, atol=1e-10, rtol=1e-10)
+    actual_BSD = model.encode(batch.src_BS, batch.src_mask_BS)
+    actual_NV = model.logits(model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N))
+    torch.testing.assert_close(actual_BSD, memory_BSD, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(actual_NV, logits_NV, atol=1e-10, rtol=1e-10)

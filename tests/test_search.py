@@ -28,10 +28,10 @@ from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, search
 from nmt.search import beam as beam_module
 from nmt.search.beam import best_candidates
 from nmt.search.constrained import Constraints, _allocate_banks
-from nmt.search.request import Floats, Ints, StepResult, best_tokens
+from nmt.search.request import Floats, Ints, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
 
-compiled = pytest.mark.skipif(not native.available(), reason="no C compiler here")
+compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
 VOCABULARY = 7
 N_BEST = [
     "greedy", "beam(beam_size=4, top_beams=4)", "diverse(beam_size=6, groups=3, top_beams=4)", "constrained(beam_size=4, top_beams=3)", "sample(n_best=3)",
@@ -82,11 +82,11 @@ def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
 def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tensor, Tensor]:
     """All log-probabilities of a translation's positions, and their cross-attention, from one uncached pass."""
     mask = torch.ones(1, len(source), dtype=torch.bool)
-    state = model.start(model.encode(torch.tensor([source]), mask), mask, keep=False)
-    state.watch()
-    log_p_TV = model.project(model.step(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
-    assert state.seen_RTS is not None
-    return log_p_TV, state.seen_RTS[0]
+    state = model.init_state(model.encode(torch.tensor([source]), mask), mask, use_cache=False)
+    state.track_attention()
+    log_p_TV = model.logits(model.decode(torch.tensor([[BOS, *ids]]), state))[0].log_softmax(-1)
+    assert state.cross_attention_RTS is not None
+    return log_p_TV, state.cross_attention_RTS[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -220,18 +220,9 @@ class Scripted:
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Scripted:
         return self
 
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
+    def step(self, request: StepRequest) -> StepResult:
         self.steps += 1
-        return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(tokens_R), 0), k, banned_RX, gather_RP)
+        return best_tokens(self.log_p_TV[self.steps - 1][None].repeat(len(request.tokens_R), 0), request)
 
 
 @pytest.mark.parametrize("spec", ["beam(beam_size=2)", "diverse(beam_size=2, groups=1)", "constrained(beam_size=2)"])
@@ -626,7 +617,8 @@ def test_the_best_tokens_are_ranked_with_the_lower_of_equal_ones_first(
     log_p_RV = numbers.integers(-20, 0, (rows, vocabulary)).astype(np.float32)  # many are equal
     log_p_RV[numbers.random((rows, vocabulary)) < 0.01] = np.nan
     banned_RX, gather_RP = numbers.integers(-1, vocabulary, (rows, 3)), numbers.integers(0, vocabulary, (rows, 4))
-    result = best_tokens(log_p_RV, k, banned_RX, gather_RP)
+    rows_R = np.arange(rows)
+    result = best_tokens(log_p_RV, StepRequest(rows_R, rows_R, k, banned_RX, gather_RP))
     for row in range(rows):
         allowed_V = log_p_RV[row].copy()
         allowed_V[banned_RX[row][banned_RX[row] >= 0]] = -np.inf

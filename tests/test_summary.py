@@ -11,51 +11,51 @@ from test_model import TINY, VARIANTS, VOCABULARY
 from nmt.cli.summary import _table
 from nmt.config import ModelConfig
 from nmt.model.build import build_model, count_parameters
-from nmt.model.summary import parts
+from nmt.model.summary import summarize
 from nmt.model.transformer import Transformer
 
 
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
-def test_every_parameter_is_in_one_part(change: dict[str, object]) -> None:
+def test_every_parameter_is_counted_once(change: dict[str, object]) -> None:
     model = build_model(dataclasses.replace(TINY, **change), VOCABULARY)  # type: ignore[arg-type]
-    found = parts(model)
-    assert sum(part.parameters * part.times for part in found if part.depth == 0) == count_parameters(model)
+    actual = summarize(model)
+    assert sum(part.parameters * part.times for part in actual if part.depth == 0) == count_parameters(model)
     assert model.training
 
 
-def test_layers_have_the_papers_sizes() -> None:
-    found = parts(
+def test_layer_sizes_match_the_paper() -> None:
+    actual = summarize(
         build_model(
             ModelConfig(dim=512, heads=8, ffn_dim=2048, encoder_layers=6, decoder_layers=6, norm_position="post"), 100
         )
     )
-    encoder, decoder = (part for part in found if part.name == "layers 1 to 6")
+    encoder, decoder = (part for part in actual if part.name == "layers 1 to 6")
     assert (encoder.kind, encoder.times, encoder.parameters) == ("EncoderLayer", 6, 3_152_384)
     assert (decoder.kind, decoder.times, decoder.parameters) == ("DecoderLayer", 6, 4_204_032)
     assert (encoder.output, decoder.output) == (("B", "S", 512), ("B", "T", 512))
-    (up, _) = (part for part in found if part.name == "up")
+    (up, _) = (part for part in actual if part.name == "up")
     assert (up.depth, up.weight, up.output) == (3, (2048, 512), ("B", "S", 2048))
 
 
-def test_few_positions_are_enough_to_tell_the_shapes() -> None:
-    found = parts(build_model(dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY))
-    assert {part.output[1] for part in found if part.output} == {"S", "T"}
+def test_shapes_with_few_learned_positions() -> None:
+    actual = summarize(build_model(dataclasses.replace(TINY, position_encoding="learned(max_positions=4)"), VOCABULARY))
+    assert {part.output[1] for part in actual if part.output} == {"S", "T"}
 
 
-def test_asking_leaves_no_trace() -> None:
+def test_summary_has_no_side_effects() -> None:
     model = build_model(TINY, VOCABULARY)
     before = torch.get_rng_state()
-    found = parts(model)
+    actual = summarize(model)
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(module._forward_hooks for module in model.modules())
-    assert all(part.parameters for part in found)
+    assert all(part.parameters for part in actual)
 
 
-def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
+def test_table_merges_identical_layers() -> None:
     model = build_model(dataclasses.replace(TINY, ffn_dim=1000, encoder_layers=4, layer_sharing=2), VOCABULARY)
     assert isinstance(model, Transformer)
     total, encoder = count_parameters(model), sum(p.numel() for p in model.encoder.parameters())
-    lines = _table(model, parts(model)).splitlines()
+    lines = _table(model, summarize(model)).splitlines()
     (row, _) = (line for line in lines if line.strip().startswith("layer"))
     assert row.startswith("  layers 1 to 2 ")
     assert row.endswith(f"[B, S, 16]  {encoder:>10,}  {encoder / total:.1%}  EncoderLayer  2 x {encoder // 2:,}")
@@ -67,14 +67,14 @@ def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
     assert lines[-1] == last
 
 
-def test_layers_that_are_not_alike_stand_apart() -> None:
+def test_different_layers_are_separate() -> None:
     model = build_model(dataclasses.replace(TINY, encoder_layers=3), VOCABULARY)
     model.encoder[1].extra = torch.nn.Linear(2, 2)  # type: ignore[index, union-attr]
-    names = [part.name for part in parts(model) if part.kind == "EncoderLayer"]
+    names = [part.name for part in summarize(model) if part.kind == "EncoderLayer"]
     assert names == ["layer 1", "layer 2", "layer 3"]
 
 
-def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
+def test_command_summarizes_runs_and_configs(trained: CommandLine) -> None:
     done = trained("summary", "runs/tiny")
     assert done.code == 0, done.err
     lines = done.out.splitlines()
@@ -84,4 +84,6 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
     trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
-    trained("summary", "--set", "model.position_encoding=rotry").refuses(2, "unknown positions 'rotry'", "rotary")
+    trained("summary", "--set", "model.position_encoding=rotry").refuses(
+        2, "unknown position encoding 'rotry'", "rotary"
+    )

@@ -237,13 +237,13 @@ def test_batches_side_by_side_give_what_one_after_the_other_gives(
         monkeypatch.setenv("OMP_NUM_THREADS", str(count))
         loaded = Translator.load(translator.origin, "cpu")
         assert isinstance(loaded.engine, BatchEngine)
-        assert loaded.engine.threads == (count if native.available() else 1)
+        assert loaded.engine.threads == (count if native.is_available() else 1)
         found.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
         assert torch.get_num_threads() == threads
     assert found[0] == found[1]
 
 
-@pytest.mark.skipif(not native.available(), reason="no C compiler here, and PyTorch's routines round by the batch")
+@pytest.mark.skipif(not native.is_available(), reason="no C compiler here, and PyTorch's routines round by the batch")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, top_beams=3)"])
 def test_a_line_is_the_same_in_any_batch(translator: Translator, precision: str, spec: str) -> None:
@@ -283,7 +283,7 @@ def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, mo
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("the native engine has no memory left"), RuntimeError("DefaultCPUAllocator: not enough")]
+    "error", [MemoryError("the native engine is out of memory"), RuntimeError("DefaultCPUAllocator: not enough")]
 )
 def test_what_does_not_fit_into_memory_is_done_in_halves(
     translator: Translator, error: Exception, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""The parts a model can be made of besides the paper's: that each computes what its source says."""
+"""Model variants compared with their published formulas."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nmt.errors import ConfigError, DataError
 from nmt.export import ENGINES, EXPORTS
 from nmt.inference import Source
 from nmt.inference.translator import Translator
-from nmt.model.attention import SelfAttention, recording
+from nmt.model.attention import SelfAttention, record_attention
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
-from nmt.model.positions import POSITIONS, Place, Stack
+from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, StackSpec
 from nmt.model.positions.relative import Rotary, Shaw
-from nmt.model.recurrent import Recurrent, gated
+from nmt.model.recurrent import Recurrent, gru_cell
 from nmt.model.transformer import Transformer
 from nmt.runs import discovery
 from nmt.search import search
@@ -36,35 +36,37 @@ def attention(**changes: object) -> SelfAttention:
     return SelfAttention(dataclasses.replace(TINY, **changes)).eval()  # type: ignore[arg-type]
 
 
-def gathered(attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, place: Place | None = None) -> Tensor:
-    q, kv_BT2GK = attention.project(x_BTD, place)
+def attended(
+    attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, position: LayerPosition | None = None
+) -> Tensor:
+    q, kv_BT2GK = attention.project(x_BTD, position)
     k, v = kv_BT2GK.transpose(1, 3).unbind(2)
-    return attention.gather(q, k, v, mask, place)
+    return attention.attend(q, k, v, mask, position)
 
 
-def test_additive_attention_is_bahdanaus_formula() -> None:
-    own = attention(attention_score="additive")
+def test_additive_attention_matches_bahdanau() -> None:
+    module = attention(attention_score="additive")
     x_BTD = torch.randn(2, 3, 16)
-    q, kv_BT2GK = own.project(x_BTD)
-    found = gathered(own, x_BTD, None)
+    q, kv_BT2GK = module.project(x_BTD)
+    actual = attended(module, x_BTD, None)
     for h in range(4):
         k_BTK, v_BTK = kv_BT2GK[:, :, 0, h], kv_BT2GK[:, :, 1, h]
-        weight_K = cast(Tensor, own.scoring.weight_HK)[h]
+        weight_K = cast(Tensor, module.score_fn.weight_HK)[h]
         scores = torch.stack([torch.tanh(q[:, h, i, None] + k_BTK) @ weight_K for i in range(3)], 1)
-        torch.testing.assert_close(found[:, h], scores.softmax(-1) @ v_BTK)
+        torch.testing.assert_close(actual[:, h], scores.softmax(-1) @ v_BTK)
 
 
-@pytest.mark.parametrize("way", ["gather", "fused"])
-def test_weights_are_dropped_in_training_only(way: str) -> None:
-    own = attention(attention_dropout=0.5)
-    q, kv = own.project(torch.randn(2, 5, 16))
+@pytest.mark.parametrize("way", ["attend", "sdpa"])
+def test_attention_dropout_applies_in_training_only(way: str) -> None:
+    module = attention(attention_dropout=0.5)
+    q, kv = module.project(torch.randn(2, 5, 16))
     k, ones = kv.transpose(1, 3)[:, :, 0], torch.ones(2, 4, 5, 4)
-    torch.testing.assert_close(getattr(own, way)(q, k, ones, None, None), ones)
-    dropped = getattr(own.train(), way)(q, k, ones, None, None)
+    torch.testing.assert_close(getattr(module, way)(q, k, ones, None, None), ones)
+    dropped = getattr(module.train(), way)(q, k, ones, None, None)
     assert (dropped - ones).abs().mean() > 0.1
 
 
-def test_stacked_matrices_begin_as_if_each_stood_alone() -> None:
+def test_stacked_matrices_are_initialized_separately() -> None:
     for part in attention().qkv.weight.split(16):
         assert part.abs().max().item() == pytest.approx(math.sqrt(6 / 32), rel=0.05)
 
@@ -72,49 +74,49 @@ def test_stacked_matrices_begin_as_if_each_stood_alone() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("tokens", [1, 4, 5, 6, 7, 8, 12, 13])
 @pytest.mark.parametrize("relative", [False, True])
-def test_a_window_is_attention_under_a_band(causal: bool, tokens: int, relative: bool) -> None:
-    own, x_BTD = attention(attention_window=4, kv_heads=2), torch.randn(3, tokens, 16)
-    place = Place(Shaw(Stack(16, 4, 1, causal), clip=3), 0, 0) if relative else None
+def test_windowed_attention_equals_banded_mask(causal: bool, tokens: int, relative: bool) -> None:
+    module, x_BTD = attention(attention_window=4, kv_heads=2), torch.randn(3, tokens, 16)
+    position = LayerPosition(Shaw(StackSpec(16, 4, 1, causal), clip=3), 0, 0) if relative else None
     apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
     mask = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
-    found = gathered(own, x_BTD, mask, place)
+    actual = attended(module, x_BTD, mask, position)
     wide = attention(attention_window=0, kv_heads=2)
-    wanted = gathered(wide, x_BTD, mask & band, place)
-    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
-    own.record = []
-    torch.testing.assert_close(gathered(own, x_BTD, mask, place), wanted, atol=1e-6, rtol=1e-5)
-    assert own.record[0].shape == (3, 4, tokens, tokens)
-    assert (own.record[0][..., ~band] == 0).all()
+    expected = attended(wide, x_BTD, mask & band, position)
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
+    module.recorded_weights = []
+    torch.testing.assert_close(attended(module, x_BTD, mask, position), expected, atol=1e-6, rtol=1e-5)
+    assert module.recorded_weights[0].shape == (3, 4, tokens, tokens)
+    assert (module.recorded_weights[0][..., ~band] == 0).all()
 
 
-def test_a_window_costs_what_its_width_is_not_the_length() -> None:
-    """No product of a block is wider than three windows."""
-    own, widest = attention(attention_window=4), 0
+def test_windowed_attention_cost_is_linear_in_length() -> None:
+    """No block attends to more than three windows of keys."""
+    module, widest = attention(attention_window=4), 0
 
     def note(module: torch.nn.Module, inputs: tuple[Tensor, Tensor], scores: Tensor) -> None:
         nonlocal widest
         widest = max(widest, scores.shape[-1])
         assert scores.numel() <= 4 * 4 * 12 * (-(-203 // 4))
 
-    own.scoring.register_forward_hook(note)
-    gathered(own, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
+    module.score_fn.register_forward_hook(note)
+    attended(module, torch.randn(1, 203, 16), torch.ones(1, 1, 1, 203, dtype=torch.bool))
     assert widest == 12
 
 
-def test_heads_that_share_keys_are_heads_with_equal_keys() -> None:
+def test_grouped_query_attention_equals_repeated_keys() -> None:
     grouped, full = attention(kv_heads=2), attention()
     with torch.no_grad():
         q, k, v = grouped.qkv.weight.split([16, 8, 8])
         twice = [each.view(2, 4, 16).repeat_interleave(2, 0).reshape(16, 16) for each in (k, v)]
         full.qkv.weight.copy_(torch.cat((q, *twice)))
     x_BTD = torch.randn(2, 5, 16)
-    torch.testing.assert_close(gathered(grouped, x_BTD, None), gathered(full, x_BTD, None))
+    torch.testing.assert_close(attended(grouped, x_BTD, None), attended(full, x_BTD, None))
     assert grouped.project(x_BTD)[1].shape == (2, 5, 2, 2, 4)
 
 
-def test_rms_normalization_and_swiglu_are_their_formulas() -> None:
+def test_rms_norm_and_swiglu_match_their_formulas() -> None:
     x_BTD = 3 * torch.randn(2, 3, 16)
     norm = RMSNorm(16)
     torch.nn.init.normal_(norm.weight)
@@ -125,14 +127,14 @@ def test_rms_normalization_and_swiglu_are_their_formulas() -> None:
     torch.testing.assert_close(ff(x_BTD), ff.down(gate * torch.sigmoid(gate) * up))
 
 
-def test_rms_normalization_leaves_nothing_as_nothing() -> None:
+def test_rms_norm_of_small_inputs() -> None:
     x_BTD = 1e-3 * torch.randn(2, 3, 16)
     torch.testing.assert_close(RMSNorm(16)(x_BTD), x_BTD / (x_BTD.square().mean(-1, keepdim=True) + 1e-6).sqrt())
     assert not RMSNorm(16)(torch.zeros(1, 1, 16)).any()
 
 
 def assert_half_dropped(dropped: Tensor, complete: Tensor) -> None:
-    """Some elements are zero, and the others, at a rate of 0.5, are doubled."""
+    """Some elements are zero, and the others are doubled (rate 0.5)."""
     kept = dropped != 0
     assert 0 < kept.sum() < kept.numel()
     torch.testing.assert_close(dropped, 2 * complete * kept)
@@ -153,27 +155,27 @@ def test_dropout_applies_to_the_sum_of_embedding_and_position(role: str) -> None
 
 def test_residual_connection_drops_the_update_only() -> None:
     x_BTD, update_BTD = torch.randn(2, 3, 16), 1 + torch.rand(2, 3, 16)
-    total_BTD = Residual(16, 0.5, "pre").after(x_BTD, update_BTD)
+    total_BTD = Residual(16, 0.5, "pre").add(x_BTD, update_BTD)
     kept = (total_BTD - x_BTD).abs() > 1e-3
     assert 0 < kept.sum() < kept.numel()
     torch.testing.assert_close(total_BTD, x_BTD + 2 * update_BTD * kept)
 
 
-def test_only_the_decoders_positions_know_that_they_look_back() -> None:
+def test_only_decoder_positions_are_causal() -> None:
     model = build_model(TINY, VOCABULARY)
     assert isinstance(model, Transformer)
     assert (model.source_positions.stack.causal, model.target_positions.stack.causal) == (False, True)
 
 
-def test_rotary_turns_queries_and_keys_and_no_values() -> None:
-    own, x_BTD, place = attention(), torch.randn(2, 5, 16), Place(Rotary(Stack(16, 4, 1)), 0, 3)
-    (q, kv), (turned_q, turned_kv) = own.project(x_BTD), own.project(x_BTD, place)
-    torch.testing.assert_close(turned_q.transpose(1, 2), place.rotate(q.transpose(1, 2)))
-    torch.testing.assert_close(turned_kv[:, :, 0], place.rotate(kv[:, :, 0]))
+def test_rotary_rotates_queries_and_keys_but_not_values() -> None:
+    module, x_BTD, position = attention(), torch.randn(2, 5, 16), LayerPosition(Rotary(StackSpec(16, 4, 1)), 0, 3)
+    (q, kv), (turned_q, turned_kv) = module.project(x_BTD), module.project(x_BTD, position)
+    torch.testing.assert_close(turned_q.transpose(1, 2), position.rotate(q.transpose(1, 2)))
+    torch.testing.assert_close(turned_kv[:, :, 0], position.rotate(kv[:, :, 0]))
     assert torch.equal(turned_kv[:, :, 1], kv[:, :, 1])
 
 
-def test_layers_that_share_weights_count_once() -> None:
+def test_shared_layers_count_once() -> None:
     shared = build_model(dataclasses.replace(TINY, encoder_layers=6, decoder_layers=5, layer_sharing=3), VOCABULARY)
     own = build_model(dataclasses.replace(TINY, encoder_layers=2, decoder_layers=2), VOCABULARY)
     assert isinstance(shared, Transformer)
@@ -182,33 +184,33 @@ def test_layers_that_share_weights_count_once() -> None:
     assert len(shared.encoder_layers) == 6
 
 
-def test_layers_that_share_weights_follow_each_other() -> None:
+def test_shared_layers_are_consecutive() -> None:
     model = build_model(dataclasses.replace(TINY, encoder_layers=4, decoder_layers=5, layer_sharing=3), VOCABULARY)
     assert isinstance(model, Transformer)
     assert [[*model.encoder].index(layer) for layer in model.encoder_layers] == [0, 0, 0, 1]
     assert [[*model.decoder].index(layer) for layer in model.decoder_layers] == [0, 0, 0, 1, 1]
 
 
-def test_the_last_layer_but_one_is_watched_as_the_mean_of_its_heads() -> None:
+def test_second_to_last_layer_is_tracked_as_mean_over_heads() -> None:
     model = build_model(dataclasses.replace(TINY, decoder_layers=3), VOCABULARY).eval()
     mask_BS = torch.ones(1, 4, dtype=torch.bool)
-    state = model.start(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
-    state.watch()
-    with recording(model) as seen:
-        model.step(torch.tensor([[3, 4]]), state)
-    torch.testing.assert_close(state.seen_RTS, seen["decoder.1.cross"][0].mean(1))
+    state = model.init_state(model.encode(torch.tensor([[5, 6, 7, 8]]), mask_BS), mask_BS)
+    state.track_attention()
+    with record_attention(model) as seen:
+        model.decode(torch.tensor([[3, 4]]), state)
+    torch.testing.assert_close(state.cross_attention_RTS, seen["decoder.1.cross_attention"][0].mean(1))
 
 
-def test_recording_sees_every_attention_and_leaves_no_trace() -> None:
+def test_record_attention_records_every_attention_and_cleans_up() -> None:
     model = build_model(TINY, VOCABULARY).eval()
     before = logits(model, PAIRS)
-    with recording(model) as seen:
+    with record_attention(model) as seen:
         after = logits(model, PAIRS)
     torch.testing.assert_close(before, after)
     assert sorted(seen) == sorted(
         f"{side}.{i}.{kind}" for side, i, kind in
-        [*(("encoder", i, "attention") for i in (0, 1)),
-         *(("decoder", i, kind) for i in (0, 1) for kind in ("attention", "cross"))]
+        [*(("encoder", i, "self_attention") for i in (0, 1)),
+         *(("decoder", i, kind) for i in (0, 1) for kind in ("self_attention", "cross_attention"))]
     )  # fmt: skip
     for weights in seen.values():
         assert len(weights) == 1
@@ -218,59 +220,63 @@ def test_recording_sees_every_attention_and_leaves_no_trace() -> None:
     assert all(len(weights) == 1 for weights in seen.values())
 
 
-def test_the_gated_unit_is_pytorchs() -> None:
+def test_gru_cell_matches_pytorch() -> None:
     cell = torch.nn.GRUCell(6, 4)
     x, h = torch.randn(3, 6), torch.randn(3, 4)
     given, own = F.linear(x, cell.weight_ih, cell.bias_ih), F.linear(h, cell.weight_hh, cell.bias_hh)
-    torch.testing.assert_close(gated(given, own, h), cell(x, h))
+    torch.testing.assert_close(gru_cell(given, own, h), cell(x, h))
 
 
-def test_the_recurrent_decoder_looks_by_bahdanaus_formula_and_feeds_what_it_saw() -> None:
+def test_recurrent_decoder_matches_bahdanau() -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, arch="rnn", decoder_layers=1), VOCABULARY).eval()
     assert isinstance(model, Recurrent)
     src_BS, mask_BS = torch.tensor([[5, 6, 7, 0], [8, 9, 10, 11]]), torch.tensor([[True] * 3 + [False], [True] * 4])
     memory_BSE = model.encode(src_BS, mask_BS)
-    state = model.start(memory_BSE, mask_BS)
-    state.watch()
-    last_BD = torch.tanh(model.first(memory_BSE[:, 0, 16:]))
+    state = model.init_state(memory_BSE, mask_BS)
+    state.track_attention()
+    last_BD = torch.tanh(model.init_hidden(memory_BSE[:, 0, 16:]))
     torch.testing.assert_close(state.hidden_LRD[0], last_BD)
     token_BD = model.embed_tokens("target", torch.tensor([[3], [4]]))[:, 0]
-    found = model.step(torch.tensor([[3], [4]]), state)[:, 0]
-    scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
+    actual = model.decode(torch.tensor([[3], [4]]), state)[:, 0]
+    scores_BS = torch.tanh(model.query(last_BD)[:, None] + model.key(memory_BSE)) @ model.score_fn.weight_HK[0]
     weights_BS = scores_BS.masked_fill(~mask_BS, -torch.inf).softmax(1)
-    assert state.seen_RTS is not None
-    torch.testing.assert_close(state.seen_RTS[:, 0], weights_BS)
+    assert state.cross_attention_RTS is not None
+    torch.testing.assert_close(state.cross_attention_RTS[:, 0], weights_BS)
     context_BE = (weights_BS[..., None] * memory_BSE).sum(1)
-    new_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](last_BD), last_BD)
-    torch.testing.assert_close(found, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1))))
+    new_BD = gru_cell(
+        model.token_gates(token_BD) + model.context_gates(context_BE), model.hidden_gates[0](last_BD), last_BD
+    )
+    torch.testing.assert_close(actual, torch.tanh(model.out(torch.cat((new_BD, context_BE, token_BD), 1))))
 
 
-def test_the_recurrent_decoders_upper_layer_looks_and_reads_the_one_below() -> None:
+def test_recurrent_decoder_with_two_layers() -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY).eval()
     assert isinstance(model, Recurrent)
     src_BS, mask_BS = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
     memory_BSE = model.encode(src_BS, mask_BS)
-    state = model.start(memory_BSE, mask_BS)
+    state = model.init_state(memory_BSE, mask_BS)
     low_BD, high_BD = state.hidden_LRD
-    scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.scoring.weight_HK[0]
+    scores_BS = torch.tanh(model.query(high_BD)[:, None] + model.key(memory_BSE)) @ model.score_fn.weight_HK[0]
     context_BE = (scores_BS.softmax(1)[..., None] * memory_BSE).sum(1)
     token_BD = model.embed_tokens("target", torch.tensor([3]))
-    low_BD = gated(model.from_token(token_BD) + model.from_source(context_BE), model.from_state[0](low_BD), low_BD)
-    high_BD = gated(model.from_below[0](low_BD), model.from_state[1](high_BD), high_BD)
-    model.step(torch.tensor([[3]]), state)
+    low_BD = gru_cell(
+        model.token_gates(token_BD) + model.context_gates(context_BE), model.hidden_gates[0](low_BD), low_BD
+    )
+    high_BD = gru_cell(model.layer_gates[0](low_BD), model.hidden_gates[1](high_BD), high_BD)
+    model.decode(torch.tensor([[3]]), state)
     torch.testing.assert_close(state.hidden_LRD, torch.stack((low_BD, high_BD)))
 
 
 @pytest.mark.parametrize(("layers", "rate"), [(1, 0.0), (2, 0.3)])
-def test_the_recurrent_encoder_drops_between_its_layers(layers: int, rate: float) -> None:
+def test_recurrent_encoder_dropout_between_layers(layers: int, rate: float) -> None:
     model = build_model(dataclasses.replace(TINY, arch="rnn", encoder_layers=layers, dropout=0.3), VOCABULARY)
     assert isinstance(model, Recurrent)
     assert model.encoder.dropout == rate
 
 
-def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
+def test_recurrent_encoder_ignores_padding_in_both_directions() -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, arch="rnn", encoder_layers=1), VOCABULARY).eval()
     assert isinstance(model, Recurrent)
@@ -291,12 +297,12 @@ def test_the_recurrent_encoder_reads_both_ways_from_the_real_end() -> None:
         ({"kv_heads": 3}, r"model.heads \(4\) must be a multiple of model.kv_heads \(3\)"),
     ],
 )
-def test_parts_that_there_are_not_are_refused(change: dict[str, object], message: str) -> None:
+def test_unknown_or_incompatible_options_are_rejected(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_model(dataclasses.replace(TINY, **change))  # type: ignore[arg-type]
 
 
-def test_learned_positions_are_enough_for_the_training_text_and_end_translations(tmp_path: Path) -> None:
+def test_learned_positions_limit_training_and_translation(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.max_length is 64, and the model has 32 positions") as caught:
         train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=32)"), tmp_path / "run")
     assert caught.value.hint == "set train.max_length=32, or model.position_encoding=learned(max_positions=64)"
@@ -309,7 +315,7 @@ def test_learned_positions_are_enough_for_the_training_text_and_end_translations
     assert len(ids.ids) == 15  # and the start before them
 
 
-def test_a_pair_with_more_tokens_than_learned_positions_is_named(tmp_path: Path) -> None:
+def test_pair_exceeding_learned_positions_is_reported(tmp_path: Path) -> None:
     config = tiny.config(
         tmp_path, "model.position_encoding=learned(max_positions=16)", "train.max_length=16", "train.steps=2"
     )
@@ -325,12 +331,12 @@ def test_a_pair_with_more_tokens_than_learned_positions_is_named(tmp_path: Path)
             list(translator.score([short, pair]))
 
 
-def test_a_model_that_no_memory_holds_is_refused() -> None:
+def test_model_that_does_not_fit_into_memory_is_rejected() -> None:
     with pytest.raises(ConfigError, match="does not fit into memory"):
         build_model(dataclasses.replace(TINY, dim=10**12, heads=1), VOCABULARY)
 
 
-def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:
+def test_recurrent_model_in_bf16_has_float32_gradients() -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)
     model.compute_dtype = torch.bfloat16
@@ -342,57 +348,57 @@ def test_a_recurrent_model_trains_in_bf16_with_gradients_in_float32() -> None:
 
 
 @pytest.mark.parametrize("mask", ["none", "padding", "causal", "nothing"])
-@pytest.mark.parametrize("name", [*POSITIONS])
-def test_the_fused_kernel_computes_the_same(name: str, mask: str) -> None:
-    """What a GPU takes; here PyTorch's own version of it on the CPU."""
-    own = attention()
-    place = Place(POSITIONS[name](Stack(16, 4, 1, mask == "causal")), 0, 0)
-    if place.positions.weighs_values:
+@pytest.mark.parametrize("name", [*POSITION_ENCODINGS])
+def test_sdpa_equals_attend(name: str, mask: str) -> None:
+    """`sdpa` is used on GPUs; this runs PyTorch's CPU implementation."""
+    module = attention()
+    position = LayerPosition(POSITION_ENCODINGS[name](StackSpec(16, 4, 1, mask == "causal")), 0, 0)
+    if position.encoding.has_value_bias:
         pytest.skip("needs the weights themselves")
     with torch.no_grad():
-        for parameter in place.positions.parameters():
+        for parameter in position.encoding.parameters():
             parameter.normal_()
     masks = {
         "none": None, "padding": torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None],
         "causal": torch.ones(6, 6, dtype=torch.bool).tril(), "nothing": torch.zeros(2, 1, 1, 6, dtype=torch.bool),
     }  # fmt: skip
-    found = []
-    for gather in (own.gather, own.fused):
+    actual = []
+    for gather in (module.attend, module.sdpa):
         x_BTD = torch.linspace(-1, 1, 2 * 6 * 16).view(2, 6, 16).sin().requires_grad_()
-        q, kv = own.project(x_BTD, place)
+        q, kv = module.project(x_BTD, position)
         k, v = kv.transpose(1, 3).unbind(2)
-        gathered = gather(q, k, v, masks[mask], place)
+        gathered = gather(q, k, v, masks[mask], position)
         (gradient,) = torch.autograd.grad(gathered.square().sum(), x_BTD)
-        found.append((gathered, gradient))
-    for one, other in zip(*found, strict=True):
+        actual.append((gathered, gradient))
+    for one, other in zip(*actual, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-    assert (found[1][0] == 0).all() == (mask == "nothing")
+    assert (actual[1][0] == 0).all() == (mask == "nothing")
 
 
 @pytest.mark.parametrize("name", ["shaw", "xlnet", "deberta"])
-def test_relative_terms_are_scaled_alike_whatever_scores_the_content(name: str) -> None:
+def test_attention_bias_is_scaled_equally_for_all_score_functions(name: str) -> None:
     x_BTD = torch.randn(1, 5, 16)
     torch.manual_seed(0)
-    place = Place(POSITIONS[name](Stack(16, 4, 1)), 0, 0)
+    position = LayerPosition(POSITION_ENCODINGS[name](StackSpec(16, 4, 1)), 0, 0)
     biases = []
     for kind in ("dot", "additive"):
-        own = attention(attention_score=kind)
-        own.qkv.load_state_dict(attention().qkv.state_dict())
-        q, kv = own.project(x_BTD)
+        module = attention(attention_score=kind)
+        module.qkv.load_state_dict(attention().qkv.state_dict())
+        q, kv = module.project(x_BTD)
         k = kv.transpose(1, 3).unbind(2)[0]
-        weights = own._weights(q, k, None, place)
-        content = own.scoring(q / math.sqrt(place.positions.terms * 4) if kind == "dot" else q, k)
+        weights = module._weights(q, k, None, position)
+        content = module.score_fn(q / math.sqrt(position.encoding.num_score_terms * 4) if kind == "dot" else q, k)
         bias = weights.log() - content
         biases.append(bias - bias.mean(-1, keepdim=True))  # softmax leaves a number for each row open
     torch.testing.assert_close(*biases, atol=1e-5, rtol=1e-4)
 
 
-def test_rotary_is_no_matter_of_additive_attention() -> None:
-    with pytest.raises(ConfigError, match="rotary positions turn a dot product"):
+def test_rotary_requires_dot_product_attention() -> None:
+    with pytest.raises(ConfigError, match="rotary requires dot-product attention"):
         check_model(dataclasses.replace(TINY, position_encoding="rotary", attention_score="additive"))
 
 
-def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:
+def test_tables_computed_in_inference_mode_can_be_used_in_training() -> None:
     model = build_model(dataclasses.replace(TINY, position_encoding="rotary"), VOCABULARY)
     src_BS = torch.randint(4, VOCABULARY, (1, 600))
     mask_BS = torch.ones(1, 600, dtype=torch.bool)
@@ -402,7 +408,7 @@ def test_what_a_validation_leaves_behind_is_fit_for_training() -> None:
 
 
 @pytest.mark.slow
-def test_a_validation_pair_that_is_longer_than_the_positions_costs_no_training(tmp_path: Path) -> None:
+def test_validation_pair_exceeding_learned_positions_does_not_stop_training(tmp_path: Path) -> None:
     options = (
         "model.position_encoding=learned(max_positions=16)",
         "train.max_length=16",

@@ -50,7 +50,7 @@ def test_train_resume_and_translate(tmp_path: Path) -> None:
     assert first.stdout == "runs/tiny/step-000010\n"
     arguments = ("--model", "runs/tiny", "--precision", "fp32", "the small dog sees the old tree.")
     translated = windows(tmp_path, "translate", *arguments)
-    assert "PyTorch translates" in translated.stderr
+    assert "using PyTorch" in translated.stderr
     assert translated.stdout.count("\n") == 1
     assert "10 updates" in windows(tmp_path, "info", "runs/tiny").stdout
 

@@ -45,8 +45,8 @@ def _facts() -> dict[str, Any]:
     from nmt.runs.run_info import memory_gb
 
     flags = native.cpu_flags().split()
-    engine = f"not available: {native.problem()}"
-    if native.available():
+    engine = f"not available: {native.unavailable_reason()}"
+    if native.is_available():
         native.fastest_precision(ModelConfig())  # so that there is a measurement to show
         kinds = ("several instructions", "native")
         types = ", ".join(f"{name} {kinds[native.library().native_type(i) - 1]}" for i, name in enumerate(native.TYPES))

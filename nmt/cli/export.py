@@ -24,7 +24,7 @@ def export(
         float, typer.Option(help="Minimum share of identical translations; otherwise the export is discarded.")
     ] = 0.99,
 ) -> None:
-    """Write a model for another engine, and prove that it translates there as it does here.
+    """Export a model and verify that its translations are identical.
 
     Sentences are translated both ways, greedily and in float32. The report says how many translations are identical,
     how big both models are and how fast. What differs too much is refused.
@@ -36,16 +36,18 @@ def export(
     """
     from nmt.export import verify
 
-    proof = verify.export(run, to, output, verify_with, min_agreement)
-    ours, theirs = proof.ours, proof.theirs
+    verification = verify.export(run, to, output, verify_with, min_agreement)
+    nmt_result, exported = verification.nmt, verification.exported
     for name, text in {
-        "format": f"{to}, in {proof.folder}",
-        "probe": f"{len(proof.sources)} sentences of {proof.probe}, greedy, fp32, cpu",
-        "identical": f"{proof.share:.1%}",
-        "BLEU": f"{proof.bleu:.1f} against nmt's translations",
-        "size": f"{theirs.size / 1e6:,.1f} MB; nmt {ours.size / 1e6:,.1f} MB",
-        "speed": f"{proof.speed(theirs):,.0f} target tokens/s; nmt {proof.speed(ours):,.0f}",
+        "format": f"{to}, in {verification.folder}",
+        "probe": f"{len(verification.sources)} sentences of {verification.source_name}, greedy, fp32, cpu",
+        "identical": f"{verification.agreement:.1%}",
+        "BLEU": f"{verification.bleu:.1f} against nmt's translations",
+        "size": f"{exported.num_bytes / 1e6:,.1f} MB; nmt {nmt_result.num_bytes / 1e6:,.1f} MB",
+        "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(
+            *map(verification.tokens_per_second, (exported, nmt_result))
+        ),
     }.items():
         typer.echo(f"{name:<11}{text}")
-    if difference := proof.first_difference():
+    if difference := verification.first_difference():
         typer.echo(f"{'differs':<11}{difference}")

@@ -13,7 +13,7 @@ from nmt.runs import pretrained
 from nmt.viz.learning_curves import AXES, draw
 
 if TYPE_CHECKING:
-    from nmt.model.positions import Positions, Table
+    from nmt.model.positions import EncodingTable, PositionEncoding
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Picture: .png, .svg or .pdf.")]
 
@@ -86,19 +86,20 @@ def positions(
     typer.echo(output)
 
 
-def _made(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> dict[str, Positions]:
+def _made(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> dict[str, PositionEncoding]:
     import torch
 
-    from nmt.model.positions import POSITIONS, Stack
+    from nmt.model.positions import POSITION_ENCODINGS, StackSpec
     from nmt.registry import resolve
 
     if dim % heads or dim % 2:
         raise ConfigError(f"--dim must be even and a multiple of --heads, got {dim} and {heads}", "--dim 128 --heads 4")
     torch.manual_seed(1)
-    return {spec: resolve("positions", POSITIONS, spec)(Stack(dim, heads, layer, causal=decoder)) for spec in specs}
+    stack = StackSpec(dim, heads, layer, causal=decoder)
+    return {spec: resolve("position encoding", POSITION_ENCODINGS, spec)(stack) for spec in specs}
 
 
-def _of_model(path: Path, decoder: bool) -> dict[str, Positions]:
+def _of_model(path: Path, decoder: bool) -> dict[str, PositionEncoding]:
     from nmt.model.transformer import Transformer
     from nmt.runs import discovery
 
@@ -109,15 +110,15 @@ def _of_model(path: Path, decoder: bool) -> dict[str, Positions]:
     return {f"{path}: {loaded.config.model.position_encoding}": made}
 
 
-def _table(name: str, made: Positions, length: int, layer: int) -> Table:
+def _table(name: str, made: PositionEncoding, length: int, layer: int) -> EncodingTable:
     import torch
 
     if layer > made.stack.layers:
         raise UsageError(f"there is no layer {layer}", f"there are {made.stack.layers}")
-    if made.most and length > made.most:
-        log(f"{name}: there are {made.most} positions")
+    if made.max_positions and length > made.max_positions:
+        log(f"{name}: there are {made.max_positions} positions")
     with torch.inference_mode():
-        table = made.eval().table(min(length, made.most or length), layer - 1)
+        table = made.eval().table(min(length, made.max_positions or length), layer - 1)
     if table is None:
         raise UsageError(f"'{name}' has nothing to draw", "nmt plot positions sinusoidal rotary alibi")
     return table

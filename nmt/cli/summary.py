@@ -13,7 +13,7 @@ from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.model.seq2seq import Seq2Seq
-    from nmt.model.summary import Part
+    from nmt.model.summary import LayerSummary
 
 
 def summary(
@@ -38,10 +38,10 @@ def summary(
 
     if model is not None and (config or set_):
         raise UsageError("give a model, or --config and --set", "nmt summary runs/quickstart")
-    from nmt.model.summary import parts
+    from nmt.model.summary import summarize
 
     made = _load(model) if model is not None else _make(config or "quickstart", set_ or [])
-    found = parts(made)
+    found = summarize(made)
     show(json.dumps([asdict(part) for part in found], indent=2) if json_ else _table(made, found))
 
 
@@ -59,7 +59,7 @@ def _make(name: str, changes: list[str]) -> Seq2Seq:
     return build_model(config.model, config.tokenizer.vocab_size)
 
 
-def _table(model: Seq2Seq, found: list[Part]) -> str:
+def _table(model: Seq2Seq, found: list[LayerSummary]) -> str:
     from nmt.model.build import count_parameters
 
     total = count_parameters(model)

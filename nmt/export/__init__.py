@@ -1,7 +1,7 @@
-"""Models for other engines. Each is one file: `export(loaded, folder)` writes one, `engine(folder)` translates with it.
+"""Export of models to other engines. Each module has `export(loaded, folder)` and `engine(folder)`, which translates.
 
-A new one is a file and a line in both tables. Options of `export` are keyword-only arguments. No export is kept that
-has not proven itself; see `nmt.prove`.
+To add a format, write a module and register it in both tables. Options of `export` are keyword-only arguments. An
+export is kept only if it passes the verification in `nmt.export.verify`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What exports have in common: the files beside a model, and the shape of an engine that translates with one."""
+"""Shared parts of all exports: checks, the files next to a model, and engines for verification."""
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,87 +18,92 @@ from nmt.runs.discovery import LoadedModel
 from nmt.search import SearchRequest, StepModel, search
 
 Engine = Callable[[Sequence[str]], list[str]]
-"""Translates normalized sentences that the model is long enough for: greedily, on the CPU, in float32, within the
-length that `nmt translate` allows. So the same model says the same in every engine."""
+"""Translates normalized sentences of at most the model's maximum length. All engines use greedy search on the CPU in
+float32 with the length limits of `nmt translate`, so their translations of the same model should be identical."""
 
-BATCH = 64
-"""Sentences that an engine translates together."""
+BATCH_SIZE = 64
+"""Number of sentences that an engine translates together."""
 RUN_FILES = ("config.yaml", "spm.model", "data.json")
-"""What a run holds besides its weights, and an engine may need."""
+"""Files of a run, other than its weights, that an engine may need."""
 
 
-def transformer(loaded: LoadedModel, engine: str, but: Sequence[str] = ()) -> Transformer:
-    """Return the model, if it is a Transformer as the paper has it; another engine may know no other.
+def require_transformer(loaded: LoadedModel, engine: str, supported: Sequence[str] = ()) -> Transformer:
+    """Return the model if the engine supports it.
 
     Args:
         loaded: the model.
-        engine: what it is for, for the message.
-        but: options of `ModelConfig` that may have any value.
+        engine: name of the engine, for the error message.
+        supported: options of `ModelConfig` of which the engine supports every value; of the others it supports only
+            the defaults, which are those of the paper.
 
     Raises:
-        UsageError: it is another one.
+        UsageError: the engine does not support the model.
     """
     config = loaded.config.model
     for name in ("arch", "norm", "activation", "position_encoding", "attention_score", "attention_window", "kv_heads"):
-        value = getattr(config, name)
-        usual = (
-            getattr(ModelConfig, name),
-            f"{getattr(ModelConfig, name)}()",
+        value, default = getattr(config, name), getattr(ModelConfig, name)
+        if name not in supported and value not in (
+            default,
+            f"{default}()",
             config.heads if name == "kv_heads" else None,
-        )
-        if name not in but and value not in usual:
-            raise UsageError(
-                f"{engine} has no model with {name} {value}", "--to safetensors writes any, for nmt translate"
-            )
+        ):
+            raise UsageError(f"{engine} does not support model.{name}={value}", "--to safetensors supports every model")
     return cast(Transformer, loaded.model)
 
 
 def copy_run_files(loaded: LoadedModel, folder: Path) -> None:
-    """Put the run's configuration, tokenizer and facts of its data beside a model."""
+    """Copy config, tokenizer and data statistics of the run to the folder of an export."""
     for name in RUN_FILES:
         shutil.copyfile(loaded.run / name, folder / name)
 
 
-def missing(name: str, package: str) -> UsageError:
-    """Return the error for a package that is not installed."""
-    return UsageError(f"{name} is not installed", f"pip install {package}")
+def require_package(name: str, package: str) -> Any:
+    """Import and return a package.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UsageError(f"{name} is not installed", f"pip install {package}") from None
 
 
-def most_tokens(source: int) -> int:
-    """Return the most tokens of a translation, the end not counted, as `nmt.translate` allows them for `source`."""
-    return 2 * (source + 1) + 10
+def max_tokens(source_length: int) -> int:
+    """Return the maximum number of tokens of a translation, without the end token, as in `nmt translate`."""
+    return 2 * (source_length + 1) + 10
 
 
-def positions(loaded: LoadedModel) -> int:
-    """Return how many positions a model is written out with: for the longest translation and some more."""
-    return max(1024, most_tokens(loaded.max_source) + 2)
+def num_positions(loaded: LoadedModel) -> int:
+    """Return the number of positions to export: enough for the longest translation."""
+    return max(1024, max_tokens(loaded.max_source) + 2)
 
 
-def in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:
-    """Translate sentences of similar length together and return the translations in the order of the sentences."""
+def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:
+    """Translate in batches of sentences of similar length; return the translations in the order of the sentences."""
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-    found = [""] * len(sentences)
-    for start in range(0, len(order), BATCH):
-        numbers = order[start : start + BATCH]
-        for i, text in zip(numbers, translate([sentences[i] for i in numbers]), strict=True):
-            found[i] = text
-    return found
+    translations = [""] * len(sentences)
+    for start in range(0, len(order), BATCH_SIZE):
+        batch = order[start : start + BATCH_SIZE]
+        for i, text in zip(batch, translate([sentences[i] for i in batch]), strict=True):
+            translations[i] = text
+    return translations
 
 
-def searching(model: StepModel, tokenizer: Tokenizer, positions: int | None = None) -> Engine:
-    """Return an engine that is nmt's own greedy search over any model that can be searched.
+def greedy_engine(model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None) -> Engine:
+    """Return an engine that runs the greedy search of nmt on a model.
 
     Args:
         model: the model.
         tokenizer: its tokenizer.
-        positions: how many tokens it can write, the start counted; None: as many as one likes.
+        max_positions: maximum length of a translation in tokens, including the start token; None: unlimited.
     """
-    find = search("greedy")
+    greedy = search("greedy")
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
-        max_length_B = np.array([most_tokens(len(ids)) for ids in sources]).clip(max=(positions or 2**31) - 1)
-        found = find(model, SearchRequest([[*ids, EOS] for ids in sources], max_length_B, BOS, EOS))
-        return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+        max_length_B = np.array([max_tokens(len(ids)) for ids in sources]).clip(max=(max_positions or 2**31) - 1)
+        hypotheses = greedy(model, SearchRequest([[*ids, EOS] for ids in sources], max_length_B, BOS, EOS))
+        return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]
 
-    return lambda sentences: in_batches(sentences, translate)
+    return lambda sentences: translate_in_batches(sentences, translate)

@@ -1,4 +1,4 @@
-"""CTranslate2: an engine in C++ for translating on CPUs and GPUs, in float32, int8 and more."""
+"""Export to CTranslate2, a C++ inference engine for CPUs and GPUs, in float32, int8 and other types."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer
-from nmt.export.common import Engine, copy_run_files, missing, positions, transformer
+from nmt.export.common import Engine, copy_run_files, num_positions, require_package, require_transformer
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
-from nmt.model.attention import SelfAttention
 from nmt.model.layers import Linear
 from nmt.model.positions.absolute import sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
@@ -24,19 +23,19 @@ from nmt.search import search
 
 
 def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write the model, in float32, and the run's files into `folder`, which stands; CTranslate2 quantizes on loading.
+    """Write the model in float32 and the files of the run into an existing folder; CTranslate2 quantizes on loading.
 
-    It takes pieces for input and gives pieces: text is segmented and joined with the run's `spm.model`, and normalized
-    by `nmt.text.normalize` before.
+    CTranslate2 reads and writes pieces. Normalize text with `nmt.data.normalization.normalize`, and split and join it
+    with the `spm.model` of the run.
 
     Raises:
-        UsageError: CTranslate2 is not installed, or has no such model.
+        UsageError: CTranslate2 is not installed, or does not support the model.
     """
     config = loaded.config.model
     encoding, options = parse(config.position_encoding)
     rotary = encoding == "rotary"
-    model = transformer(loaded, "CTranslate2", ("position_encoding",) if rotary else ())
-    specs = _ctranslate2().specs
+    model = require_transformer(loaded, "CTranslate2", ("position_encoding",) if rotary else ())
+    specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, folder)
     common = {"pre_norm": config.norm_position == "pre", "activation": specs.Activation.RELU}
     if rotary:
@@ -45,20 +44,20 @@ def export(loaded: LoadedModel, folder: Path) -> None:
         specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
         specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
     )
-    table = _array(sinusoids(positions(loaded), config.dim))
-    for side, role in ((spec.encoder, "source"), (spec.decoder, "target")):
-        embeddings = side.embeddings[0] if role == "source" else side.embeddings
-        embeddings.weight = _array(model.table(role))
-        if hasattr(side, "position_encodings"):  # where queries and keys are turned, an encoder still adds a table
-            side.position_encodings.encodings = 0 * table if rotary else table
+    positions_ND = _array(sinusoids(num_positions(loaded), config.dim))
+    for stack, role in ((spec.encoder, "source"), (spec.decoder, "target")):
+        embeddings = stack.embeddings[0] if role == "source" else stack.embeddings
+        embeddings.weight = _array(model.embedding_weight(role))
+        if hasattr(stack, "position_encodings"):  # a rotary encoder adds them as well, so they must be zero
+            stack.position_encodings.encodings = 0 * positions_ND if rotary else positions_ND
     if config.norm_position == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.output_weight_VD)
-    for layer, own in zip(spec.encoder.layer, model.encoder_layers, strict=True):
-        _encoder_layer(layer, own)
-    for layer, decoder in zip(spec.decoder.layer, model.decoder_layers, strict=True):
-        _decoder_layer(layer, decoder)
+    for layer_spec, encoder_layer in zip(spec.encoder.layer, model.encoder_layers, strict=True):
+        _layer(layer_spec, encoder_layer)
+    for layer_spec, decoder_layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
+        _decoder_layer(layer_spec, decoder_layer)
     pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
@@ -72,51 +71,38 @@ def export(loaded: LoadedModel, folder: Path) -> None:
 
 
 def engine(folder: Path) -> Engine:
-    """Return a translator of what `export` wrote.
+    """Return a translator for a folder written by `export`.
 
     Raises:
         UsageError: CTranslate2 is not installed.
     """
     tokenizer = Tokenizer.load(folder / "spm.model")
-    own = CTranslate2Engine(folder, tokenizer, "cpu", "fp32")
+    ctranslate2_engine = CTranslate2Engine(folder, tokenizer, "cpu", "fp32")
 
-    def translate(batch: Sequence[str]) -> list[str]:
-        found = own.search([Source(tokenizer.encode(text)) for text in batch], search("greedy"), lambda _: None)
-        return [tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+    def translate(sentences: Sequence[str]) -> list[str]:
+        sources = [Source(tokenizer.encode(text)) for text in sentences]
+        hypotheses = ctranslate2_engine.search(sources, search("greedy"), lambda _: None)
+        return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]
 
     return translate
 
 
-def _ctranslate2() -> Any:
-    try:
-        import ctranslate2
-    except ImportError:
-        raise missing("CTranslate2", "ctranslate2") from None
-    return ctranslate2
-
-
-def _encoder_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    _self_attention(spec.self_attention, layer.attention)
+def _layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    """Copy self-attention and feed-forward."""
+    _linear(spec.self_attention.linear[0], layer.self_attention.qkv)
+    _linear(spec.self_attention.linear[1], layer.self_attention.out)
     _norm(spec.self_attention.layer_norm, layer.attention_residual.norm)
-    _feed_forward(spec.ffn, layer)
+    _linear(spec.ffn.linear_0, layer.feed_forward.up)
+    _linear(spec.ffn.linear_1, layer.feed_forward.down)
+    _norm(spec.ffn.layer_norm, layer.ffn_residual.norm)
 
 
 def _decoder_layer(spec: Any, layer: DecoderLayer) -> None:
-    _encoder_layer(spec, layer)
-    for linear, own in zip(spec.attention.linear, (layer.cross.q, layer.cross.kv, layer.cross.out), strict=True):
-        _linear(linear, own)
+    _layer(spec, layer)
+    cross = layer.cross_attention
+    for linear_spec, linear in zip(spec.attention.linear, (cross.q, cross.kv, cross.out), strict=True):
+        _linear(linear_spec, linear)
     _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
-
-
-def _self_attention(spec: Any, attention: SelfAttention) -> None:
-    _linear(spec.linear[0], attention.qkv)
-    _linear(spec.linear[1], attention.out)
-
-
-def _feed_forward(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    _linear(spec.linear_0, layer.feed_forward.up)
-    _linear(spec.linear_1, layer.feed_forward.down)
-    _norm(spec.layer_norm, layer.ffn_residual.norm)
 
 
 def _linear(spec: Any, layer: Linear) -> None:

@@ -1,9 +1,9 @@
-"""Hugging Face Transformers: a folder for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
+"""Export to Hugging Face Transformers: a folder for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
-A post-norm model is written as MarianMT, and a pre-norm one as Pegasus, which is the same network but for the place of
-the norms; the tokenizer is Marian's in both cases. They put all sines of a position before all cosines, where nmt takes
-turns. The order of the D features between layers is arbitrary, so they are sorted that way in every weight that reads
-or writes them, and the model stays exactly the same function.
+Post-norm models become MarianMT, pre-norm models become Pegasus, which differs only in the position of the norms. Both
+use Marian's tokenizer. Their position encodings concatenate sines and cosines, where nmt interleaves them. The order of
+the D features between layers is arbitrary, so the export reorders them in every weight that reads or writes them, and
+the model computes exactly the same function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
-from nmt.export.common import Engine, in_batches, missing, most_tokens, positions, transformer
+from nmt.export.common import (
+    Engine,
+    max_tokens,
+    num_positions,
+    require_package,
+    require_transformer,
+    translate_in_batches,
+)
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.runs.discovery import LoadedModel
@@ -28,37 +35,37 @@ Weights = dict[str, Tensor]
 
 
 def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write model and tokenizer into `folder`, which stands, in float32.
+    """Write model and tokenizer into an existing folder, in float32.
 
-    `generate` searches greedily unless it is told otherwise. Text is normalized by `nmt.text.normalize` before.
+    By default, `generate` uses greedy search. Normalize text with `nmt.data.normalization.normalize`.
 
     Raises:
-        UsageError: Transformers is not installed, or has no such model.
+        UsageError: Transformers is not installed, or does not support the model.
     """
-    own_model = transformer(loaded, "Hugging Face")
-    transformers = _transformers()
-    post = loaded.config.model.norm_position == "post"
-    kind, network = (
+    model = require_transformer(loaded, "Hugging Face")
+    transformers = require_package("Transformers", "transformers")
+    config_class, model_class = (
         (transformers.MarianConfig, transformers.MarianMTModel)
-        if post
+        if loaded.config.model.norm_position == "post"
         else (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration)
     )
     with _quiet(transformers):
-        model = network(kind(**_config(loaded)))
-        own = {name: t for name, t in model.state_dict().items() if "embed_positions" in name or "logits_bias" in name}
-        model.load_state_dict(own | _named(own_model, model.state_dict().keys()))
-        model.generation_config = transformers.GenerationConfig(**_generation(loaded))
-        model.save_pretrained(folder)
+        hf_model = model_class(config_class(**_config(loaded)))
+        weights = hf_model.state_dict()
+        computed = {name: t for name, t in weights.items() if "embed_positions" in name or "logits_bias" in name}
+        hf_model.load_state_dict(computed | _weights(model, weights.keys()))
+        hf_model.generation_config = transformers.GenerationConfig(**_generation(loaded))
+        hf_model.save_pretrained(folder)
         _save_tokenizer(loaded, folder, transformers)
 
 
 def engine(folder: Path) -> Engine:
-    """Return a translator of what `export` wrote.
+    """Return a translator for a folder written by `export`.
 
     Raises:
         UsageError: Transformers is not installed.
     """
-    transformers = _transformers()
+    transformers = require_package("Transformers", "transformers")
     with _quiet(transformers):
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -67,30 +74,22 @@ def engine(folder: Path) -> Engine:
     @torch.inference_mode()
     def translate(batch: list[str]) -> list[str]:
         inputs = tokenizer(batch, return_tensors="pt", padding=True)
-        most = [most_tokens(int(tokens) - 1) for tokens in inputs["attention_mask"].sum(1)]
-        found = model.generate(**inputs, do_sample=False, num_beams=1, max_length=max(most) + 2)
-        cut = [ids[1 : 1 + own] for ids, own in zip(found.tolist(), most, strict=True)]
-        texts: list[str] = tokenizer.batch_decode(cut, skip_special_tokens=True)
+        limits = [max_tokens(int(tokens) - 1) for tokens in inputs["attention_mask"].sum(1)]
+        outputs = model.generate(**inputs, do_sample=False, num_beams=1, max_length=max(limits) + 2)
+        ids = [row[1 : 1 + limit] for row, limit in zip(outputs.tolist(), limits, strict=True)]
+        texts: list[str] = tokenizer.batch_decode(ids, skip_special_tokens=True)
         return texts
 
-    return lambda sentences: in_batches(sentences, translate)
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise missing("Transformers", "transformers") from None
-    return transformers
+    return lambda sentences: translate_in_batches(sentences, translate)
 
 
 def _config(loaded: LoadedModel) -> dict[str, Any]:
-    """Return what describes the network there."""
-    config, pieces = loaded.config.model, len(loaded.tokenizer)
-    sizes = {
-        "vocab_size": pieces,
+    """Return the arguments of the Transformers config."""
+    config, vocab_size = loaded.config.model, len(loaded.tokenizer)
+    arguments = {
+        "vocab_size": vocab_size,
         "d_model": config.dim,
-        "max_position_embeddings": positions(loaded),
+        "max_position_embeddings": num_positions(loaded),
         "scale_embedding": True,
         "activation_function": "relu",
         "dropout": config.dropout,
@@ -98,14 +97,18 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
         "activation_dropout": config.activation_dropout,
         "tie_word_embeddings": config.tie_embeddings,
     }
-    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        sizes |= {f"{side}_layers": layers, f"{side}_ffn_dim": config.ffn_dim, f"{side}_attention_heads": config.heads}
+    for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        arguments |= {
+            f"{stack}_layers": layers,
+            f"{stack}_ffn_dim": config.ffn_dim,
+            f"{stack}_attention_heads": config.heads,
+        }
     if config.norm_position == "post":
-        sizes |= {"share_encoder_decoder_embeddings": config.tie_embeddings, "decoder_vocab_size": pieces}
-    return sizes | _ids()
+        arguments |= {"share_encoder_decoder_embeddings": config.tie_embeddings, "decoder_vocab_size": vocab_size}
+    return arguments | _special_ids()
 
 
-def _ids() -> dict[str, Any]:
+def _special_ids() -> dict[str, Any]:
     return {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -116,7 +119,7 @@ def _ids() -> dict[str, Any]:
 
 
 def _generation(loaded: LoadedModel) -> dict[str, Any]:
-    return _ids() | {"num_beams": 1, "do_sample": False, "max_length": most_tokens(loaded.max_source) + 2}
+    return _special_ids() | {"num_beams": 1, "do_sample": False, "max_length": max_tokens(loaded.max_source) + 2}
 
 
 def _save_tokenizer(loaded: LoadedModel, folder: Path, transformers: Any) -> None:
@@ -138,70 +141,69 @@ def _save_tokenizer(loaded: LoadedModel, folder: Path, transformers: Any) -> Non
         eos_token=pieces[EOS],
         model_max_length=loaded.max_source + 1,
         clean_up_tokenization_spaces=False,
-        split_special_tokens=True,  # "</s>" in a text is text
+        split_special_tokens=True,  # tokenize "</s>" in the input as text
     ).save_pretrained(folder)
 
 
-def _named(model: Transformer, wanted: Iterable[str]) -> Weights:
-    """Return the weights under the names that they have there, features reordered."""
+def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:
+    """Return the weights under their Transformers names, with reordered features."""
     order_D = torch.arange(model.config.dim).view(-1, 2).t().flatten()  # 0 2 4 ... 1 3 5 ...
-    named = {
-        "model.encoder.embed_tokens.weight": model.table("source")[:, order_D],
-        "model.decoder.embed_tokens.weight": model.table("target")[:, order_D],
-        "lm_head.weight": model.table("output")[:, order_D],
+    weights = {
+        "model.encoder.embed_tokens.weight": model.embedding_weight("source")[:, order_D],
+        "model.decoder.embed_tokens.weight": model.embedding_weight("target")[:, order_D],
+        "lm_head.weight": model.embedding_weight("output")[:, order_D],
     }
-    if "model.shared.weight" in set(wanted):
-        named["model.shared.weight"] = named["model.encoder.embed_tokens.weight"]
+    if "model.shared.weight" in set(hf_names):
+        weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
     stacks: dict[str, Sequence[EncoderLayer | DecoderLayer]] = {
         "encoder": model.encoder_layers,
         "decoder": model.decoder_layers,
     }
-    for side, layers in stacks.items():
-        for number, layer in enumerate(layers):
-            found = _layer(layer, order_D)
-            named |= {f"model.{side}.layers.{number}.{name}": tensor for name, tensor in found.items()}
+    for stack, layers in stacks.items():
+        for layer_index, layer in enumerate(layers):
+            weights |= _with_prefix(f"model.{stack}.layers.{layer_index}", _layer(layer, order_D))
     if model.config.norm_position == "pre":
-        named |= _under("model.encoder.layer_norm", _norm(model.encoder_norm, order_D))
-        named |= _under("model.decoder.layer_norm", _norm(model.decoder_norm, order_D))
-    return named
+        weights |= _with_prefix("model.encoder.layer_norm", _norm(model.encoder_norm, order_D))
+        weights |= _with_prefix("model.decoder.layer_norm", _norm(model.decoder_norm, order_D))
+    return weights
 
 
 def _layer(layer: EncoderLayer | DecoderLayer, order_D: Tensor) -> Weights:
-    found = _under("self_attn", _attention(layer.attention, order_D))
-    found |= _under("self_attn_layer_norm", _norm(layer.attention_residual.norm, order_D))
+    weights = _with_prefix("self_attn", _attention(layer.self_attention, order_D))
+    weights |= _with_prefix("self_attn_layer_norm", _norm(layer.attention_residual.norm, order_D))
     if isinstance(layer, DecoderLayer):
-        found |= _under("encoder_attn", _attention(layer.cross, order_D))
-        found |= _under("encoder_attn_layer_norm", _norm(layer.cross_attention_residual.norm, order_D))
+        weights |= _with_prefix("encoder_attn", _attention(layer.cross_attention, order_D))
+        weights |= _with_prefix("encoder_attn_layer_norm", _norm(layer.cross_attention_residual.norm, order_D))
     up, down = layer.feed_forward.up, layer.feed_forward.down
-    found |= _under("fc1", {"weight": up.weight[:, order_D], "bias": up.bias})
-    found |= _under("fc2", {"weight": down.weight[order_D], "bias": down.bias[order_D]})
-    found |= _under("final_layer_norm", _norm(layer.ffn_residual.norm, order_D))
-    return found
+    weights |= _with_prefix("fc1", {"weight": up.weight[:, order_D], "bias": up.bias})
+    weights |= _with_prefix("fc2", {"weight": down.weight[order_D], "bias": down.bias[order_D]})
+    weights |= _with_prefix("final_layer_norm", _norm(layer.ffn_residual.norm, order_D))
+    return weights
 
 
 def _attention(attention: SelfAttention | CrossAttention, order_D: Tensor) -> Weights:
-    """Queries, keys and values read the features; only the output writes them."""
+    """Reorder the inputs of the query, key and value projections, and the outputs of the output projection."""
     stacked = [attention.qkv] if isinstance(attention, SelfAttention) else [attention.q, attention.kv]
-    weights = torch.cat([linear.weight for linear in stacked])[:, order_D].chunk(3)
+    matrices = torch.cat([linear.weight for linear in stacked])[:, order_D].chunk(3)
     biases = torch.cat([linear.bias for linear in stacked]).chunk(3)
-    found: Weights = {}
-    for name, weight, bias in zip(("q_proj", "k_proj", "v_proj"), weights, biases, strict=True):
-        found |= _under(name, {"weight": weight, "bias": bias})
+    weights: Weights = {}
+    for name, matrix, bias in zip(("q_proj", "k_proj", "v_proj"), matrices, biases, strict=True):
+        weights |= _with_prefix(name, {"weight": matrix, "bias": bias})
     out = attention.out
-    return found | _under("out_proj", {"weight": out.weight[order_D], "bias": out.bias[order_D]})
+    return weights | _with_prefix("out_proj", {"weight": out.weight[order_D], "bias": out.bias[order_D]})
 
 
 def _norm(norm: nn.Module, order_D: Tensor) -> Weights:
     return {name: tensor[order_D] for name, tensor in norm.named_parameters()}
 
 
-def _under(prefix: str, weights: Weights) -> Weights:
+def _with_prefix(prefix: str, weights: Weights) -> Weights:
     return {f"{prefix}.{name}": tensor for name, tensor in weights.items()}
 
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep progress bars and recommendations from stderr."""
+    """Suppress progress bars and warnings."""
     transformers.utils.logging.disable_progress_bar()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""nmt's own format: a run without what only training needs, in safetensors, which many tools read."""
+"""The format of nmt itself: a run with one checkpoint and without training state, with weights in safetensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import ConfigError, suggest
-from nmt.export.common import Engine, copy_run_files, searching
+from nmt.export.common import Engine, copy_run_files, greedy_engine
 from nmt.inference.pytorch import TorchModel
 from nmt.paths import sha256
 from nmt.runs import checkpoint, discovery
@@ -20,7 +20,7 @@ from nmt.runs.discovery import LoadedModel
 from nmt.runs.quantization import SCALE, quantize
 
 Weights = Mapping[str, Tensor]
-KINDS: dict[str, Callable[[Weights], Weights]] = {
+WEIGHT_TYPES: dict[str, Callable[[Weights], Weights]] = {
     "fp32": lambda weights: {name: t.float().contiguous() for name, t in weights.items()},
     "bf16": lambda weights: {name: t.to(torch.bfloat16).contiguous() for name, t in weights.items()},
     "int8": lambda weights: {
@@ -28,33 +28,33 @@ KINDS: dict[str, Callable[[Weights], Weights]] = {
         for name, w in quantize({name: t.float().cpu().numpy() for name, t in weights.items()}).items()
     },
 }
-"""How weights are written."""
+"""Functions that convert weights to each type."""
 
 
 def export(loaded: LoadedModel, folder: Path, *, weights: str = "fp32") -> None:
-    """Write a run with one checkpoint into `folder`, which stands; `nmt translate --model` takes it as it is.
+    """Write a run with one checkpoint into an existing folder, for `nmt translate --model`.
 
     Args:
         loaded: the model.
-        folder: where to.
-        weights: fp32; bf16 for half the size and weights rounded to 8 bits; int8 for a quarter, with 8 bits for the
-            largest weight of a row and fewer for smaller ones (`nmt.quantization`). They are computed with in any type.
+        folder: the folder.
+        weights: fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The precision of inference
+            does not depend on it.
 
     Raises:
-        ConfigError: no such type of weights.
+        ConfigError: the type of weights is unknown.
     """
-    if weights not in KINDS:
-        raise ConfigError(f"export 'safetensors': unknown weights '{weights}'", suggest(weights, KINDS))
+    if weights not in WEIGHT_TYPES:
+        raise ConfigError(f"export 'safetensors': unknown weights '{weights}'", suggest(weights, WEIGHT_TYPES))
     copy_run_files(loaded, folder)
     meta = checkpoint.read_meta(loaded.checkpoint)
-    step = folder / f"step-{meta['progress']['step']:06d}"  # for an average too: it is the only one here
+    step = folder / f"step-{meta['progress']['step']:06d}"  # also for an average
     step.mkdir()
-    save_file(dict(KINDS[weights](loaded.model.state_dict())), step / WEIGHTS)
+    save_file(dict(WEIGHT_TYPES[weights](loaded.model.state_dict())), step / WEIGHTS)
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
 def engine(folder: Path) -> Engine:
-    """Return a translator of what `export` wrote."""
+    """Return a translator for a folder written by `export`."""
     loaded = discovery.load(folder)
-    return searching(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)
+    return greedy_engine(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)

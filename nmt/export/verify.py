@@ -1,13 +1,13 @@
-"""Writing a model for another engine, and the proof that it is the same model there.
+"""Export a model and verify that its translations are identical.
 
-Sentences are translated by nmt and by the engine, both greedily, on the CPU, in float32 and within the same length, so
-that every translation should be identical; only where two tokens are as good as equally probable may rounding decide.
+nmt and the other engine translate the same sentences with greedy search, on the CPU, in float32 and with the same
+length limits, so every translation should be identical. Rounding may decide between tokens of nearly equal probability.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from nmt.data.sources import get_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
-from nmt.export import ENGINES, EXPORTS
+from nmt.export import ENGINES, EXPORTS, Engine
 from nmt.export.common import RUN_FILES
 from nmt.inference.translator import Translator
 from nmt.paths import new_directory
@@ -31,167 +31,165 @@ from nmt.runs import discovery, pretrained
 from nmt.runs.checkpoint import META, WEIGHTS
 from nmt.runs.discovery import LoadedModel
 
-LINES = 100
-"""Lines of a corpus that are translated where the user names no text."""
+MAX_LINES = 100
+"""Number of corpus lines to translate if the user names no file."""
 
 
 @dataclass(frozen=True)
-class Side:
-    """What one of the two engines did."""
+class EngineResult:
+    """The translations of one engine, their duration, and the size of the model on disk."""
 
     translations: list[str]
     seconds: float
-    size: int
-    """Bytes on disk."""
+    num_bytes: int
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The same sentences translated by nmt and by another engine."""
+    """The translations of the same sentences by nmt and by the exported model."""
 
     folder: Path
-    """Where the model was written to."""
-    probe: str
-    """Where the sentences come from."""
+    """Folder of the export."""
+    source_name: str
+    """File or corpus that the sentences come from."""
     sources: list[str]
-    ours: Side
-    theirs: Side
+    nmt: EngineResult
+    exported: EngineResult
     tokenizer: Tokenizer
 
     @property
-    def identical(self) -> int:
-        """Sentences with the same translation."""
-        return sum(a == b for a, b in zip(self.ours.translations, self.theirs.translations, strict=True))
+    def num_identical(self) -> int:
+        """Number of identical translations."""
+        return sum(a == b for a, b in zip(self.nmt.translations, self.exported.translations, strict=True))
 
     @property
-    def share(self) -> float:
-        """Share of sentences with the same translation."""
-        return self.identical / len(self.sources)
+    def agreement(self) -> float:
+        """Share of identical translations."""
+        return self.num_identical / len(self.sources)
 
     @property
     def bleu(self) -> float:
-        """BLEU of the engine's translations against nmt's."""
-        return bleu(self.theirs.translations, [self.ours.translations]).value
+        """BLEU of the exported model's translations against those of nmt."""
+        return bleu(self.exported.translations, [self.nmt.translations]).value
 
-    def speed(self, side: Side) -> float:
-        """Target tokens per second, end tokens not counted."""
-        return sum(map(len, self.tokenizer.encode_batch(side.translations))) / side.seconds
+    def tokens_per_second(self, result: EngineResult) -> float:
+        """Return target tokens per second, without end tokens."""
+        return sum(map(len, self.tokenizer.encode_batch(result.translations))) / result.seconds
 
     def first_difference(self) -> str:
-        """Return the first sentence that is translated differently, with both translations; empty: there is none."""
-        for source, a, b in zip(self.sources, self.ours.translations, self.theirs.translations, strict=True):
+        """Describe the first sentence with different translations; empty: there is none."""
+        for source, a, b in zip(self.sources, self.nmt.translations, self.exported.translations, strict=True):
             if a != b:
-                return f"'{source}' is '{a}' in nmt, and '{b}' there"
+                return f"'{source}' is '{a}' in nmt, but '{b}' in the exported model"
         return ""
 
 
 def export(
-    path: Path, to: str, folder: Path | None = None, probe: Path | None = None, least: float = 0.99
+    path: Path, to: str, folder: Path | None = None, verify_with: Path | None = None, min_agreement: float = 0.99
 ) -> Verification:
-    """Write a model for another engine and prove it; the folder appears only if the proof succeeds.
+    """Export a model and verify it; the folder is created only if the verification succeeds.
 
     Args:
         path: a run or one of its checkpoints.
-        to: spec string of a format out of `EXPORTS`.
-        folder: where to; must not stand yet. None: the run's folder that is named after the format.
-        probe: text with source sentences; None takes what `_own_probe` finds.
-        least: share of identical translations below which the export is refused.
+        to: spec string of a format in `EXPORTS`.
+        folder: the folder to create, which must not exist; None: a folder in the run, named after the format.
+        verify_with: file of source sentences; None: see `_default_sentences`.
+        min_agreement: minimum share of identical translations; otherwise the export is discarded.
 
     Raises:
         ConfigError: unknown format or option.
-        UsageError: `least` is no share, the folder stands already, or a package is not installed.
+        UsageError: `min_agreement` is out of range, the folder exists, or a package is not installed.
         CheckpointError: there is no model.
-        DataError: the probe cannot be read or holds no text.
-        NMTError: the translations differ too much.
+        DataError: the file cannot be read or is empty.
+        NMTError: the agreement is too low, or the export cannot be written.
     """
     write = resolve("format", EXPORTS, to)
-    if not 0 <= least <= 1:
-        raise UsageError(f"--min-agreement must be between 0 and 1, got {least}", "0.99 is the default")
+    if not 0 <= min_agreement <= 1:
+        raise UsageError(f"--min-agreement must be between 0 and 1, got {min_agreement}", "the default is 0.99")
     folder = folder or pretrained.output_dir(discovery.resolve_model(path)[0]) / parse(to)[0]
     if folder.exists():
-        raise UsageError(f"{folder} stands already", "name another folder with --output, or remove it")
+        raise UsageError(f"{folder} already exists", "choose another folder with --output, or delete it")
     loaded = discovery.load(path)
-    name, sources = _file_probe(probe, loaded) if probe else _own_probe(loaded)
+    source_name, sources = _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
     with new_directory(folder) as work:
         _write(lambda: write(loaded, work), folder)
-        ours, theirs = _nmt(path, loaded, sources), _timed(ENGINES[parse(to)[0]](work), sources, _size(work))
-        proof = Verification(folder, name, sources, ours, theirs, loaded.tokenizer)
-        if proof.share < least:
+        nmt_result = _translate_with_nmt(path, loaded, sources)
+        engine = ENGINES[parse(to)[0]](work)
+        exported_result = _translate(engine, sources, [file for file in work.rglob("*") if file.is_file()])
+        verification = Verification(folder, source_name, sources, nmt_result, exported_result, loaded.tokenizer)
+        if verification.agreement < min_agreement:
             raise NMTError(
-                f"{to} translates {proof.identical} of {len(sources)} sentences as nmt does, not {least:.1%}",
-                f"nothing was kept; {proof.first_difference()}",
+                f"only {verification.num_identical} of {len(sources)} translations with {to} are identical to those of"
+                f" nmt; --min-agreement requires {min_agreement:.1%}",
+                f"the export was discarded; {verification.first_difference()}",
             )
-    return proof
+    return verification
 
 
 def _write(write: Callable[[], object], folder: Path) -> None:
-    """Write an export; the libraries that do it have their own ways to say that the disk is full."""
+    """Write an export, and convert the errors that the libraries raise when the disk is full."""
     try:
         write()
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise NMTError(f"cannot write {folder}: {reason}", "is there room on that disk?") from None
+        raise NMTError(f"cannot write {folder}: {reason}", "check the free disk space") from None
 
 
-def _nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> Side:
+def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:
     translator = Translator.load(path, "cpu", "fp32")
     files = (*(loaded.run / file for file in RUN_FILES), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
-
-    def translate(sentences: Sequence[str]) -> list[str]:
-        return translator.translate(sentences, "greedy")
-
-    return _timed(translate, sources, sum(file.stat().st_size for file in files))
+    return _translate(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
 
 
-def _timed(translate: Callable[[Sequence[str]], list[str]], sources: list[str], size: int) -> Side:
-    translate(sources[:4])  # what is made at the first use is no part of the speed
+def _translate(engine: Engine, sources: list[str], files: Iterable[Path]) -> EngineResult:
+    engine(sources[:4])  # warm-up
     start = time.perf_counter()
-    translations = translate(sources)
-    return Side(translations, time.perf_counter() - start, size)
+    translations = engine(sources)
+    return EngineResult(translations, time.perf_counter() - start, sum(file.stat().st_size for file in files))
 
 
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _own_probe(loaded: LoadedModel) -> tuple[str, list[str]]:
-    """Return the beginning of the model's test or validation text, where it is on disk, else of the phrasebook."""
+def _default_sentences(loaded: LoadedModel) -> tuple[str, list[str]]:
+    """Return the beginning of the model's test or validation set if it is on disk, else of the phrasebook."""
     data = loaded.config.data
-    tried = [(data.test or data.train[0], "test"), (data.valid or data.train[0], "valid"), ("phrasebook", "test")]
-    for spec, split in tried:
-        name, lines = _beginning(spec, split, data)
+    candidates = [
+        (data.test or data.train[0], "test"), (data.valid or data.train[0], "valid"), ("phrasebook", "test"),
+    ]  # fmt: skip
+    for spec, split in candidates:
+        name, lines = _first_lines(spec, split, data)
         if sentences := _sentences(lines, loaded):
             return name, sentences
-    raise DataError("the model's test text is not on disk", "name a text in its source language with --verify-with")
+    raise DataError("the model's test set is not on disk", "name a file of source sentences with --verify-with")
 
 
-def _beginning(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]:
+def _first_lines(spec: str, split: str, data: DataConfig) -> tuple[str, list[str]]:
     corpus = get_corpus(spec)
     if not corpus.is_installed:
         return "", []
     try:
-        text = corpus.open(split, data.src, data.tgt)
-        return text.name, [source for source, _ in islice(text.pairs(), LINES)]
-    except DataError:  # the user's files were moved, or it has no such split or language
+        opened = corpus.open(split, data.src, data.tgt)
+        return opened.name, [source for source, _ in islice(opened.pairs(), MAX_LINES)]
+    except DataError:  # the user's files were moved, or there is no such split or language
         return "", []
 
 
-def _file_probe(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
+def _file_sentences(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
     sentences = _sentences(list(read_lines(file)), loaded)
     if not sentences:
-        raise DataError(f"{file} holds no text", "give a text in the model's source language")
+        raise DataError(f"{file} has no sentences", "give a file in the model's source language")
     return file.name, sentences
 
 
 def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
-    """Return what the lines hold as the model reads it, and cut where it is longer than the model was trained for."""
+    """Return the normalized lines, split where they exceed the maximum length of training."""
 
-    def read(text: str) -> str:
+    def normalized_case(text: str) -> str:
         return normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
 
     def fits(text: str) -> bool:
-        few = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences
-        return few and len(loaded.tokenizer.encode(read(text))) <= loaded.max_source
+        has_few_sentences = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences
+        return has_few_sentences and len(loaded.tokenizer.encode(normalized_case(text))) <= loaded.max_source
 
     texts = [text for line in lines if (text := normalize(line))]
-    return [read(text[slice(*span)]) for text in texts for span in split_to_fit(text, loaded.config.data.src, fits)]
+    return [
+        normalized_case(text[slice(*span)]) for text in texts for span in split_to_fit(text, loaded.config.data.src, fits)
+    ]

@@ -1,10 +1,10 @@
-/* The inference engine: a Transformer's forward pass for search, on one core, without PyTorch. native.py compiles and
-   calls it.
+/* The native inference engine: the forward pass of a Transformer for search, on one core, without PyTorch. native.py
+   compiles and calls it.
 
-   A model is loaded once: matrices are packed in float32, bfloat16 or int8. `prefill` encodes a batch of sentences and
-   projects the keys and values of cross-attention; `decode_step` reads one more token of each row and returns the best
-   next tokens. Activations are float32. Every row is computed in an order that depends on nothing but the row, so a
-   translation does not depend on its batch.
+   `model_new` packs the matrices in float32, bfloat16 or int8. `prefill` encodes a batch of sentences and projects the
+   keys and values of cross-attention; `decode_step` reads one more token per row and returns the best next tokens.
+   Activations are float32. The order of operations on a row depends only on the row, so a translation does not depend
+   on its batch. Inputs are not validated here, but in native.py.
 
    Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model width, H heads, G
    heads of keys and values, K head width, F feed-forward width, V vocabulary, I inputs and O outputs of a matrix. */
@@ -22,7 +22,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 8")
 
-/* Lanes of a float32 vector, and the rows and vectors of outputs of a tile, whose sums stay in registers. */
+/* Lanes of a float32 vector, and the rows and output vectors of a tile, whose sums fit in registers. */
 #if defined __AVX512BW__
 #define LANES 16
 #define ROWS 6
@@ -42,18 +42,25 @@
 #endif
 #define TILE (PANELS * LANES)
 
-/* Rows that go through all layers together, and logits of each that are computed together: what a block works on stays
-   in the L2 cache. */
+/* Adds the products of unsigned and signed bytes to int32 sums, by fours; undefined where no instruction does that. */
+#if LANES == 16 && defined __AVX512VNNI__
+#define DOT_BYTES(sums, x, w) _mm512_dpbusd_epi32((__m512i)(sums), (__m512i)(x), (__m512i)(w))
+#elif LANES == 8 && defined __AVXVNNI__
+#define DOT_BYTES(sums, x, w) _mm256_dpbusd_avx_epi32((__m256i)(sums), (__m256i)(x), (__m256i)(w))
+#endif
+
+/* Number of rows that pass through all layers together, and of logits per row that are computed together: the working
+   set of a block fits in the L2 cache. */
 #define BLOCK_ROWS 96
 #define BLOCK_LOGITS 512
-#define SCAN 128 /* logits whose maximum is compared with the worst of the best */
+#define SCAN 128 /* number of logits whose maximum is compared with the worst of the k best */
 #define SLAB (1 << 22) /* bytes */
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 typedef int16_t Shorts __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+typedef uint16_t Bf16s __attribute__((vector_size(2 * LANES)));
 typedef float Four __attribute__((vector_size(16)));
 
 enum { FP32, BF16, INT8 };
@@ -74,7 +81,7 @@ INLINE float load_scalar(const void *x, int64_t i, int bf16) {
     return value;
 }
 
-/* Rounds to nearest, ties to even. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 INLINE uint16_t to_bf16(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -91,9 +98,9 @@ INLINE void store_scalar(void *x, int64_t i, float value, int bf16) {
 INLINE Floats load(const void *x, int64_t i, int bf16) {
     Floats values;
     if (bf16) {
-        Halves halves;
-        memcpy(&halves, (const uint16_t *)x + i, sizeof halves);
-        return (Floats)(__builtin_convertvector(halves, Bits) << 16);
+        Bf16s bits;
+        memcpy(&bits, (const uint16_t *)x + i, sizeof bits);
+        return (Floats)(__builtin_convertvector(bits, Bits) << 16);
     }
     memcpy(&values, (const float *)x + i, sizeof values);
     return values;
@@ -101,26 +108,26 @@ INLINE Floats load(const void *x, int64_t i, int bf16) {
 
 INLINE void store(float *x, Floats values) { memcpy(x, &values, sizeof values); }
 
-/* e^x to one or two units in the last place, in a form that compilers vectorize: 2^n * e^rest, the latter by the
-   polynomial of the Cephes library's expf. The argument is clamped to [-87, 88]. */
+/* e^x with an error of one or two units in the last place, in a form that compilers vectorize: 2^n * e^remainder,
+   the latter by the polynomial of expf in the Cephes library. The argument is clamped to [-87, 88]. */
 INLINE float exponential(float x) {
     x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float n = floorf(x * 1.44269504f + 0.5f);
-    float rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float remainder = x - n * 0.693359375f + n * 2.12194440e-4f;
     float sum = 1.9875691500e-4f;
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * rest * rest + rest + 1.0f;
+    sum = sum * remainder + 1.3981999507e-3f;
+    sum = sum * remainder + 8.3334519073e-3f;
+    sum = sum * remainder + 4.1665795894e-2f;
+    sum = sum * remainder + 1.6666665459e-1f;
+    sum = sum * remainder + 5.0000001201e-1f;
+    sum = sum * remainder * remainder + remainder + 1.0f;
     uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
     return sum * power;
 }
 
-/* Compilers do not vectorize sums, whose order they must keep, nor maxima; these are written in vectors. */
+/* Compilers vectorize neither sums, because they must keep the order, nor maxima, so these use vectors explicitly. */
 INLINE float hsum(Floats lanes) {
     Four parts[LANES / 4];
     memcpy(parts, &lanes, sizeof lanes);
@@ -132,43 +139,43 @@ INLINE float hsum(Floats lanes) {
 
 INLINE float sum_of(const float *x, int64_t count) {
     Floats lanes = {0};
-    float rest = 0;
+    float remainder = 0;
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES)
         lanes += load(x, i, 0);
     for (; i < count; i++)
-        rest += x[i];
-    return hsum(lanes) + rest;
+        remainder += x[i];
+    return hsum(lanes) + remainder;
 }
 
 INLINE float dot(const float *q, const void *k, int64_t first, int64_t count, int bf16) {
     Floats lanes = {0};
-    float rest = 0;
+    float remainder = 0;
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES)
         lanes += load(q, i, 0) * load(k, first + i, bf16);
     for (; i < count; i++)
-        rest += q[i] * load_scalar(k, first + i, bf16);
-    return hsum(lanes) + rest;
+        remainder += q[i] * load_scalar(k, first + i, bf16);
+    return hsum(lanes) + remainder;
 }
 
-/* The maximum; NaN if any number is. */
+/* The maximum; NaN if any number is NaN. */
 INLINE float max_of(const float *x, int64_t count) {
-    Floats most = {0};
+    Floats maxima = {0};
     Bits nan = {0};
     float last = -INFINITY;
     int64_t i = 0;
-    most += last;
+    maxima += last;
     for (; i + LANES <= count; i += LANES) {
         Floats values = load(x, i, 0);
-        Bits above = (Bits)(values > most);
-        most = (Floats)((above & (Bits)values) | (~above & (Bits)most));
+        Bits is_greater = (Bits)(values > maxima);
+        maxima = (Floats)((is_greater & (Bits)values) | (~is_greater & (Bits)maxima));
         nan |= (Bits)(values != values);
     }
     for (; i < count; i++)
         last = x[i] > last || x[i] != x[i] ? x[i] : last;
     for (int j = 0; j < LANES; j++) {
-        last = most[j] > last ? most[j] : last;
+        last = maxima[j] > last ? maxima[j] : last;
         last = nan[j] ? NAN : last;
     }
     return last;
@@ -176,14 +183,14 @@ INLINE float max_of(const float *x, int64_t count) {
 
 INLINE int64_t round_up(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
-/* Turns `count` scores into weights that sum to one; the buffer holds whole vectors, which are filled with zeros. */
+/* In-place softmax of `count` scores; the buffer is padded to whole vectors, and the padding becomes zero. */
 INLINE void softmax(float *scores, int64_t count) {
     int64_t size = round_up(count, LANES);
     for (int64_t i = count; i < size; i++)
         scores[i] = -INFINITY;
-    float most = max_of(scores, size);
+    float max = max_of(scores, size);
     for (int64_t i = 0; i < size; i++)
-        scores[i] = exponential(scores[i] - most);
+        scores[i] = exponential(scores[i] - max);
     for (int64_t i = count; i < size; i++)
         scores[i] = 0;
     float scale = 1 / sum_of(scores, size);
@@ -193,14 +200,14 @@ INLINE void softmax(float *scores, int64_t count) {
 
 /* ---- memory */
 
-/* Memory that is handed out in order and taken back all at once. `failed`: there was none left. */
+/* Memory that is allocated sequentially and freed all at once. `failed`: an allocation failed. */
 typedef struct {
     char **slabs;
     int64_t *sizes, count, current, used;
     int failed;
 } Arena;
 
-static void *take(Arena *a, int64_t bytes) {
+static void *arena_alloc(Arena *a, int64_t bytes) {
     bytes = round_up(bytes, 64);
     while (a->current < a->count && a->used + bytes > a->sizes[a->current])
         a->current++, a->used = 0;
@@ -217,29 +224,29 @@ static void *take(Arena *a, int64_t bytes) {
     return a->slabs[a->current] + a->used - bytes;
 }
 
-static void reset(Arena *a) { a->current = a->used = a->failed = 0; }
+static void arena_reset(Arena *a) { a->current = a->used = a->failed = 0; }
 
-static void release(Arena *a) {
+static void arena_free(Arena *a) {
     for (int64_t i = 0; i < a->count; i++)
         free(a->slabs[i]);
     free(a->slabs), free(a->sizes);
 }
 
-/* ---- products with matrices
+/* ---- matrix products
 
-   W lies as [O / LANES, units, LANES]; a unit is 32 bits of inputs that one instruction multiplies and adds: one
-   float32, two bfloat16 or four int8. In int8 each output has a scale, and each row of x, which is rounded to [-127,
-   127] and stored with an offset where the instruction wants it unsigned. */
+   The layout of W is [O / LANES, units, LANES]; a unit is 32 bits of inputs that one instruction multiplies and adds:
+   one float32, two bfloat16 or four int8. In int8, each output and each row of x has a scale. x is rounded to [-127,
+   127] and stored with an offset if the instruction requires unsigned numbers. */
 
 typedef struct {
     int64_t inputs, outputs, units;
     int type;
     uint32_t *w;
-    float *bias, *scale_O; /* filled up to whole tiles, as W is */
-    int32_t *sum_O;        /* OFFSET times the sum of each output's weights */
+    float *bias, *scale_O; /* padded to whole tiles, like W */
+    int32_t *sum_O;        /* OFFSET times the sum of the weights of each output */
 } Matrix;
 
-#if defined __AVX512VNNI__ || defined __AVXVNNI__
+#ifdef DOT_BYTES
 #define OFFSET 128
 #else
 #define OFFSET 0
@@ -250,34 +257,35 @@ static int64_t units_of(int64_t inputs, int type) { return round_up(inputs, 1 <<
 static void pack(
     Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
 ) {
-    int64_t units = units_of(inputs, type), filled = round_up(outputs, TILE);
-    int each = 1 << type;
-    *m = (Matrix){inputs, outputs, units, type, take(arena, filled * units * 4), take(arena, filled * 4),
-                  take(arena, filled * 4), take(arena, filled * 4)};
+    int64_t units = units_of(inputs, type), padded = round_up(outputs, TILE);
+    int unit_size = 1 << type;
+    *m = (Matrix){inputs, outputs, units, type, arena_alloc(arena, padded * units * 4), arena_alloc(arena, padded * 4),
+                  arena_alloc(arena, padded * 4), arena_alloc(arena, padded * 4)};
     if (arena->failed)
         return;
-    memset(m->w, 0, filled * units * 4);
-    for (int64_t o = 0; o < filled; o++) {
+    memset(m->w, 0, padded * units * 4);
+    for (int64_t o = 0; o < padded; o++) {
         const float *w_I = w_OI + o * inputs;
         int64_t count = o < outputs ? inputs : 0;
-        float most = 0;
+        float max_magnitude = 0;
         int32_t sum = 0;
         for (int64_t i = 0; i < count; i++)
-            most = fabsf(w_I[i]) <= most || most != most ? most : fabsf(w_I[i]); /* NaN stays */
-        float scale = most != 0 ? most / 127 : 1;
+            max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
+                                ? max_magnitude : fabsf(w_I[i]);
+        float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
         for (int64_t i = 0; i < count; i++) {
-            void *at = m->w + (o / LANES * units + i / each) * LANES + o % LANES;
+            void *at = m->w + (o / LANES * units + i / unit_size) * LANES + o % LANES;
             if (type == INT8)
-                sum += ((int8_t *)at)[i % each] = (int8_t)rintf(w_I[i] / scale);
+                sum += ((int8_t *)at)[i % unit_size] = (int8_t)rintf(w_I[i] / scale);
             else
-                store_scalar(at, i % each, w_I[i], type == BF16);
+                store_scalar(at, i % unit_size, w_I[i], type == BF16);
         }
         m->bias[o] = count && bias_O ? bias_O[o] : 0;
         m->scale_O[o] = scale, m->sum_O[o] = OFFSET * sum;
     }
 }
 
-/* Returns x in the units of a matrix; int8 has a scale for each row. */
+/* Converts x to the units of a matrix; in int8, the scales of the rows follow. */
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
@@ -295,27 +303,27 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
                 to[m->inputs] = 0;
             continue;
         }
-        uint32_t bits = 0; /* of the largest magnitude: they compare as the magnitudes do */
+        uint32_t bits = 0; /* of the largest magnitude; bit patterns compare like magnitudes */
         for (int64_t i = 0; i < m->inputs; i++) {
             uint32_t magnitude;
             memcpy(&magnitude, x_I + i, sizeof magnitude);
             magnitude &= 0x7fffffff;
             bits = magnitude > bits ? magnitude : bits;
         }
-        float most;
-        memcpy(&most, &bits, sizeof most);
-        float times = most > 0 ? 127 / most : 0;
+        float max_magnitude;
+        memcpy(&max_magnitude, &bits, sizeof max_magnitude);
+        float inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
         uint8_t *to = (uint8_t *)(units + r * m->units);
         for (int64_t i = 0; i < m->inputs; i++)
-            to[i] = (uint8_t)((int32_t)rintf(x_I[i] * times) + OFFSET);
+            to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
         for (int64_t i = m->inputs; i < 4 * m->units; i++)
             to[i] = OFFSET;
-        scale_R[r] = most / 127;
+        scale_R[r] = max_magnitude / 127;
     }
     return units;
 }
 
-#if defined __AVX512BW__
+#if LANES == 16
 #define MULTIPLY_PAIRS(x, y) ((Ints)_mm512_madd_epi16((__m512i)(x), (__m512i)(y)))
 #elif defined __AVX2__
 #define MULTIPLY_PAIRS(x, y) ((Ints)_mm256_madd_epi16((__m256i)(x), (__m256i)(y)))
@@ -326,17 +334,15 @@ INLINE Floats accumulate(Floats sums, uint32_t x, Bits w, int type) {
     if (type == FP32)
         return sums + (Floats)xs * (Floats)w;
     if (type == BF16) {
-#if defined __AVX512BF16__
+#if LANES == 16 && defined __AVX512BF16__
         return (Floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)xs, (__m512bh)w);
 #else
         sums += (Floats)(xs << 16) * (Floats)(w << 16);
         return sums + (Floats)(xs & 0xffff0000) * (Floats)(w & 0xffff0000);
 #endif
     }
-#if defined __AVX512VNNI__
-    return (Floats)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)xs, (__m512i)w);
-#elif defined __AVXVNNI__
-    return (Floats)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)xs, (__m256i)w);
+#if defined DOT_BYTES
+    return (Floats)DOT_BYTES(sums, xs, w);
 #elif defined __AVX2__ /* products of even and of odd bytes, sign-extended */
     return (Floats)((Ints)sums + MULTIPLY_PAIRS((Shorts)xs << 8 >> 8, (Shorts)w << 8 >> 8) +
                     MULTIPLY_PAIRS((Shorts)xs >> 8, (Shorts)w >> 8));
@@ -352,15 +358,15 @@ INLINE Floats accumulate(Floats sums, uint32_t x, Bits w, int type) {
 
 typedef struct {
     const Matrix *m;
-    int64_t first, end, stride; /* outputs, and the numbers between rows of y */
+    int64_t first, end, stride; /* range of outputs, and row stride of y */
     const uint32_t *x;
     const float *scale_R;
     float *y;
     int add;
 } Product;
 
-/* Writes a vector of outputs. Inlined into every tile it would take seconds to compile. */
-static __attribute__((noinline)) void finish(const Product *p, int64_t r, int64_t o, const Floats *from) {
+/* Writes a vector of outputs. Not inlined, because that would add seconds to the compile time. */
+static __attribute__((noinline)) void store_outputs(const Product *p, int64_t r, int64_t o, const Floats *from) {
     int64_t count = p->end - o;
     float *y = p->y + r * p->stride + o - p->first;
     Floats sums = *from;
@@ -380,7 +386,7 @@ static __attribute__((noinline)) void finish(const Product *p, int64_t r, int64_
 INLINE void tile(const Product *p, int64_t r, int64_t o, int rows, int type) {
     int64_t units = p->m->units;
     const uint32_t *x = p->x + r * units, *w = p->m->w + o * units;
-    Floats sums[ROWS][PANELS], done[ROWS][PANELS]; /* in registers, and in memory */
+    Floats sums[ROWS][PANELS], stored[ROWS][PANELS]; /* in registers and in memory */
     UNROLLED for (int i = 0; i < rows; i++)
         UNROLLED for (int j = 0; j < PANELS; j++)
             sums[i][j] = (Floats){0};
@@ -394,10 +400,10 @@ INLINE void tile(const Product *p, int64_t r, int64_t o, int rows, int type) {
     }
     UNROLLED for (int i = 0; i < rows; i++)
         UNROLLED for (int j = 0; j < PANELS; j++)
-            done[i][j] = sums[i][j];
+            stored[i][j] = sums[i][j];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < PANELS && o + j * LANES < p->end; j++)
-            finish(p, r + i, o + j * LANES, &done[i][j]);
+            store_outputs(p, r + i, o + j * LANES, &stored[i][j]);
 }
 
 INLINE void tiles(const Product *p, int64_t rows, int type) {
@@ -415,7 +421,7 @@ INLINE void tiles(const Product *p, int64_t rows, int type) {
         }
 }
 
-/* y = x W' + b, or y += x W' + b, for x in units and the outputs first .. end-1, of which the first begins a tile. */
+/* y = x W' + b, or y += x W' + b, for x in units and the outputs first .. end-1; `first` is a multiple of TILE. */
 static void multiply_units(
     const Matrix *m, int64_t rows, const uint32_t *x, float *y, int64_t stride, int64_t first, int64_t end, int add
 ) {
@@ -436,12 +442,12 @@ static void multiply(const Matrix *m, int64_t rows, const float *x_RI, float *y_
 
 typedef struct {
     int64_t dim, heads, kv_heads, ffn_dim, encoder_layers, decoder_layers, layer_sharing, vocab_size, type, pre_norm,
-        rms_norm, activation, positions, max_positions; /* of LEARNED; of T5, the distance up to which biases differ */
+        rms_norm, activation, positions, max_positions; /* number of LEARNED positions; maximum distance of T5 */
     double epsilon, rotary_base;
 } Config;
 
 typedef struct {
-    float *gain, *bias; /* RMSNorm has no bias */
+    float *gain, *bias; /* no bias in RMSNorm */
 } Norm;
 
 typedef struct {
@@ -456,33 +462,33 @@ typedef struct {
     Matrix output;
     Norm final_norms[2];
     void *embeddings[2];       /* [V, D] */
-    const float *positions[2]; /* LEARNED: [n, D]; T5: [distance + max, H]; ALIBI: [H] */
+    const float *positions[2]; /* LEARNED: [position, D]; T5: [distance + max, H]; ALIBI: [H] */
 } Model;
 
-static int64_t own_layers(const Config *c, int stack) {
+static int64_t distinct_layers(const Config *c, int stack) {
     int64_t layers = stack == ENCODER ? c->encoder_layers : c->decoder_layers;
     return (layers + c->layer_sharing - 1) / c->layer_sharing;
 }
 
 static float *copy(Arena *arena, const float *from, int64_t count) {
-    float *to = from ? take(arena, count * 4) : 0;
+    float *to = from ? arena_alloc(arena, count * 4) : 0;
     return to ? memcpy(to, from, count * 4) : 0;
 }
 
-/* Embeddings are kept in bfloat16 unless the model is in float32. */
+/* Embeddings are stored in bfloat16 unless the model is in float32. */
 static void *copy_embeddings(Arena *arena, const float *from, int64_t count, int bf16) {
-    void *to = take(arena, count * (bf16 ? 2 : 4));
+    void *to = arena_alloc(arena, count * (bf16 ? 2 : 4));
     for (int64_t i = 0; to && i < count; i++)
         store_scalar(to, i, from[i], bf16);
     return to;
 }
 
-void model_free(Model *m) { release(&m->arena), free(m); }
+void model_free(Model *m) { arena_free(&m->arena), free(m); }
 
-/* Packs a model. `weights` are, of each stack: of each layer that is not shared its matrices and norms, as the enums
-   order them, each with its bias; the norm behind the stack with its bias; the embeddings (none in the decoder: the
-   encoder's), and what the position encoding has learned. The output matrix and its bias follow. Parts that a network does
-   not have are null. Returns null where there is no memory. */
+/* Packs a model. `weights` contains for each stack: the matrices and norms of each distinct layer, in the order of the
+   enums, each with its bias; the final norm with its bias; the embeddings (null in the decoder: those of the encoder);
+   and the parameters of the position encoding. The output matrix and its bias follow. Missing parts are null. Returns
+   null if out of memory. */
 Model *model_new(const Config *config, const float *const *weights) {
     Model *m = calloc(1, sizeof *m);
     if (!m)
@@ -491,11 +497,11 @@ Model *model_new(const Config *config, const float *const *weights) {
     const Config *c = &m->c;
     int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), up = c->ffn_dim << (c->activation == SWIGLU);
     int64_t outputs[MATRICES] = {dim + kv, dim, dim, kv, dim, up, dim};
-    int64_t learned[T5 + 1] = {[LEARNED] = c->max_positions * dim, [ALIBI] = c->heads,
+    int64_t position_params[T5 + 1] = {[LEARNED] = c->max_positions * dim, [ALIBI] = c->heads,
                                [T5] = (2 * c->max_positions + 1) * c->heads};
     for (int stack = 0; stack < 2; stack++) {
-        m->layers[stack] = take(&m->arena, own_layers(c, stack) * sizeof(Layer));
-        for (int64_t i = 0; i < own_layers(c, stack) && !m->arena.failed; i++) {
+        m->layers[stack] = arena_alloc(&m->arena, distinct_layers(c, stack) * sizeof(Layer));
+        for (int64_t i = 0; i < distinct_layers(c, stack) && !m->arena.failed; i++) {
             for (int j = 0; j < MATRICES; j++, weights += 2)
                 if (*weights)
                     pack(&m->arena, &m->layers[stack][i].matrices[j], outputs[j], j == DOWN ? c->ffn_dim : dim,
@@ -505,9 +511,9 @@ Model *model_new(const Config *config, const float *const *weights) {
                     (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
         }
         m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
-        m->embeddings[stack] = !weights[2] ? m->embeddings[ENCODER]
-                                           : copy_embeddings(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32);
-        m->positions[stack] = copy(&m->arena, weights[3], learned[c->positions]);
+        m->embeddings[stack] = weights[2]
+            ? copy_embeddings(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32) : m->embeddings[ENCODER];
+        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions]);
         weights += 4;
     }
     pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1]);
@@ -539,7 +545,7 @@ INLINE void normalize(const Config *c, const Norm *n, int64_t rows, const float 
     }
 }
 
-/* The error function to 2e-7 (Abramowitz and Stegun, formula 7.1.26). */
+/* The error function with an error of 2e-7 (Abramowitz and Stegun, formula 7.1.26). */
 INLINE float error_function(float x) {
     float a = fabsf(x), t = 1 / (1 + 0.3275911f * a);
     float p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
@@ -548,12 +554,12 @@ INLINE float error_function(float x) {
 
 INLINE float silu(float x) { return x / (1 + exponential(-x)); }
 
-/* Applies the activation in place; SwiGLU halves the rows (Shazeer 2020, equation 6), which then lie F apart. */
+/* Applies the activation in place; SwiGLU halves the width (Shazeer 2020, equation 6), so the row stride becomes F. */
 static void activate(const Config *c, int64_t rows, float *x) {
     int64_t count = rows * c->ffn_dim;
     if (c->activation == RELU)
         for (int64_t i = 0; i < count; i++)
-            x[i] = x[i] < 0 ? 0 : x[i]; /* NaN stays */
+            x[i] = x[i] < 0 ? 0 : x[i]; /* keeps NaN */
     else if (c->activation == GELU)
         for (int64_t i = 0; i < count; i++)
             x[i] = 0.5f * x[i] * (1 + error_function(x[i] * 0.70710678f));
@@ -566,7 +572,7 @@ static void activate(const Config *c, int64_t rows, float *x) {
                 x[r * c->ffn_dim + i] = silu(x[2 * r * c->ffn_dim + i]) * x[(2 * r + 1) * c->ffn_dim + i];
 }
 
-/* Channels 2i and 2i+1 are rotated by position / base^(2i/K) (Su et al. 2021, equation 34). */
+/* The rotations of channels 2i and 2i+1 by position / base^(2i/K) (Su et al. 2021, equation 34). */
 static void rotations(const Config *c, int64_t position, float *cos_sin_K) {
     int64_t width = c->dim / c->heads;
     for (int64_t i = 0; i < width; i += 2) {
@@ -584,7 +590,7 @@ static void rotate(float *x_HK, int64_t heads, int64_t width, const float *cos_s
         }
 }
 
-/* Writes what is added to the embedding at a position (Vaswani et al. 2017, section 3.5). */
+/* Writes the encoding that is added to the embedding at a position (Vaswani et al. 2017, section 3.5). */
 static void position_row(const Model *m, int stack, int64_t position, float *row_D) {
     int64_t dim = m->c.dim, kind = m->c.positions, half = (dim + 1) / 2;
     memset(row_D, 0, dim * 4);
@@ -610,21 +616,21 @@ INLINE void embed(const Model *m, int stack, int32_t token, const float *positio
             x_D[i] = ((const float *)m->embeddings[stack])[token * dim + i] * scale + position_D[i];
 }
 
-/* What is added to the score of a key `distance` before the query: ALiBi (Press et al. 2022, section 3) or T5 (Raffel
-   et al. 2020, section 2.1). */
+/* The bias of the score of a key that is `distance` positions before the query: ALiBi (Press et al. 2022, section 3) or
+   T5 (Raffel et al. 2020, section 2.1). */
 INLINE float distance_bias(const Model *m, int stack, int64_t head, int64_t distance) {
     if (m->c.positions == ALIBI)
         return -m->positions[stack][head] * (float)(distance < 0 ? -distance : distance);
-    int64_t most = m->c.max_positions;
-    distance = distance > most ? most : distance < -most ? -most : distance;
-    return m->positions[stack][(distance + most) * m->c.heads + head];
+    int64_t limit = m->c.max_positions;
+    distance = distance > limit ? limit : distance < -limit ? -limit : distance;
+    return m->positions[stack][(distance + limit) * m->c.heads + head];
 }
 
-/* Attention of one query to `count` keys: softmax(q k' / sqrt K + bias) v (Vaswani et al. 2017, equation 1). Keys lie
-   transposed, [K, size], and values as [count, wide]; both sizes are whole vectors. */
+/* Attention of one query to `count` keys: softmax(q k' / sqrt K + bias) v (Vaswani et al. 2017, equation 1). The layout
+   of keys is [K, size], that of values [count, padded_width]; `size` and `padded_width` are multiples of LANES. */
 INLINE void attend(
-    const float *q_K, int64_t width, const void *k_KS, const void *v_SK, int64_t count, int64_t size, int64_t wide,
-    const float *bias_S, float *weights_S, float *out_K, int bf16
+    const float *q_K, int64_t width, const void *k_KS, const void *v_SK, int64_t count, int64_t size,
+    int64_t padded_width, const float *bias_S, float *weights_S, float *out_K, int bf16
 ) {
     float scale = 1.0f / sqrtf((float)width);
     for (int64_t s = 0; s < size; s += LANES) {
@@ -640,10 +646,10 @@ INLINE void attend(
     for (int64_t s = 0; bias_S && s < count; s++)
         weights_S[s] += bias_S[s];
     softmax(weights_S, count);
-    for (int64_t i = 0; i < wide; i += LANES) {
+    for (int64_t i = 0; i < padded_width; i += LANES) {
         Floats sums = {0};
         for (int64_t s = 0; s < count; s++)
-            sums += weights_S[s] * load(v_SK, s * wide + i, bf16);
+            sums += weights_S[s] * load(v_SK, s * padded_width + i, bf16);
         if (i + LANES <= width)
             store(out_K + i, sums);
         else
@@ -652,22 +658,24 @@ INLINE void attend(
     }
 }
 
-/* Bytes of the keys and values of so many tokens, as `attend` reads them. */
+/* Size in bytes of the keys and values of some tokens, in the layout of `attend`. */
 static int64_t kv_bytes(const Config *c, int64_t tokens, int bf16) {
     int64_t width = c->dim / c->heads;
     return c->kv_heads * (width * round_up(tokens, LANES) + tokens * round_up(width, LANES)) * (bf16 ? 2 : 4);
 }
 
-/* Lays out keys and values that come as rows, those of a token `stride` apart. */
-static void lay_out_kv(const Config *c, const float *k, const float *v, int64_t stride, int64_t tokens, void *kv, int bf16) {
-    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), wide = round_up(width, LANES);
+/* Converts keys and values from rows, `stride` numbers apart, to the layout of `attend`. */
+static void pack_kv(
+    const Config *c, const float *k, const float *v, int64_t stride, int64_t tokens, void *kv, int bf16
+) {
+    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), padded_width = round_up(width, LANES);
     memset(kv, 0, kv_bytes(c, tokens, bf16));
     for (int64_t g = 0; g < c->kv_heads; g++) {
-        int64_t first = g * (width * size + tokens * wide);
+        int64_t first = g * (width * size + tokens * padded_width);
         for (int64_t s = 0; s < tokens; s++)
             for (int64_t i = 0; i < width; i++) {
                 store_scalar(kv, first + i * size + s, k[s * stride + g * width + i], bf16);
-                store_scalar(kv, first + width * size + s * wide + i, v[s * stride + g * width + i], bf16);
+                store_scalar(kv, first + width * size + s * padded_width + i, v[s * stride + g * width + i], bf16);
             }
     }
 }
@@ -677,11 +685,11 @@ INLINE void attend_heads(
     float *out_HK, int bf16
 ) {
     const Config *c = &m->c;
-    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), wide = round_up(width, LANES);
+    int64_t width = c->dim / c->heads, size = round_up(tokens, LANES), padded_width = round_up(width, LANES);
     for (int64_t h = 0; h < c->heads; h++) {
-        int64_t first = h / (c->heads / c->kv_heads) * (width * size + tokens * wide);
+        int64_t first = h / (c->heads / c->kv_heads) * (width * size + tokens * padded_width);
         const char *k = (const char *)kv + first * (bf16 ? 2 : 4);
-        attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), tokens, size, wide,
+        attend(q_HK + h * width, width, k, k + width * size * (bf16 ? 2 : 4), tokens, size, padded_width,
                bias_HS ? bias_HS + h * size : 0, weights_HS + h * size, out_HK + h * width, bf16);
     }
 }
@@ -690,22 +698,22 @@ INLINE void attend_heads(
 
 typedef struct {
     int64_t rows;
-    void *kv;           /* [own layers and shared ones, 2, rows, G*K] */
-    int32_t *parents_R; /* which row of the step before each continues; of the first, which sentence it translates */
+    void *kv;           /* [layers, 2, rows, G*K] */
+    int32_t *parents_R; /* row of the previous step that each row continues; in the first step, its sentence */
 } Step;
 
 typedef struct {
     Model *m;
-    Arena kept, scratch; /* of the batch, and of one call */
+    Arena batch, scratch; /* memory of the batch, and of one call */
     int64_t steps, capacity, max_tokens, track;
     int32_t *lengths_B;
-    void **cross_kv_B; /* of each sentence: of each layer, as `attend` reads them */
+    void **cross_kv_B; /* keys and values of each sentence: [distinct layers], in the layout of `attend` */
     Step *steps_T;
-    float *x, *normed, *qkv, *seen, *hidden, *attention; /* scratch of a block of rows */
+    float *x, *normed, *qkv, *context, *hidden, *attention; /* buffers of a block of rows */
     uint32_t *units;
 } State;
 
-void state_free(State *s) { release(&s->kept), release(&s->scratch), free(s->steps_T), free(s); }
+void state_free(State *s) { arena_free(&s->batch), arena_free(&s->scratch), free(s->steps_T), free(s); }
 
 State *state_new(Model *m) {
     State *s = calloc(1, sizeof *s);
@@ -714,20 +722,20 @@ State *state_new(Model *m) {
     return s;
 }
 
-/* Takes the scratch that so many rows need in a layer, and `attention` bytes for their attention. */
+/* Allocates the buffers of a block of rows, with `attention` bytes for attention. */
 static int reserve(State *s, int64_t rows, int64_t attention) {
     const Config *c = &s->m->c;
     int64_t dim = c->dim, kv = 2 * c->kv_heads * (dim / c->heads), widest = c->ffn_dim > dim ? c->ffn_dim : dim;
-    reset(&s->scratch);
-    s->x = take(&s->scratch, rows * dim * 4), s->normed = take(&s->scratch, rows * dim * 4);
-    s->qkv = take(&s->scratch, rows * (dim + kv) * 4), s->seen = take(&s->scratch, rows * dim * 4);
-    s->hidden = take(&s->scratch, (rows * c->ffn_dim << (c->activation == SWIGLU)) * 4);
-    s->units = take(&s->scratch, rows * (units_of(widest, BF16) + 1) * 4);
-    s->attention = take(&s->scratch, attention);
+    arena_reset(&s->scratch);
+    s->x = arena_alloc(&s->scratch, rows * dim * 4), s->normed = arena_alloc(&s->scratch, rows * dim * 4);
+    s->qkv = arena_alloc(&s->scratch, rows * (dim + kv) * 4), s->context = arena_alloc(&s->scratch, rows * dim * 4);
+    s->hidden = arena_alloc(&s->scratch, (rows * c->ffn_dim << (c->activation == SWIGLU)) * 4);
+    s->units = arena_alloc(&s->scratch, rows * (units_of(widest, BF16) + 1) * 4);
+    s->attention = arena_alloc(&s->scratch, attention);
     return !s->scratch.failed;
 }
 
-/* Runs a sub-layer's norm and returns what it reads: norm(x) in pre-norm, x in post-norm. */
+/* Returns the input of a sublayer: norm(x) in pre-norm, x in post-norm. */
 static const float *norm_input(State *s, const Norm *n, int64_t rows) {
     if (!s->m->c.pre_norm)
         return s->x;
@@ -735,7 +743,7 @@ static const float *norm_input(State *s, const Norm *n, int64_t rows) {
     return s->normed;
 }
 
-/* Adds a sub-layer's output to the stream, which post-norm normalizes. */
+/* Adds the output of a sublayer to the residual stream, and normalizes the stream in post-norm. */
 static void add_output(State *s, const Matrix *out, const Norm *n, const float *y, int64_t rows) {
     multiply(out, rows, y, s->x, 1, s->units);
     if (!s->m->c.pre_norm)
@@ -749,7 +757,7 @@ static void feed_forward(State *s, const Layer *layer, int64_t rows) {
     add_output(s, &layer->matrices[DOWN], norm, s->hidden, rows);
 }
 
-/* Self-attention within each of some sentences, whose tokens lie one after another. */
+/* Self-attention within each of several sentences, whose tokens are contiguous. */
 static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sentences) {
     const Config *c = &s->m->c;
     int64_t width = c->dim / c->heads, stride = c->dim + 2 * c->kv_heads * width, first = 0;
@@ -763,18 +771,18 @@ static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sen
             rotations(c, i, cos_sin);
             rotate(qkv + i * stride, c->heads + c->kv_heads, width, cos_sin);
         }
-        lay_out_kv(c, qkv + c->dim, qkv + c->dim + c->kv_heads * width, stride, tokens, s->attention, 0);
+        pack_kv(c, qkv + c->dim, qkv + c->dim + c->kv_heads * width, stride, tokens, s->attention, 0);
         for (int64_t i = 0; i < tokens; i++) {
             for (int64_t h = 0; biased && h < c->heads; h++)
                 for (int64_t j = 0; j < tokens; j++)
                     bias[h * size + j] = distance_bias(s->m, ENCODER, h, i - j);
             attend_heads(s->m, qkv + i * stride, s->attention, tokens, biased ? bias : 0, weights,
-                         s->seen + (first + i) * c->dim, 0);
+                         s->context + (first + i) * c->dim, 0);
         }
     }
 }
 
-/* Encodes some sentences, and projects and lays out the keys and values that the decoder's layers read. */
+/* Encodes several sentences, and projects the keys and values of cross-attention. */
 static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tokens, int64_t rows) {
     const Model *m = s->m;
     const Config *c = &m->c;
@@ -784,49 +792,49 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
         return 0;
     for (int64_t b = 0, r = 0; b < sentences; b++)
         for (int64_t i = 0; i < s->lengths_B[first + b]; i++, r++) {
-            position_row(m, ENCODER, i, s->seen);
-            embed(m, ENCODER, tokens[r], s->seen, s->x + r * c->dim);
+            position_row(m, ENCODER, i, s->context);
+            embed(m, ENCODER, tokens[r], s->context, s->x + r * c->dim);
         }
     for (int64_t i = 0; i < c->encoder_layers; i++) {
         const Layer *layer = &m->layers[ENCODER][i / c->layer_sharing];
         const Norm *norm = &layer->norms[SELF_NORM];
         multiply(&layer->matrices[QKV], rows, norm_input(s, norm, rows), s->qkv, 0, s->units);
         encoder_self_attention(s, s->lengths_B + first, sentences);
-        add_output(s, &layer->matrices[OUT], norm, s->seen, rows);
+        add_output(s, &layer->matrices[OUT], norm, s->context, rows);
         feed_forward(s, layer, rows);
     }
     const float *memory = norm_input(s, &m->final_norms[ENCODER], rows);
-    for (int64_t i = 0; i < own_layers(c, DECODER); i++) {
+    for (int64_t i = 0; i < distinct_layers(c, DECODER); i++) {
         multiply(&m->layers[DECODER][i].matrices[CROSS_KV], rows, memory, s->qkv, 0, s->units);
         for (int64_t b = 0, r = 0; b < sentences; r += s->lengths_B[first + b++]) {
             int64_t count = s->lengths_B[first + b];
             const float *kv = s->qkv + r * 2 * shared;
-            lay_out_kv(c, kv, kv + shared, 2 * shared, count,
+            pack_kv(c, kv, kv + shared, 2 * shared, count,
                        (char *)s->cross_kv_B[first + b] + i * kv_bytes(c, count, bf16), bf16);
         }
     }
     return 1;
 }
 
-/* Begins a batch: encodes sentences of `lengths_B` tokens, which follow one another in `tokens`. A state is used for one
-   batch after another and keeps its memory. `track` notes the cross-attention of the layer that aligns words best, the
-   last but one (Garg et al. 2019, section 4.1). Returns 0 where there is no memory. */
+/* Starts a batch: encodes sentences of `lengths_B` tokens, which are concatenated in `tokens`. A state can be reused
+   for other batches and keeps its memory. `track` enables recording the cross-attention of the second to last layer,
+   which aligns words best (Garg et al. 2019, section 4.1). Returns 0 if out of memory. */
 int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
     const Config *c = &s->m->c;
-    reset(&s->kept);
+    arena_reset(&s->batch);
     s->steps = s->max_tokens = 0;
     s->track = track ? (c->decoder_layers > 1 ? c->decoder_layers - 2 : 0) : -1;
-    s->lengths_B = take(&s->kept, sentences * sizeof *s->lengths_B);
-    s->cross_kv_B = take(&s->kept, sentences * sizeof *s->cross_kv_B);
-    if (s->kept.failed)
+    s->lengths_B = arena_alloc(&s->batch, sentences * sizeof *s->lengths_B);
+    s->cross_kv_B = arena_alloc(&s->batch, sentences * sizeof *s->cross_kv_B);
+    if (s->batch.failed)
         return 0;
     memcpy(s->lengths_B, lengths_B, sentences * sizeof *lengths_B);
     for (int64_t b = 0; b < sentences; b++) {
-        int64_t bytes = own_layers(c, DECODER) * kv_bytes(c, lengths_B[b], c->type != FP32);
-        s->cross_kv_B[b] = take(&s->kept, bytes);
+        int64_t bytes = distinct_layers(c, DECODER) * kv_bytes(c, lengths_B[b], c->type != FP32);
+        s->cross_kv_B[b] = arena_alloc(&s->batch, bytes);
         s->max_tokens = lengths_B[b] > s->max_tokens ? lengths_B[b] : s->max_tokens;
     }
-    for (int64_t first = 0, end; first < sentences && !s->kept.failed; first = end) {
+    for (int64_t first = 0, end; first < sentences && !s->batch.failed; first = end) {
         int64_t rows = lengths_B[first];
         for (end = first + 1; end < sentences && rows + lengths_B[end] <= BLOCK_ROWS; end++)
             rows += lengths_B[end];
@@ -834,62 +842,67 @@ int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t
             return 0;
         tokens += rows;
     }
-    return !s->kept.failed;
+    return !s->batch.failed;
 }
 
-/* Attention of some rows' new position to the target so far, itself included. Keys and values stay where they were
-   written; `ancestors_T` says which row of each step a row continues. */
-static void decoder_self_attention(State *s, int64_t layer, int64_t first, int64_t rows, int32_t *ancestors_RT, int bf16) {
+/* Attention of the new position of each row to the target so far, including itself. Keys and values are not moved when
+   rows are reordered; `ancestors_RT` contains the ancestor of each row at each step. */
+static void decoder_self_attention(
+    State *s, int64_t layer, int64_t first, int64_t rows, int32_t *ancestors_RT, int bf16
+) {
     const Model *m = s->m;
     const Config *c = &m->c;
     int64_t width = c->dim / c->heads, shared = c->kv_heads * width, stride = c->dim + 2 * shared, steps = s->steps;
     int64_t size = round_up(steps, LANES), group = c->heads / c->kv_heads;
-    const Step *now = &s->steps_T[steps - 1];
+    const Step *current = &s->steps_T[steps - 1];
     float scale = 1.0f / sqrtf((float)width), *weights_HT = s->attention, *cos_sin = weights_HT + c->heads * size;
     int biased = c->positions == ALIBI || c->positions == T5;
     if (c->positions == ROTARY)
         rotations(c, steps - 1, cos_sin);
     for (int64_t r = 0; r < rows; r++) {
-        float *qkv = s->qkv + r * stride, *out = s->seen + r * c->dim;
+        float *qkv = s->qkv + r * stride, *out = s->context + r * c->dim;
         if (c->positions == ROTARY)
             rotate(qkv, c->heads + c->kv_heads, width, cos_sin);
         for (int64_t i = 0; i < shared; i++) {
-            store_scalar(now->kv, (2 * layer * now->rows + first + r) * shared + i, qkv[c->dim + i], bf16);
-            store_scalar(now->kv, ((2 * layer + 1) * now->rows + first + r) * shared + i, qkv[c->dim + shared + i], bf16);
+            store_scalar(current->kv, (2 * layer * current->rows + first + r) * shared + i, qkv[c->dim + i], bf16);
+            store_scalar(current->kv, ((2 * layer + 1) * current->rows + first + r) * shared + i,
+                         qkv[c->dim + shared + i], bf16);
         }
         for (int64_t i = 0; i < c->dim; i++)
             qkv[i] *= scale, out[i] = 0;
         const int32_t *ancestors_T = ancestors_RT + r * steps;
         for (int64_t t = 0; t < steps; t++) {
-            const Step *then = &s->steps_T[t];
-            int64_t at = (2 * layer * then->rows + ancestors_T[t]) * shared;
+            const Step *past = &s->steps_T[t];
+            int64_t at = (2 * layer * past->rows + ancestors_T[t]) * shared;
             for (int64_t h = 0; h < c->heads; h++) {
-                float score = dot(qkv + h * width, then->kv, at + h / group * width, width, bf16);
+                float score = dot(qkv + h * width, past->kv, at + h / group * width, width, bf16);
                 weights_HT[h * size + t] = biased ? score + distance_bias(m, DECODER, h, steps - 1 - t) : score;
             }
         }
         for (int64_t h = 0; h < c->heads; h++)
             softmax(weights_HT + h * size, steps);
         for (int64_t t = 0; t < steps; t++) {
-            const Step *then = &s->steps_T[t];
-            int64_t at = ((2 * layer + 1) * then->rows + ancestors_T[t]) * shared;
+            const Step *past = &s->steps_T[t];
+            int64_t at = ((2 * layer + 1) * past->rows + ancestors_T[t]) * shared;
             for (int64_t h = 0; h < c->heads; h++) {
                 float weight = weights_HT[h * size + t], *restrict to = out + h * width;
                 for (int64_t i = 0; i < width; i++)
-                    to[i] += weight * load_scalar(then->kv, at + h / group * width + i, bf16);
+                    to[i] += weight * load_scalar(past->kv, at + h / group * width + i, bf16);
             }
         }
     }
 }
 
-static void cross_attention(State *s, int64_t layer, int64_t rows, const int32_t *sources_R, float *tracked_RS, int bf16) {
+static void cross_attention(
+    State *s, int64_t layer, int64_t rows, const int32_t *sources_R, float *tracked_RS, int bf16
+) {
     const Config *c = &s->m->c;
     float *weights_HS = s->attention;
     for (int64_t r = 0; r < rows; r++) {
         int64_t tokens = s->lengths_B[sources_R[r]], size = round_up(tokens, LANES);
         const char *kv = (const char *)s->cross_kv_B[sources_R[r]] + layer * kv_bytes(c, tokens, bf16);
         attend_heads(s->m, s->qkv + r * c->dim, kv, tokens, 0, weights_HS,
-                     s->seen + r * c->dim, bf16);
+                     s->context + r * c->dim, bf16);
         for (int64_t i = 0; tracked_RS && i < s->max_tokens; i++) {
             float sum = 0;
             for (int64_t h = 0; i < tokens && h < c->heads; h++)
@@ -899,59 +912,61 @@ static void cross_attention(State *s, int64_t layer, int64_t rows, const int32_t
     }
 }
 
-/* Whether x ranks before y; NaN ranks first, or a search would not see it. */
+/* Whether x ranks before y; NaN ranks first, so that searches notice it. */
 INLINE int ranks_before(float x, float y) { return x > y || (x != x && y == y); }
 
-/* Inserts the scores of tokens first .. first + count - 1 into the `k` best, of which there are `found`; of equal ones
-   the lower token comes first. Returns how many there are now. */
-static int64_t insert_best(const float *scores, int64_t first, int64_t count, int64_t k, int64_t found, float *best, int32_t *tokens) {
+/* Inserts the scores of tokens first .. first + count - 1 into the list of the `k` best, which has `size` entries; of
+   equal scores, the lower token comes first. Returns the new size. */
+static int64_t insert_best(
+    const float *scores, int64_t first, int64_t count, int64_t k, int64_t size, float *best, int32_t *tokens
+) {
     for (int64_t from = 0; from < count; from += SCAN) {
         int64_t end = from + SCAN < count ? from + SCAN : count;
-        if (found == k && !ranks_before(max_of(scores + from, end - from), best[k - 1]))
+        if (size == k && !ranks_before(max_of(scores + from, end - from), best[k - 1]))
             continue;
         for (int64_t v = from; v < end; v++) {
-            if (found == k && !ranks_before(scores[v], best[k - 1]))
+            if (size == k && !ranks_before(scores[v], best[k - 1]))
                 continue;
-            int64_t i = found < k ? found++ : k - 1;
+            int64_t i = size < k ? size++ : k - 1;
             for (; i > 0 && ranks_before(scores[v], best[i - 1]); i--)
                 best[i] = best[i - 1], tokens[i] = tokens[i - 1];
             best[i] = scores[v], tokens[i] = (int32_t)(first + v);
         }
     }
-    return found;
+    return size;
 }
 
-/* What a step is asked for. Rows of `banned` tokens end with -1. */
+/* The request and the output buffers of a step. Rows of banned tokens are padded with -1. */
 typedef struct {
     int64_t k, num_banned, num_gathered;
     const int32_t *banned_RX, *gathered_RP;
-    float *best_RK;         /* log-probabilities of the k best tokens that are not banned, best first */
+    float *best_RK;         /* log-probabilities of the k best tokens that are not banned, in descending order */
     int32_t *tokens_RK;
-    float *gathered_log_p_RP; /* those of the tokens that `gathered` names, banned or not */
-    float *log_p_RV;        /* all of them, or none */
-    float *attention_RS;    /* the tracked layer's cross-attention, mean over heads, [R, max S], or none */
+    float *gathered_log_p_RP; /* those of the gathered tokens, banned or not */
+    float *log_p_RV;        /* those of the whole vocabulary, or null */
+    float *attention_RS;    /* cross-attention of the tracked layer, averaged over heads, [R, max S], or null */
 } Request;
 
-/* Projects hidden states to logits, a block of the vocabulary after another, and reads off what was asked for. */
+/* Projects hidden states to logits, block by block of the vocabulary, and writes the outputs of the request. */
 static void project(State *s, const Request *q, int64_t first, int64_t rows, float *chunk) {
     const Model *m = s->m;
-    int64_t vocabulary = m->c.vocab_size, found_R[BLOCK_ROWS];
-    float most_R[BLOCK_ROWS], sum_R[BLOCK_ROWS];
+    int64_t vocabulary = m->c.vocab_size, num_best_R[BLOCK_ROWS];
+    float max_R[BLOCK_ROWS], sum_R[BLOCK_ROWS];
     for (int64_t r = 0; r < rows; r++)
-        most_R[r] = -INFINITY, sum_R[r] = 0, found_R[r] = 0;
+        max_R[r] = -INFINITY, sum_R[r] = 0, num_best_R[r] = 0;
     const uint32_t *x = as_units(&m->output, rows, norm_input(s, &m->final_norms[DECODER], rows), s->units);
     for (int64_t v = 0; v < vocabulary; v += BLOCK_LOGITS) {
         int64_t count = v + BLOCK_LOGITS < vocabulary ? BLOCK_LOGITS : vocabulary - v;
         multiply_units(&m->output, rows, x, chunk, BLOCK_LOGITS, v, v + count, 0);
         for (int64_t r = 0; r < rows; r++) {
             float *logits = chunk + r * BLOCK_LOGITS, shifted[BLOCK_LOGITS];
-            float most = max_of(logits, count), before = most_R[r];
-            if (ranks_before(most, before)) {
-                sum_R[r] *= before == -INFINITY ? 0 : exponential(before - most);
-                most_R[r] = most;
+            float block_max = max_of(logits, count), previous_max = max_R[r];
+            if (ranks_before(block_max, previous_max)) {
+                sum_R[r] *= previous_max == -INFINITY ? 0 : exponential(previous_max - block_max);
+                max_R[r] = block_max;
             }
             for (int64_t i = 0; i < count; i++)
-                shifted[i] = exponential(logits[i] - most_R[r]);
+                shifted[i] = exponential(logits[i] - max_R[r]);
             sum_R[r] += sum_of(shifted, count);
             if (q->log_p_RV)
                 memcpy(q->log_p_RV + (first + r) * vocabulary + v, logits, count * 4);
@@ -966,12 +981,12 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
                     logits[token] = -INFINITY;
             }
             if (q->k)
-                found_R[r] = insert_best(logits, v, count, q->k, found_R[r], q->best_RK + (first + r) * q->k,
+                num_best_R[r] = insert_best(logits, v, count, q->k, num_best_R[r], q->best_RK + (first + r) * q->k,
                                          q->tokens_RK + (first + r) * q->k);
         }
     }
     for (int64_t r = 0; r < rows; r++) {
-        float log_sum = most_R[r] + logf(sum_R[r]);
+        float log_sum = max_R[r] + logf(sum_R[r]);
         for (int64_t i = 0; i < q->k; i++)
             q->best_RK[(first + r) * q->k + i] -= log_sum;
         for (int64_t i = 0; i < q->num_gathered; i++)
@@ -981,8 +996,8 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
     }
 }
 
-/* Reads one more token of each row. `parents_R` says which row of the step before each continues; of the first step,
-   which sentence it translates. Rows may be dropped, repeated and reordered so. Returns 0 where there is no memory. */
+/* Reads one more token per row. `parents_R` contains the row of the previous step that each row continues; in the first
+   step, its sentence. So rows can be dropped, repeated and reordered. Returns 0 if out of memory. */
 int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *parents_R, const Request *q) {
     const Model *m = s->m;
     const Config *c = &m->c;
@@ -997,12 +1012,12 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     int64_t steps = s->steps + 1, longest = round_up(steps > s->max_tokens ? steps : s->max_tokens, LANES);
     Step *step = &s->steps_T[s->steps];
     step->rows = rows;
-    step->kv = take(&s->kept, c->decoder_layers * 2 * rows * shared * (bf16 ? 2 : 4));
-    step->parents_R = take(&s->kept, rows * sizeof *step->parents_R);
+    step->kv = arena_alloc(&s->batch, c->decoder_layers * 2 * rows * shared * (bf16 ? 2 : 4));
+    step->parents_R = arena_alloc(&s->batch, rows * sizeof *step->parents_R);
     int reserved = reserve(s, block, (c->heads * longest + c->dim) * 4);
-    int32_t *ancestors_RT = take(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
-    float *chunk = take(&s->scratch, block * BLOCK_LOGITS * 4);
-    if (!reserved || s->scratch.failed || s->kept.failed)
+    int32_t *ancestors_RT = arena_alloc(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
+    float *chunk = arena_alloc(&s->scratch, block * BLOCK_LOGITS * 4);
+    if (!reserved || s->scratch.failed || s->batch.failed)
         return 0;
     memcpy(step->parents_R, parents_R, rows * sizeof *parents_R);
     s->steps = steps;
@@ -1027,14 +1042,14 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
                 decoder_self_attention(s, i, first, count, ancestors_RT, 1);
             else
                 decoder_self_attention(s, i, first, count, ancestors_RT, 0);
-            add_output(s, &w[OUT], norm, s->seen, count);
+            add_output(s, &w[OUT], norm, s->context, count);
             multiply(&w[CROSS_Q], count, norm_input(s, cross, count), s->qkv, 0, s->units);
             float *tracked = i == s->track && q->attention_RS ? q->attention_RS + first * s->max_tokens : 0;
             if (bf16)
                 cross_attention(s, i / c->layer_sharing, count, sources_R, tracked, 1);
             else
                 cross_attention(s, i / c->layer_sharing, count, sources_R, tracked, 0);
-            add_output(s, &w[CROSS_OUT], cross, s->seen, count);
+            add_output(s, &w[CROSS_OUT], cross, s->context, count);
             feed_forward(s, layer, count);
         }
         project(s, q, first, count, chunk);
@@ -1042,24 +1057,24 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     return 1;
 }
 
-/* ---- for measurements and tests */
+/* ---- for benchmarks and tests */
 
 int lanes(void) { return LANES; }
 
-/* What multiplies numbers of a type: 2 an instruction for it, 1 several instructions. */
+/* Hardware support for products of a type: 2 a dedicated instruction, 1 several instructions. */
 int native_type(int type) {
-#if defined __AVX512BF16__
+#if LANES == 16 && defined __AVX512BF16__
     if (type == BF16)
         return 2;
 #endif
-#if defined __AVX512VNNI__ || defined __AVXVNNI__ || defined __ARM_FEATURE_DOTPROD
+#if defined DOT_BYTES || defined __ARM_FEATURE_DOTPROD
     if (type == INT8)
         return 2;
 #endif
     return type == FP32 ? 2 : 1;
 }
 
-/* A model that is nothing but an output matrix. */
+/* A model that consists of an output matrix only. */
 Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O) {
     Model *m = calloc(1, sizeof *m);
     if (m)
@@ -1067,7 +1082,7 @@ Model *matrix_new(int64_t outputs, int64_t inputs, int type, const float *w_OI, 
     return m && m->arena.failed ? model_free(m), (Model *)0 : m;
 }
 
-/* y = x W' + b. Returns 0 where there is no memory. */
+/* y = x W' + b. Returns 0 if out of memory. */
 int matrix_multiply(const Model *m, int64_t rows, const float *x_RI, float *y_RO) {
     uint32_t *units = malloc(rows * (m->output.units + 1) * 4);
     if (units)

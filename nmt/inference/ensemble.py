@@ -1,4 +1,4 @@
-"""Several native models that translate as one. Letters: R rows, V vocabulary, T target tokens, S source tokens."""
+"""Ensembles of native models. Letters: R rows, V vocabulary, T target tokens, S source tokens."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from nmt.inference import TokenScores
 from nmt.inference.native import NativeModel, NativeState
-from nmt.search.request import Floats, Ints, StepResult, best_tokens
+from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 
 
 class NativeEnsemble:
-    """The mean of what several models with one vocabulary find probable."""
+    """Averages the token probabilities of several models with the same vocabulary."""
 
     def __init__(self, models: Sequence[NativeModel]) -> None:
         self.models = models
@@ -24,40 +24,38 @@ class NativeEnsemble:
         return EnsembleState([model.prefill(sources, track_attention=track_attention) for model in self.models])
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations by the models' mean probabilities."""
-        mean = []
+        """Score given translations by the mean of the models' probabilities."""
+        ensemble_scores = []
         for scores in zip(*(model.score(sources, targets) for model in self.models), strict=True):
             log_probs = mean_log_prob([np.array(each.log_probs, np.float32) for each in scores])
             attention = [each.attention_TS for each in scores if each.attention_TS is not None]
-            mean.append(TokenScores(log_probs.tolist(), np.mean(attention, 0)))
-        return mean
+            ensemble_scores.append(TokenScores(log_probs.tolist(), np.mean(attention, 0)))
+        return ensemble_scores
 
 
 class EnsembleState:
-    """The states of every model; see `nmt.search.request.State`."""
+    """The states of all models; see `nmt.search.request.State`."""
 
     def __init__(self, states: Sequence[NativeState]) -> None:
         self.states = states
 
     @property
     def attention_RS(self) -> Floats | None:
-        """The mean of the models' cross-attention."""
+        """The mean cross-attention of the models."""
         attention = [state.attention_RS for state in self.states if state.attention_RS is not None]
         return np.mean(attention, 0) if attention else None
 
-    def step(
-        self, tokens_R: Ints, parents_R: Ints, k: int, *, banned_RX: Ints | None = None, gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:  # fmt: skip
+    def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row with every model."""
-        log_probs = [state.step(tokens_R, parents_R, 0, all_log_probs=True).log_p_RV for state in self.states]
-        return best_tokens(mean_log_prob([each for each in log_probs if each is not None]), k, banned_RX, gather_RP)
+        all_log_probs = StepRequest(request.tokens_R, request.parents_R, 0, all_log_probs=True)
+        log_probs = [state.step(all_log_probs).log_p_RV for state in self.states]
+        return best_tokens(mean_log_prob([log_p_RV for log_p_RV in log_probs if log_p_RV is not None]), request)
 
 
 def mean_log_prob(log_probs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Return log (1/n Σ exp(log p)) over arrays of one shape."""
+    """Return log (1/n Σ exp(log p)) over arrays of equal shape."""
     stacked = np.stack(log_probs)
-    most = stacked.max(0)
-    with np.errstate(divide="ignore"):  # probabilities that are zero in all
-        mean: NDArray[np.float32] = most + np.log(np.exp(stacked - most).mean(0))
+    max_log_prob = stacked.max(0)
+    with np.errstate(divide="ignore"):  # a probability may be zero in all models
+        mean: NDArray[np.float32] = max_log_prob + np.log(np.exp(stacked - max_log_prob).mean(0))
     return mean

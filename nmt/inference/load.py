@@ -67,7 +67,7 @@ def engine_of(networks: Sequence[Seq2Seq], device: str, precision: str, detokeni
 
 def runs_natively(configs: Sequence[ModelConfig], device: str) -> bool:
     """Return whether the native engine computes these models on this device."""
-    return device == "cpu" and all(map(native.supports, configs)) and native.available()
+    return device == "cpu" and all(map(native.supports, configs)) and native.is_available()
 
 
 def _native_precision(precision: str, config: ModelConfig) -> str:
@@ -102,7 +102,7 @@ def _pytorch_engine(
     from nmt.inference.pytorch import TorchModel
 
     if precision == "int8":
-        reason = native.problem() or "it does not compute this kind of model"
+        reason = native.unavailable_reason() or "it does not compute this kind of model"
         raise UsageError(f"int8 needs the native engine: {reason}", "--precision auto picks what is fast here")
     if precision == "auto":
         precision = runtime.gpu_precision(torch.device(device)) if device != "cpu" else "fp32"

@@ -1,7 +1,7 @@
-"""The native engine: `engine.c`, compiled on demand, with a model's packed weights in it. It needs no PyTorch.
+"""The native engine: `engine.c`, compiled on demand, and models packed for it. It does not need PyTorch.
 
-Shape letters: B sentences, S source tokens, R rows (partial hypotheses), P gathered tokens, V vocabulary, D width,
-I inputs and O outputs of a matrix.
+Shape letters: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
+tokens, V vocabulary, I inputs and O outputs of a matrix.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from nmt.data.tokenizer import BOS, EOS
 from nmt.inference import TokenScores
 from nmt.model.position_formulas import alibi_slopes, t5_buckets
 from nmt.registry import parse
-from nmt.search.request import Floats, Ints, StepResult
+from nmt.search.request import Floats, Ints, StepRequest, StepResult
 
 SOURCE = Path(__file__).with_name("engine.c")
-# No flag lets the compiler change the order of sums, or assume that there is no infinity and no NaN.
+# No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur.
 FLAGS = "-std=c11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno -shared -fPIC"
 COMPILE_SECONDS = 60
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
 MATRICES = (
-    "attention.qkv", "attention.out", "cross.q", "cross.kv", "cross.out", "feed_forward.up", "feed_forward.down",
+    "self_attention.qkv", "self_attention.out", "cross_attention.q", "cross_attention.kv", "cross_attention.out",
+    "feed_forward.up", "feed_forward.down",
 )  # fmt: skip
 NORMS = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
 Weights = Mapping[str, NDArray[np.float32]]
@@ -82,62 +83,73 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 class NativeModel:
-    """A Transformer in the native engine. Threads may share it; each batch has a state of its own."""
+    """A Transformer in the native engine. Threads may share it; each batch has its own state."""
 
     def __init__(self, config: ModelConfig, weights: Weights, precision: str) -> None:
         """Pack the weights.
 
         Args:
-            config: one that `supports` accepts.
-            weights: by the names of the PyTorch modules, float32.
+            config: a config for which `supports` returns True.
+            weights: by the parameter names of the PyTorch model, float32.
             precision: of the matrices: fp32, bf16 or int8; activations are float32.
 
         Raises:
             MemoryError: the weights do not fit into memory.
-            ValueError: the weights are not those of such a network.
+            ValueError: the names or shapes of the weights do not match the config.
         """
         self.library = library()
         output = weights.get("embeddings.output", weights.get("embeddings.shared"))
         self.vocab_size = 0 if output is None else len(output)
-        if _shapes(config, self.vocab_size) != {name: weight.shape for name, weight in weights.items()}:
-            raise ValueError("the weights are not those of such a network")
-        name, options = parse(config.position_encoding)
+        encoding, options = parse(config.position_encoding)
+        if encoding == "alibi":
+            weights = {**weights, "alibi_slopes": np.array(alibi_slopes(config.heads), np.float32)}
+        layout = list(_layout(config, self.vocab_size))
+        if dict(filter(None, layout)) != {name: weight.shape for name, weight in weights.items()}:
+            raise ValueError("the names or shapes of the weights do not match the config")
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
-        arrays = list(_ordered(config, weights))
-        pointers = (c_void_p * len(arrays))(*map(_at, arrays))
+        max_distance = options.get("max_distance", 128)
+        arrays = [None if entry is None else _array(entry[0], weights[entry[0]], max_distance) for entry in layout]
         self._handle = self.library.model_new(
             _Config(
                 config.dim, config.heads, config.kv_heads or config.heads, config.ffn_dim, config.encoder_layers,
                 config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
                 config.norm_position == "pre", config.norm == "rms", ACTIVATIONS.index(config.activation),
-                POSITIONS.index(name), self.max_positions or options.get("max_distance", 128),
+                POSITIONS.index(encoding), self.max_positions or max_distance,
                 1e-6 if config.norm == "rms" else 1e-5, options.get("base", 10_000.0),
             ),
-            pointers,
+            (c_void_p * len(arrays))(*map(_pointer, arrays)),
         )  # fmt: skip
-        self._check(self._handle)
-        self._states: list[int] = []
-        """States of batches that are done, whose memory the next ones use."""
-        weakref.finalize(self, _free, self.library, self._handle, self._states)
+        self._check_memory(self._handle)
+        self._free_states: list[int] = []
+        """States of finished batches, which later batches reuse with their memory."""
+        weakref.finalize(self, _free, self.library, self._handle, self._free_states)
 
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
-        """Encode sentences, each a list of ids that ends with the end token, and return the state of the search."""
+        """Encode sentences, each a list of ids that ends with the end token, and return the state of the search.
+
+        Raises:
+            MemoryError: out of memory.
+            ValueError: a token id is not in the vocabulary.
+        """
+        lengths_B = np.fromiter(map(len, sources), np.int32, len(sources))
+        ids = np.fromiter((token for source in sources for token in source), np.int64, int(lengths_B.sum()))
+        tokens = _int32(_checked(ids, self.vocab_size, "source token ids"))
         try:
-            handle = self._states.pop()
+            handle = self._free_states.pop()
         except IndexError:
             handle = self.library.state_new(self._handle)
-            self._check(handle)
-        lengths_B = np.fromiter(map(len, sources), np.int32, len(sources))
-        tokens = np.fromiter((token for source in sources for token in source), np.int32, int(lengths_B.sum()))
-        state = NativeState(self, handle, int(lengths_B.max(initial=0)), track_attention)
-        weakref.finalize(state, self._states.append, handle)
-        self._check(self.library.prefill(handle, len(sources), _at(lengths_B), _at(tokens), track_attention))
+            self._check_memory(handle)
+        state = NativeState(self, handle, lengths_B, track_attention)
+        weakref.finalize(state, self._free_states.append, handle)
+        self._check_memory(
+            self.library.prefill(handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention)
+        )
         return state
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations of a batch; ids are without start and end."""
-        order = sorted(range(len(targets)), key=lambda i: -len(targets[i]))  # those still running come first
+        """Score a batch of given translations; ids are without start and end tokens."""
+        order = sorted(range(len(targets)), key=lambda i: -len(targets[i]))  # unfinished sentences come first
         state = self.prefill([[*source, EOS] for source in sources], track_attention=True)
         log_probs: list[list[float]] = [[] for _ in order]
         attention: list[list[Floats]] = [[] for _ in order]
@@ -146,7 +158,7 @@ class NativeModel:
             running = [i for i in order if len(targets[i]) >= t]
             next_R = np.array([targets[i][t] if t < len(targets[i]) else EOS for i in running])
             rows = len(running)
-            result = state.step(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None])
+            result = state.step(StepRequest(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None]))
             assert result.gathered_RP is not None
             assert state.attention_RS is not None
             for row, i in enumerate(running):
@@ -156,43 +168,54 @@ class NativeModel:
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
 
     @staticmethod
-    def _check(result: int | None) -> None:
+    def _check_memory(result: int | None) -> None:
         if not result:
-            raise MemoryError("the native engine has no memory left")
+            raise MemoryError("the native engine is out of memory")
 
 
-def _ordered(config: ModelConfig, weights: Weights) -> Iterator[Floats | None]:
-    """Yield the weights in the order of `model_new`."""
+def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[int, ...]] | None]:
+    """Yield name and shape of the weights in the order of `model_new`; None: the network does not have this one."""
+    dim, ffn_dim = config.dim, config.ffn_dim
+    kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
+    up = 2 * ffn_dim if config.activation == "swiglu" else ffn_dim
+    shapes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, ffn_dim))
+    encoding, options = parse(config.position_encoding)
 
-    def get(name: str) -> Floats | None:
-        return np.ascontiguousarray(weights[name], np.float32) if name in weights else None
+    def norm(name: str) -> Iterator[tuple[str, tuple[int, ...]] | None]:
+        yield f"{name}.weight", (dim,)
+        yield None if config.norm == "rms" else (f"{name}.bias", (dim,))
 
-    for stack, side, layers in _stacks(config):
-        for layer in range(layers):
-            for part in (*MATRICES, *NORMS):
-                yield get(f"{stack}.{layer}.{part}.weight")
-                yield get(f"{stack}.{layer}.{part}.bias")
-        yield get(f"{stack}_norm.weight")
-        yield get(f"{stack}_norm.bias")
-        yield get("embeddings.shared" if config.tie_embeddings and side == "source" else f"embeddings.{side}")
-        name, options = parse(config.position_encoding)
-        bias_MH = get(f"{side}_positions.bias_MH")
-        if bias_MH is not None:
-            most = options.get("max_distance", 128)
-            buckets_M = t5_buckets(np.arange(-most, most + 1), len(bias_MH), most, causal=side == "target")
-            yield np.ascontiguousarray(bias_MH[buckets_M])
-        elif name == "alibi":
-            yield np.array(alibi_slopes(config.heads), np.float32)
+    for stack, side, layers in (
+        ("encoder", "source", config.encoder_layers), ("decoder", "target", config.decoder_layers),
+    ):  # fmt: skip
+        for layer in range(-(-layers // config.layer_sharing)):
+            for part, shape in zip(MATRICES, shapes, strict=True):
+                exists, name = stack == "decoder" or "cross" not in part, f"{stack}.{layer}.{part}"
+                yield (f"{name}.weight", shape) if exists else None
+                yield (f"{name}.bias", shape[:1]) if exists else None
+            for part in NORMS:
+                exists = stack == "decoder" or "cross" not in part
+                yield from norm(f"{stack}.{layer}.{part}") if exists else (None, None)
+        yield from norm(f"{stack}_norm") if config.norm_position == "pre" else (None, None)
+        if config.tie_embeddings:
+            yield ("embeddings.shared", (vocab_size, dim)) if side == "source" else None
         else:
-            yield get(f"{side}_positions.table_ND")
-    yield get("embeddings.shared" if config.tie_embeddings else "embeddings.output")
-    yield None  # a bias of the output layer
+            yield f"embeddings.{side}", (vocab_size, dim)
+        yield {
+            "learned": (f"{side}_positions.table_ND", (options.get("max_positions", 1024), dim)),
+            "t5": (f"{side}_positions.bias_MH", (options.get("num_buckets", 32), config.heads)),
+            "alibi": ("alibi_slopes", (config.heads,)),
+        }.get(encoding)
+    yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", (vocab_size, dim)
+    yield None  # bias of the output layer
 
 
-def _stacks(config: ModelConfig) -> tuple[tuple[str, str, int], ...]:
-    """Return name, side and layers with weights of their own of the encoder and of the decoder."""
-    own = (-(-layers // config.layer_sharing) for layers in (config.encoder_layers, config.decoder_layers))
-    return tuple(zip(("encoder", "decoder"), ("source", "target"), own, strict=True))
+def _array(name: str, weight: Floats, max_distance: int) -> Floats:
+    """Return a weight as the engine reads it; T5 biases per distance instead of per bucket."""
+    if name.endswith("_positions.bias_MH"):
+        distance_M = np.arange(-max_distance, max_distance + 1)
+        weight = weight[t5_buckets(distance_M, len(weight), max_distance, causal=name.startswith("target"))]
+    return np.ascontiguousarray(weight, np.float32)
 
 
 def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
@@ -201,89 +224,65 @@ def _free(library: ctypes.CDLL, model: int, states: list[int]) -> None:
     library.model_free(model)
 
 
-def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all weights of a network."""
-    dim, ffn = config.dim, config.ffn_dim
-    kv = 2 * (config.kv_heads or config.heads) * (dim // config.heads)
-    up = 2 * ffn if config.activation == "swiglu" else ffn
-    sizes = ((dim + kv, dim), (dim, dim), (dim, dim), (kv, dim), (dim, dim), (up, dim), (dim, ffn))
-    name, options = parse(config.position_encoding)
-    tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
-    shapes: dict[str, tuple[int, ...]] = {f"embeddings.{table}": (vocab_size, dim) for table in tables}
-    for stack, side, layers in _stacks(config):
-        norms = [f"{stack}_norm"] if config.norm_position == "pre" else []
-        for layer in range(layers):
-            for part, shape in zip(MATRICES, sizes, strict=True):
-                if stack == "decoder" or "cross" not in part:
-                    shapes |= {f"{stack}.{layer}.{part}.weight": shape, f"{stack}.{layer}.{part}.bias": shape[:1]}
-            norms += [f"{stack}.{layer}.{part}" for part in NORMS if stack == "decoder" or "cross" not in part]
-        for norm in norms:
-            shapes |= {f"{norm}.{part}": (dim,) for part in ("weight", "bias")[: 2 - (config.norm == "rms")]}
-        if name == "learned":
-            shapes[f"{side}_positions.table_ND"] = (options.get("max_positions", 1024), dim)
-        elif name == "t5":
-            shapes[f"{side}_positions.bias_MH"] = (options.get("num_buckets", 32), config.heads)
-    return shapes
-
-
 class NativeState:
-    """The state of one batch."""
+    """The state of one batch; see `nmt.search.request.State`."""
 
-    def __init__(self, model: NativeModel, handle: int, max_tokens: int, track_attention: bool) -> None:
-        self.model, self._handle, self._max_tokens = model, handle, max_tokens
+    def __init__(self, model: NativeModel, handle: int, lengths_B: NDArray[np.int32], track_attention: bool) -> None:
+        self.model, self._handle, self._track_attention = model, handle, track_attention
+        self._max_tokens, self._num_parents = int(lengths_B.max(initial=0)), len(lengths_B)
         self.attention_RS: Floats | None = None
-        self._track_attention = track_attention
 
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
-        """Read one more token per row; see `nmt.search.request.StepModel`."""
-        rows, model = len(tokens_R), self.model
-        k = min(k, model.vocab_size)
+    def step(self, request: StepRequest) -> StepResult:
+        """Read one more token per row.
+
+        Raises:
+            MemoryError: out of memory.
+            ValueError: a token id is not in the vocabulary, or a parent does not exist.
+        """
+        model, rows, vocab_size = self.model, len(request.tokens_R), self.model.vocab_size
+        tokens_R = _int32(_checked(request.tokens_R, vocab_size, "token ids"))
+        parents_R = _int32(_checked(request.parents_R, self._num_parents, "parents"))
+        none_R0 = np.empty((rows, 0), np.int32)
+        banned_RX = none_R0 if request.banned_RX is None else _int32(request.banned_RX)
+        gather_RP = none_R0
+        if request.gather_RP is not None:
+            gather_RP = _int32(_checked(request.gather_RP, vocab_size, "token ids to gather"))
+        k = min(request.k, vocab_size)
         best_RK, tokens_RK = np.empty((rows, k), np.float32), np.empty((rows, k), np.int32)
-        gathered_RP = None if gather_RP is None else np.empty(gather_RP.shape, np.float32)
-        log_p_RV = np.empty((rows, model.vocab_size), np.float32) if all_log_probs else None
+        gathered_RP = np.empty(gather_RP.shape, np.float32)
+        log_p_RV = np.empty((rows, vocab_size), np.float32) if request.all_log_probs else None
         if self._track_attention:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
-        tokens_R, parents_R = np.ascontiguousarray(tokens_R, np.int32), np.ascontiguousarray(parents_R, np.int32)
-        banned_RX, gather_RP = _ints(banned_RX), _ints(gather_RP)
-        request = _Request(
-            k, 0 if banned_RX is None else banned_RX.shape[1], 0 if gather_RP is None else gather_RP.shape[1],
-            _at(banned_RX), _at(gather_RP), _at(best_RK), _at(tokens_RK), _at(gathered_RP), _at(log_p_RV),
-            _at(self.attention_RS),
-        )  # fmt: skip
-        model._check(model.library.decode_step(self._handle, rows, _at(tokens_R), _at(parents_R), request))
-        return StepResult(best_RK, tokens_RK, gathered_RP, log_p_RV)
+        arrays = (banned_RX, gather_RP, best_RK, tokens_RK, gathered_RP, log_p_RV, self.attention_RS)
+        arguments = _Request(k, banned_RX.shape[1], gather_RP.shape[1], *map(_pointer, arrays))
+        model._check_memory(
+            model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
+        )
+        self._num_parents = rows
+        return StepResult(best_RK, tokens_RK, None if request.gather_RP is None else gathered_RP, log_p_RV)
 
 
 class Matrix:
-    """W of y = xWᵀ + b, packed: what the engine's products are measured and tested with."""
+    """A packed matrix W for y = xWᵀ + b, used to benchmark and test the engine's matrix products."""
 
     def __init__(self, weight_OI: Floats, bias_O: Floats | None, precision: str) -> None:
-        """Pack a matrix."""
+        """Pack the matrix."""
         self.outputs, inputs = weight_OI.shape
         self._library = library()
         self._handle = self._library.matrix_new(
-            self.outputs, inputs, TYPES.index(precision), _at(weight_OI), _at(bias_O)
+            self.outputs, inputs, TYPES.index(precision), _pointer(weight_OI), _pointer(bias_O)
         )
         weakref.finalize(self, self._library.model_free, self._handle)
 
     def multiply(self, x_RI: Floats) -> Floats:
         """Return xWᵀ + b."""
         y_RO = np.empty((len(x_RI), self.outputs), np.float32)
-        self._library.matrix_multiply(self._handle, len(x_RI), _at(x_RI), _at(y_RO))
+        self._library.matrix_multiply(self._handle, len(x_RI), _pointer(x_RI), _pointer(y_RO))
         return y_RO
 
 
 def supports(config: ModelConfig) -> bool:
-    """Return whether the engine computes this network; PyTorch computes the others."""
+    """Return whether the engine supports this network; PyTorch runs the others."""
     return (
         config.arch == "transformer"
         and config.attention_score == "dot"
@@ -295,32 +294,32 @@ def supports(config: ModelConfig) -> bool:
 
 
 def fastest_precision(config: ModelConfig) -> str:
-    """Return which of fp32 and bf16 the engine's own products are faster in, for matrices of these sizes."""
-    rows, shape = 96, (config.ffn_dim, config.dim)  # as many rows as go through the layers together
+    """Return the faster of fp32 and bf16 for the engine's matrix products of this size."""
+    rows, shape = 96, (config.ffn_dim, config.dim)  # BLOCK_ROWS in engine.c
     generator = np.random.default_rng(0)
     weight_OI, x_RI = (generator.standard_normal(size, np.float32) for size in (shape, (rows, config.dim)))
 
-    def multiplies(precision: str) -> Callable[[], object]:
+    def product(precision: str) -> Callable[[], object]:
         matrix = Matrix(weight_OI, None, precision)
         return lambda: matrix.multiply(x_RI)
 
-    candidates = {precision: multiplies(precision) for precision in ("fp32", "bf16")}
+    candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, {rows}x{config.dim}x{config.ffn_dim}"
     return runtime.fastest(task, _engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
 
 
-def available() -> bool:
-    """Return whether the engine is compiled here; the first call on a machine compiles it."""
+def is_available() -> bool:
+    """Return whether the engine is compiled; the first call on a machine compiles it."""
     return _library()[0] is not None
 
 
-def problem() -> str:
-    """Return why the engine is not available; empty where it is."""
+def unavailable_reason() -> str:
+    """Return why the engine is not available; empty if it is."""
     return _library()[1]
 
 
 def library() -> ctypes.CDLL:
-    """Return the compiled engine, of which `available` holds."""
+    """Return the compiled engine; `is_available` must be true."""
     loaded = _library()[0]
     assert loaded is not None
     return loaded
@@ -335,55 +334,52 @@ def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
     try:
         compiler, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
         if not (program := shutil.which(compiler)):
-            return _missing(f"there is no C compiler '{compiler}'")
-        return _with_signatures(ctypes.CDLL(str(_compiled([program, *FLAGS.split(), *options])))), ""
+            return _unavailable(f"C compiler '{compiler}' not found")
+        loaded = ctypes.CDLL(str(_compile([program, *FLAGS.split(), *options])))
+        for name, (result_type, argument_types) in _FUNCTIONS.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result_type, argument_types
+        return loaded, ""
     except subprocess.SubprocessError:
-        return _missing(f"{compiler} cannot compile it")
-    # No room, no right to write or to load; no home; a CC that is no command.
+        return _unavailable(f"{compiler} failed to compile it")
+    # The disk is full, a file cannot be written or loaded, there is no home directory, or CC is malformed.
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
-        return _missing(str(error))
+        return _unavailable(str(error))
 
 
-def _missing(reason: str) -> tuple[None, str]:
-    log(f"the native engine is not available ({reason}): PyTorch translates, which is slower")
+def _unavailable(reason: str) -> tuple[None, str]:
+    log(f"the native engine is not available ({reason}); using PyTorch, which is slower")
     return None, reason
 
 
-def _compiled(command: list[str]) -> Path:
-    """Return the library, compiled unless this compiler has compiled it for such a processor."""
-    library = paths.cache_dir() / f"engine-{_engine_id(*command)}.so"
-    if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
-        number, work = tempfile.mkstemp(suffix=".so", dir=library.parent)
-        os.close(number)
+def _compile(command: list[str]) -> Path:
+    """Return the path of the compiled library; compile it unless it is in the cache."""
+    path = paths.cache_dir() / f"engine-{_engine_id(*command)}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(suffix=".so", dir=path.parent)
+        os.close(descriptor)
         try:
             subprocess.run(
-                [*command, str(SOURCE), "-o", work, "-lm"],
+                [*command, str(SOURCE), "-o", temporary, "-lm"],
                 check=True, timeout=COMPILE_SECONDS, stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip
-            os.replace(work, library)  # another process may have compiled it too
+            os.replace(temporary, path)  # atomic, because another process may compile it at the same time
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(work)
-    return library
+                os.unlink(temporary)
+    return path
 
 
 @functools.cache
 def _engine_id(*command: str) -> str:
-    """Return a hash of the engine's source, of the compiler's command and of the processor."""
+    """Return a hash of the engine's source code, the compiler command and the processor."""
     identity = (SOURCE.read_text(encoding="utf-8"), command, platform.platform(), cpu_flags())
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
 
-def _with_signatures(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
-    return loaded
-
-
 def cpu_flags() -> str:
-    """Return the instruction sets of the processor, as Linux names them; empty elsewhere."""
+    """Return the instruction sets of the processor, as named by Linux; empty on other systems."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="ignore") as file:
             return next((line for line in file if line.startswith(("flags", "Features"))), "")
@@ -391,7 +387,7 @@ def cpu_flags() -> str:
         return ""
 
 
-def _at(array: NDArray[Any] | None) -> int | None:
+def _pointer(array: NDArray[Any] | None) -> int | None:
     """Return the address of a contiguous array."""
     if array is None:
         return None
@@ -399,5 +395,16 @@ def _at(array: NDArray[Any] | None) -> int | None:
     return array.ctypes.data
 
 
-def _ints(array: Ints | None) -> Ints | None:
-    return None if array is None else np.ascontiguousarray(array, np.int32)
+def _int32(array: Ints) -> NDArray[np.int32]:
+    return np.ascontiguousarray(array, np.int32)
+
+
+def _checked(array: Ints, limit: int, name: str) -> Ints:
+    """Return the array if all numbers are from 0 to limit-1, because the engine does not check its input.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    if array.size and not (array.min() >= 0 and array.max() < limit):
+        raise ValueError(f"{name} must be between 0 and {limit - 1}, got {array.min()} to {array.max()}")
+    return array

@@ -1,1 +1,1 @@
-"""Networks: encoder-decoder models in PyTorch. They know nothing of text."""
+"""Encoder-decoder networks in PyTorch. They read and write token ids; this package does not handle text."""

@@ -1,4 +1,4 @@
-"""Attention in several heads (Vaswani et al. 2017, section 3.2), its scoring functions, and its restricted form.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), its score functions, and windowed attention.
 
 Shape letters: B sentences, T tokens, Q queries, S source tokens or keys, D width, H heads of queries, G heads of keys
 and values, K head width, N blocks. Masks are boolean, True = attend, broadcastable to [B, H, Q, S].
@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from nmt.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
-from nmt.model.positions import Place
+from nmt.model.positions import LayerPosition
 
 
 def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the last axis in which masked places weigh exactly zero; a fully masked row is all zero.
+    """Softmax over the last axis; masked positions get a weight of exactly zero, and fully masked rows are all zero.
 
-    The fill is finite, not -inf, because a row of -inf becomes NaN and its gradient stays NaN however it is
-    covered up afterward.
+    The fill value is finite, because a row of -inf becomes NaN, and so does its gradient even if the output is masked.
     """
     if mask is None:
         return scores_BHQS.softmax(-1)
@@ -31,28 +30,28 @@ def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
     return filled.softmax(-1).masked_fill(~mask, 0.0)
 
 
-def keys_and_values(kv_BS2GK: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the keys and the values in it, each [B, G, S, K]."""
+def split_kv(kv_BS2GK: Tensor) -> tuple[Tensor, Tensor]:
+    """Split stacked keys and values into keys and values, each [B, G, S, K]."""
     k, v = kv_BS2GK.transpose(1, 3).unbind(2)
     return k, v
 
 
-class Dot(nn.Module):
+class DotProduct(nn.Module):
     """qkᵀ/√K, the scaled dot product (Vaswani et al. 2017, equation 1)."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
-        """Return the scores [B, H, Q, S] of queries that are scaled already."""
+        """Return the scores [B, H, Q, S] of queries that are already scaled."""
         return q_BHQK @ k_BHSK.transpose(-1, -2)
 
 
 class Additive(nn.Module):
-    """w_vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with w_v of each head's own.
+    """w_vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with a separate w_v per head.
 
-    W_q and W_k are the projections that the attention makes anyway, which here have a bias. All Q·S sums are held at
-    once, so it takes K times the memory of a dot product.
+    W_q and W_k are the query and key projections of the attention, which have a bias here. All Q·S sums are in memory
+    at once, so it takes K times the memory of a dot product.
     """
 
     def __init__(self, heads: int, width: int) -> None:
@@ -67,14 +66,14 @@ class Additive(nn.Module):
         return scores_BHQS
 
 
-ATTENTION_SCORES: dict[str, type[Dot] | type[Additive]] = {"dot": Dot, "additive": Additive}
+ATTENTION_SCORES: dict[str, type[DotProduct] | type[Additive]] = {"dot": DotProduct, "additive": Additive}
 
 
 class Attention(nn.Module):
-    """What each query gathers from values, by the softmax of its scores with the keys, and the projection of that.
+    """Attention and the projection of its output.
 
-    Queries, keys and values come from `SelfAttention` or `CrossAttention`. Projecting and gathering are apart because a
-    decoder keeps keys and values between steps.
+    `SelfAttention` and `CrossAttention` project queries, keys and values in separate methods, because a decoder caches
+    keys and values between steps.
     """
 
     out: Linear
@@ -83,174 +82,192 @@ class Attention(nn.Module):
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
         self.width = config.dim // config.heads
-        self.scoring = ATTENTION_SCORES[config.attention_score](self.heads, self.width)
-        self.scaled = isinstance(self.scoring, Dot)
+        self.score_fn = ATTENTION_SCORES[config.attention_score](self.heads, self.width)
+        self.is_dot_product = isinstance(self.score_fn, DotProduct)
         self.dropout = Dropout(config.attention_dropout)
-        self.record: list[Tensor] | None = None
-        """Where weights are noted, [B, H, Q, S], while someone looks; see `recording`."""
+        self.recorded_weights: list[Tensor] | None = None
+        """Attention weights [B, H, Q, S] of each call inside `record_attention`; None outside."""
+
+    def attend_and_project(
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Tensor | None,
+        position: LayerPosition | None = None,
+    ) -> Tensor:
+        """Return the projected output of the attention, [B, Q, D]."""
+        context_BHQK = self.attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
+        out_BQD: Tensor = self.out(context_BHQK.transpose(1, 2).flatten(2))
+        return out_BQD
 
     def attend(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, place: Place | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Tensor | None,
+        position: LayerPosition | None = None,
     ) -> Tensor:
-        """Return what each query gathers, projected: [B, Q, D]."""
-        joined: Tensor = self.out(self.gather(q_BHQK, k_BGSK, v_BGSK, mask, place).transpose(1, 2).flatten(2))
-        return joined
-
-    def gather(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, place: Place | None = None
-    ) -> Tensor:
-        """Return the sums of the values, weighted by attention: [B, H, Q, K]."""
-        k_BHSK, v_BHSK = self.spread(k_BGSK), self.spread(v_BGSK)
-        watched = self.record is not None or (place is not None and place.positions.weighs_values)
-        if q_BHQK.is_cuda and self.scaled and not watched:
-            return self.fused(q_BHQK, k_BHSK, v_BHSK, mask, place)
-        # Two products and a softmax: the CPU's fused kernel is slow backwards on short sentences.
-        weights_BHQS = self._weights(q_BHQK, k_BHSK, mask, place)
-        if self.record is not None:
-            self.record.append(weights_BHQS.detach())
+        """Return the sums of the values weighted by attention, [B, H, Q, K]."""
+        k_BHSK, v_BHSK = self.repeat_kv(k_BGSK), self.repeat_kv(v_BGSK)
+        has_value_bias = position is not None and position.encoding.has_value_bias
+        if q_BHQK.is_cuda and self.is_dot_product and self.recorded_weights is None and not has_value_bias:
+            return self.sdpa(q_BHQK, k_BHSK, v_BHSK, mask, position)
+        # On the CPU, the backward pass of the fused kernel is slow for short sentences.
+        weights_BHQS = self._weights(q_BHQK, k_BHSK, mask, position)
+        if self.recorded_weights is not None:
+            self.recorded_weights.append(weights_BHQS.detach())
         weights_BHQS = self.dropout(weights_BHQS)
-        gathered_BHQK: Tensor = weights_BHQS @ v_BHSK
-        extra_BHQK = place.value(weights_BHQS) if place else None
-        return gathered_BHQK if extra_BHQK is None else gathered_BHQK + extra_BHQK
+        context_BHQK: Tensor = weights_BHQS @ v_BHSK
+        bias_BHQK = position.value_bias(weights_BHQS) if position else None
+        return context_BHQK if bias_BHQK is None else context_BHQK + bias_BHQK
 
-    def fused(self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, place: Place | None) -> Tensor:
-        """Do as `gather` for scaled dot products, by PyTorch's fused kernel, which is what is fast on a GPU."""
-        q_BHQK = self._scale(q_BHQK, place)
+    def sdpa(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, position: LayerPosition | None
+    ) -> Tensor:
+        """Compute `attend` for dot-product scores with PyTorch's fused kernel, which is the fastest on a GPU."""
+        q_BHQK = self._scale(q_BHQK, position)
         rate = self.dropout.rate if self.training else 0.0
-        bias = place.score(q_BHQK, k_BHSK) if place else None
+        bias = position.attention_bias(q_BHQK, k_BHSK) if position else None
         if bias is None:
             return F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate, scale=1.0)
-        if mask is not None:  # half of the least number: a score that is added must not make it infinite
+        if mask is not None:  # half of the minimum, so that adding a score does not overflow to -inf
             bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min / 2)
-        gathered_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=1.0)
+        context_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=1.0)
         if mask is None:
-            return gathered_BHQK
-        return gathered_BHQK.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+            return context_BHQK
+        return context_BHQK.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
     def weights(self, q_BHQK: Tensor, k_BGSK: Tensor, mask: Tensor | None) -> Tensor:
-        """Return how much each query takes of each value, [B, H, Q, S]."""
-        return self._weights(q_BHQK, self.spread(k_BGSK), mask, None)
+        """Return the attention weights, [B, H, Q, S]."""
+        return self._weights(q_BHQK, self.repeat_kv(k_BGSK), mask, None)
 
-    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Tensor | None, place: Place | None) -> Tensor:
-        scaled_BHQK = self._scale(q_BHQK, place)
-        scores_BHQS = self.scoring(scaled_BHQK if self.scaled else q_BHQK, k_BHSK)
-        bias = place.score(scaled_BHQK, k_BHSK) if place else None
+    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Tensor | None, position: LayerPosition | None) -> Tensor:
+        scaled_BHQK = self._scale(q_BHQK, position)
+        scores_BHQS = self.score_fn(scaled_BHQK if self.is_dot_product else q_BHQK, k_BHSK)
+        bias = position.attention_bias(scaled_BHQK, k_BHSK) if position else None
         return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, mask)
 
-    def _scale(self, q: Tensor, place: Place | None) -> Tensor:
-        return q / math.sqrt((place.positions.terms if place else 1) * self.width)
+    def _scale(self, q: Tensor, position: LayerPosition | None) -> Tensor:
+        return q / math.sqrt((position.encoding.num_score_terms if position else 1) * self.width)
 
-    def spread(self, x_BGSK: Tensor) -> Tensor:
-        """Give every head of queries its keys or values: [B, H, S, K]."""
+    def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
+        """Repeat keys or values for every head of queries that shares them: [B, H, S, K]."""
         return x_BGSK if self.kv_heads == self.heads else x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
 
-    def _split(self, x_BTX: Tensor) -> Tensor:
+    def _split_heads(self, x_BTX: Tensor) -> Tensor:
         split_BTHK: Tensor = x_BTX.unflatten(-1, (-1, self.width))
         return split_BTHK
 
 
 class SelfAttention(Attention):
-    """Attention of a sequence to itself; heads may share keys and values (Ainslie et al. 2023, section 2.2)."""
+    """Self-attention; heads may share keys and values (grouped-query attention, Ainslie et al. 2023, section 2.2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        shared = self.kv_heads * self.width
+        kv_dim = self.kv_heads * self.width
         self.window = config.attention_window
-        self.qkv = Linear(config.dim, config.dim + 2 * shared, parts=(config.dim, shared, shared))
+        self.qkv = Linear(config.dim, config.dim + 2 * kv_dim, parts=(config.dim, kv_dim, kv_dim))
         self.out = Linear(config.dim, config.dim)
 
-    def project(self, x_BTD: Tensor, place: Place | None = None) -> tuple[Tensor, Tensor]:
-        """Return queries [B, H, T, K], and keys and values in one [B, T, 2, G, K], by one product."""
-        qkv_BTHK = self._split(self.qkv(x_BTD))
+    def project(self, x_BTD: Tensor, position: LayerPosition | None = None) -> tuple[Tensor, Tensor]:
+        """Return queries [B, H, T, K], and stacked keys and values [B, T, 2, G, K], from one matrix product."""
+        qkv_BTHK = self._split_heads(self.qkv(x_BTD))
         q_BTHK, kv_BT2GK = qkv_BTHK[:, :, : self.heads], qkv_BTHK[:, :, self.heads :].unflatten(2, (2, -1))
-        if place and place.positions.rotates:
-            q_BTHK = place.rotate(q_BTHK)
-            kv_BT2GK = torch.stack((place.rotate(kv_BT2GK[:, :, 0]), kv_BT2GK[:, :, 1]), 2)
+        if position and position.encoding.rotates:
+            q_BTHK = position.rotate(q_BTHK)
+            kv_BT2GK = torch.stack((position.rotate(kv_BT2GK[:, :, 0]), kv_BT2GK[:, :, 1]), 2)
         return q_BTHK.transpose(1, 2), kv_BT2GK
 
-    def gather(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, place: Place | None = None
+    def attend(
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Tensor | None,
+        position: LayerPosition | None = None,
     ) -> Tensor:
-        """Return what each query gathers, within the window if there is one."""
-        queries, keys, reach = q_BHQK.shape[2], k_BGSK.shape[2], self.window
-        if not reach or keys <= reach + 1:
-            return super().gather(q_BHQK, k_BGSK, v_BGSK, mask, place)
-        if queries == 1:
-            first = keys - reach - 1
-            moved = place and place._replace(start=place.start - first)
-            return super().gather(q_BHQK, k_BGSK[:, :, first:], v_BGSK[:, :, first:], mask, moved)
-        if queries < keys or self.record is not None:  # some steps of a decoder, or someone wants all weights
-            start = keys - queries
-            apart_QS = torch.arange(start, keys, device=q_BHQK.device)[:, None] - torch.arange(
-                keys, device=q_BHQK.device
+        """Return the sums of the values weighted by attention, within the window if there is one."""
+        num_queries, num_keys, window = q_BHQK.shape[2], k_BGSK.shape[2], self.window
+        if not window or num_keys <= window + 1:
+            return super().attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
+        if num_queries == 1:
+            first = num_keys - window - 1
+            shifted = position and position._replace(start=position.start - first)
+            return super().attend(q_BHQK, k_BGSK[:, :, first:], v_BGSK[:, :, first:], mask, shifted)
+        if num_queries < num_keys or self.recorded_weights is not None:  # several decoder steps, or all weights needed
+            start = num_keys - num_queries
+            distance_QS = torch.arange(start, num_keys, device=q_BHQK.device)[:, None] - torch.arange(
+                num_keys, device=q_BHQK.device
             )
-            near = apart_QS.abs() <= reach
-            return super().gather(q_BHQK, k_BGSK, v_BGSK, near if mask is None else mask & near, place)
-        return self._within_window(q_BHQK, k_BGSK, v_BGSK, mask, place)
+            in_window = distance_QS.abs() <= window
+            return super().attend(q_BHQK, k_BGSK, v_BGSK, in_window if mask is None else mask & in_window, position)
+        return self._attend_in_blocks(q_BHQK, k_BGSK, v_BGSK, mask, position)
 
-    def _within_window(
-        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, place: Place | None
+    def _attend_in_blocks(
+        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: LayerPosition | None
     ) -> Tensor:
-        """Let each query see `window` keys on each side, at a cost that grows as window times length.
+        """Let each query attend to `window` keys on each side, at a cost proportional to window times length.
 
-        The mask is one of keys, [B, 1, 1, S], or of two dimensions: then it is the look-ahead mask.
-
-        Blocks of as many queries as the window is wide see their own block of keys and one on each side: attention of
-        S/r short sequences instead of a long one.
+        The mask is either a padding mask [B, 1, 1, S] or, if it has two dimensions, the look-ahead mask. Each block of
+        `window` queries attends to its own block of keys and to one block on each side: S/window short sequences
+        instead of a long one.
         """
-        reach, keys = self.window, k_BGSK.shape[2]
-        blocks = -(-keys // reach)
-        fill = blocks * reach - keys
+        window, num_keys = self.window, k_BGSK.shape[2]
+        num_blocks = -(-num_keys // window)
+        padding = num_blocks * window - num_keys
         causal = mask is not None and mask.dim() == 2
-        after = 0 if causal else reach
-        q = F.pad(q_BHSK, (0, 0, 0, fill)).unflatten(2, (blocks, reach)).transpose(1, 2).flatten(0, 1)
+        right = 0 if causal else window
+        q = F.pad(q_BHSK, (0, 0, 0, padding)).unflatten(2, (num_blocks, window)).transpose(1, 2).flatten(0, 1)
 
-        def around(x_BGSK: Tensor) -> Tensor:
-            wide = F.pad(x_BGSK, (0, 0, reach, fill + after)).unfold(2, 2 * reach + after, reach)
-            return wide.permute(0, 2, 1, 4, 3).flatten(0, 1)
+        def key_blocks(x_BGSK: Tensor) -> Tensor:
+            blocks = F.pad(x_BGSK, (0, 0, window, padding + right)).unfold(2, 2 * window + right, window)
+            return blocks.permute(0, 2, 1, 4, 3).flatten(0, 1)
 
-        real_BS = torch.ones(1, keys, dtype=torch.bool, device=q.device)
+        is_real_BS = torch.ones(1, num_keys, dtype=torch.bool, device=q.device)
         if mask is not None and not causal:
-            real_BS = mask[:, 0, 0]
-        real_BNW = F.pad(real_BS, (reach, fill + after)).unfold(1, 2 * reach + after, reach)
-        apart = torch.arange(reach, 2 * reach, device=q.device)[:, None] - torch.arange(
-            2 * reach + after, device=q.device
+            is_real_BS = mask[:, 0, 0]
+        is_real_BNX = F.pad(is_real_BS, (window, padding + right)).unfold(1, 2 * window + right, window)
+        distance = torch.arange(window, 2 * window, device=q.device)[:, None] - torch.arange(
+            2 * window + right, device=q.device
         )
-        near = (apart <= reach) & (apart >= (0 if causal else -reach))
-        real = real_BNW.expand(len(q_BHSK), -1, -1).flatten(0, 1)[:, None, None]
-        moved = place and place._replace(start=reach)
-        found = super().gather(q, around(k_BGSK), around(v_BGSK), near & real, moved)
-        found_BHSK: Tensor = found.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :keys]
-        return found_BHSK
+        in_window = (distance <= window) & (distance >= (0 if causal else -window))
+        is_real = is_real_BNX.expand(len(q_BHSK), -1, -1).flatten(0, 1)[:, None, None]
+        shifted = position and position._replace(start=window)
+        context = super().attend(q, key_blocks(k_BGSK), key_blocks(v_BGSK), in_window & is_real, shifted)
+        context_BHSK: Tensor = context.unflatten(0, (-1, num_blocks)).transpose(1, 2).flatten(2, 3)[:, :, :num_keys]
+        return context_BHSK
 
 
 class CrossAttention(Attention):
-    """Attention to another sequence, whose keys and values are made once."""
+    """Attention to another sequence, whose keys and values are projected once."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        shared = self.kv_heads * self.width
+        kv_dim = self.kv_heads * self.width
         self.q = Linear(config.dim, config.dim)
-        self.kv = Linear(config.dim, 2 * shared, parts=(shared, shared))
+        self.kv = Linear(config.dim, 2 * kv_dim, parts=(kv_dim, kv_dim))
         self.out = Linear(config.dim, config.dim)
 
     def project_q(self, x_BQD: Tensor) -> Tensor:
         """Return queries [B, H, Q, K]."""
-        return self._split(self.q(x_BQD)).transpose(1, 2)
+        return self._split_heads(self.q(x_BQD)).transpose(1, 2)
 
     def project_kv(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values, each [B, G, S, K]."""
-        return keys_and_values(self._split(self.kv(memory_BSD)).unflatten(2, (2, -1)))
+        return split_kv(self._split_heads(self.kv(memory_BSD)).unflatten(2, (2, -1)))
 
 
 @contextmanager
-def recording(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
-    """Note the weights of every attention in `model`, by its name, as often as it attends."""
+def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
+    """Record the weights of every attention in `model`: a list with one tensor per call, by module name."""
     attentions = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
-    for module in attentions.values():
-        module.record = []
+    recorded: dict[str, list[Tensor]] = {name: [] for name in attentions}
+    for name, module in attentions.items():
+        module.recorded_weights = recorded[name]
     try:
-        yield {name: module.record for name, module in attentions.items() if module.record is not None}
+        yield recorded
     finally:
         for module in attentions.values():
-            module.record = None
+            module.recorded_weights = None

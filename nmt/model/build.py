@@ -1,4 +1,4 @@
-"""Networks. A model offers `encode`, `start`, `step`, `project` and `forward`; it knows nothing of text."""
+"""Building and checking a network from its config."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nmt.config import ModelConfig
 from nmt.errors import ConfigError, suggest
 from nmt.model.attention import ATTENTION_SCORES
 from nmt.model.layers import ACTIVATIONS, NORMS
-from nmt.model.positions import POSITIONS, Positions, Stack
+from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, StackSpec
 from nmt.model.recurrent import Recurrent
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
@@ -18,25 +18,25 @@ from nmt.runtime import is_out_of_memory
 MODELS: dict[str, type[Seq2Seq]] = {"transformer": Transformer, "rnn": Recurrent}
 
 
-def build_model(config: ModelConfig, vocabulary: int) -> Seq2Seq:
-    """Make the network that `config` describes, with fresh weights, for V = `vocabulary` pieces.
+def build_model(config: ModelConfig, vocab_size: int) -> Seq2Seq:
+    """Build the network that `config` describes, with freshly initialized weights.
 
     Raises:
-        ConfigError: parts that there are not or that do not fit each other, or more than the memory holds.
+        ConfigError: an option is unknown, options are incompatible, or the model does not fit into memory.
     """
     try:
         check_model(config)
-        return MODELS[config.arch](config, vocabulary)
+        return MODELS[config.arch](config, vocab_size)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         raise ConfigError(
-            "the model does not fit into memory", "set model.dim, model.ffn_dim or the layers lower"
+            "the model does not fit into memory", "decrease model.dim, model.ffn_dim or the number of layers"
         ) from None
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raise a ConfigError for parts that there are not, or that do not fit each other."""
+    """Raise a ConfigError if an option is unknown or options are incompatible."""
     for path, name, table in (
         ("arch", config.arch, MODELS),
         ("norm", config.norm, NORMS),
@@ -47,23 +47,29 @@ def check_model(config: ModelConfig) -> None:
             raise ConfigError(f"model.{path}: unknown value '{name}'", suggest(name, table))
     if config.kv_heads and config.heads % config.kv_heads:
         raise ConfigError(f"model.heads ({config.heads}) must be a multiple of model.kv_heads ({config.kv_heads})")
-    if _positions(config).rotates and config.attention_score == "additive":
-        raise ConfigError("rotary positions turn a dot product", "take another encoding, or model.attention_score=dot")
+    if _position_encoding(config).rotates and config.attention_score == "additive":
+        raise ConfigError(
+            "model.position_encoding=rotary requires dot-product attention",
+            "set model.attention_score=dot, or choose another position encoding",
+        )
 
 
 def max_positions(config: ModelConfig) -> int | None:
-    """Return the tokens, the end token counted, up to which a side may be long; None: there is no limit."""
-    return _positions(config).most if config.arch == "transformer" else None
+    """Return the maximum length of source and target in tokens, including the end token; None: unlimited."""
+    return _position_encoding(config).max_positions if config.arch == "transformer" else None
 
 
-def _positions(config: ModelConfig) -> Positions:
+def _position_encoding(config: ModelConfig) -> PositionEncoding:
+    # A recurrent model uses no positions: only the options are checked, with a width that every encoding accepts.
+    dim = config.dim if config.arch == "transformer" else 2 * config.heads
     try:
-        with torch.device("meta"):  # an encoding checks its options as it is made
-            return resolve("positions", POSITIONS, config.position_encoding)(Stack(config.dim, config.heads, 1))
+        with torch.device("meta"):  # the constructor checks the options
+            encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)
+            return encoding(StackSpec(dim, config.heads, 1))
     except ConfigError as error:
         raise ConfigError(f"model.position_encoding: {error.message}", error.hint) from None
 
 
 def count_parameters(model: Seq2Seq) -> int:
-    """Count trained numbers, a shared matrix once."""
+    """Count trainable parameters; shared ones count once."""
     return sum(p.numel() for p in model.parameters())

@@ -1,8 +1,7 @@
-"""The parts every layer is made of. Shape letters: B sentences, T tokens, D width, F feed-forward width.
+"""Layers that all architectures share. Shape letters: B sentences, T tokens, D width, F feed-forward width.
 
-Parameters live in float32 and are cast to the type of the activations where they are used. Mixed precision is
-therefore nothing but the type of the embeddings; gradients arrive in float32, and a model converted with `.to()`
-for inference pays nothing, since the cast is then the identity.
+Parameters are stored in float32 and cast to the dtype of the activations where they are used. Mixed precision therefore
+only sets the dtype of the embeddings, and gradients are float32. After `.to()` for inference, the cast is a no-op.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from torch import Tensor, nn
 
 
 class Linear(nn.Linear):
-    """y = xWᵀ + b in the type of x; weights Xavier-uniform, biases zero."""
+    """y = xWᵀ + b in the dtype of x; weights are initialized Xavier-uniform, biases to zero."""
 
     def __init__(self, inputs: int, outputs: int, parts: Sequence[int] = (), *, bias: bool = True) -> None:
-        """Make the layer.
+        """Create the layer.
 
         Args:
             inputs: width of x.
             outputs: width of y.
-            parts: outputs of each of several matrices stacked in one (fused query, key, value), which are initialized
-                one by one; empty: it is one.
-            bias: whether there is a b.
+            parts: number of outputs of each stacked matrix (such as query, key and value); each is initialized
+                separately. Empty: one matrix.
+            bias: whether to add a bias.
         """
         self.parts = list(parts) or [outputs]
         super().__init__(inputs, outputs, bias)
 
     def reset_parameters(self) -> None:
-        """Draw the weights."""
+        """Initialize weights and bias."""
         for part in self.weight.split(self.parts):
             nn.init.xavier_uniform_(part)
         if self.bias is not None:
@@ -44,19 +43,19 @@ class Linear(nn.Linear):
 
 
 class LayerNorm(nn.LayerNorm):
-    """Normalization over features in the type of x; the statistics are float32 inside the kernel."""
+    """Layer normalization in the dtype of x; the kernel computes the statistics in float32."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize [..., D]."""
         weight: Tensor = self.weight
         bias: Tensor = self.bias
-        if weight.dtype != input.dtype:  # asked first: of one sentence's search, such calls are a good part
+        if weight.dtype != input.dtype:  # skipping no-op casts speeds up the search of single sentences
             weight, bias = weight.to(input.dtype), bias.to(input.dtype)
         return torch.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean x² + ε) times a weight; no mean is taken off, no bias added (Zhang and Sennrich 2019, equation 4)."""
+    """x / √(mean x² + ε) times a weight, without centering and bias (Zhang and Sennrich 2019, equation 4)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -73,8 +72,8 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNo
 class Dropout(nn.Module):
     """Inverted dropout (Srivastava et al. 2014).
 
-    On a CPU the mask is cut from 64-bit random integers, eight byte-sized draws each: drawing a float per element
-    is most of the cost there. The rate is thereby a multiple of 1/256.
+    On a CPU, each 64-bit random integer provides the mask of eight elements, because drawing a float per element
+    dominates the cost. The rate is therefore rounded to a multiple of 1/256.
     """
 
     def __init__(self, rate: float) -> None:
@@ -82,7 +81,7 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zero a share of the elements and scale up the others while training."""
+        """In training, zero random elements and scale up the others."""
         if not self.training or self.rate == 0.0:
             return x
         if x.device.type != "cpu":
@@ -94,7 +93,7 @@ class Dropout(nn.Module):
 
 
 def swiglu(x_BT2F: Tensor) -> Tensor:
-    """Return silu(a)·b of the halves a and b (Shazeer 2020, equation 6): [B, T, F]."""
+    """Return silu(a)·b of the two halves a and b of the last axis (Shazeer 2020, equation 6): [B, T, F]."""
     gate_BTF, x_BTF = x_BT2F.chunk(2, -1)
     return F.silu(gate_BTF) * x_BTF
 
@@ -104,41 +103,41 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "gelu": (F.gelu, 1),
     "swiglu": (swiglu, 2),
 }
-"""What the feed-forward layer applies, and how many times as wide as its result its input is."""
+"""Activation functions of the feed-forward layer, and the ratio of their input width to their output width."""
 
 
 class FeedForward(nn.Module):
-    """f(xW₁ + b₁)W₂ + b₂, where f is max(0, x) in the paper (Vaswani et al. 2017, equation 2)."""
+    """f(xW₁ + b₁)W₂ + b₂; f is max(0, x) in the paper (Vaswani et al. 2017, equation 2)."""
 
-    def __init__(self, dim: int, ff: int, dropout: float, activation: str = "relu") -> None:
+    def __init__(self, dim: int, ffn_dim: int, dropout: float, activation: str = "relu") -> None:
         super().__init__()
-        self.activation, times = ACTIVATIONS[activation]
-        self.up = Linear(dim, times * ff, parts=[ff] * times)
-        self.down = Linear(ff, dim)
+        self.activation, width_ratio = ACTIVATIONS[activation]
+        self.up = Linear(dim, width_ratio * ffn_dim, parts=[ffn_dim] * width_ratio)
+        self.down = Linear(ffn_dim, dim)
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Transform every position alike."""
+        """Transform each position independently."""
         out_BTD: Tensor = self.down(self.dropout(self.activation(self.up(x_BTD))))
         return out_BTD
 
 
 class Residual(nn.Module):
-    """A sub-layer's frame: `norm(x + dropout(f(x)))` (post, the paper) or `x + dropout(f(norm(x)))` (pre)."""
+    """Residual connection: `norm(x + dropout(f(x)))` (post-norm) or `x + dropout(f(norm(x)))` (pre-norm)."""
 
-    def __init__(self, dim: int, dropout: float, norm: str, normalization: str = "layer") -> None:
+    def __init__(self, dim: int, dropout: float, norm_position: str, norm: str = "layer") -> None:
         super().__init__()
-        self.norm = NORMS[normalization](dim)
+        self.norm = NORMS[norm](dim)
         self.dropout = Dropout(dropout)
-        self.pre = norm == "pre"
+        self.pre_norm = norm_position == "pre"
 
-    def before(self, x: Tensor) -> Tensor:
-        """Return what the sub-layer reads."""
-        normed: Tensor = self.norm(x) if self.pre else x
+    def norm_input(self, x: Tensor) -> Tensor:
+        """Return the input of the sublayer: normalized in pre-norm, `x` in post-norm."""
+        normed: Tensor = self.norm(x) if self.pre_norm else x
         return normed
 
-    def after(self, x: Tensor, update: Tensor) -> Tensor:
-        """Join the sub-layer's output to the stream."""
+    def add(self, x: Tensor, update: Tensor) -> Tensor:
+        """Add the output of the sublayer to the residual stream."""
         total = x + self.dropout(update)
-        normed: Tensor = total if self.pre else self.norm(total)
+        normed: Tensor = total if self.pre_norm else self.norm(total)
         return normed

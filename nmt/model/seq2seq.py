@@ -1,10 +1,10 @@
-"""What every encoder-decoder here has in common: embeddings, the output layer, and how training and search call it.
+"""The base class of encoder-decoder models: embeddings, the output layer, and the interface of training and search.
 
 Shape letters: B sentences, S source tokens, T target tokens, D width, V vocabulary, R rows (B times the beams of each),
 N real target positions. Masks are boolean, True = attend.
 
-Training and search run the same code: `step` takes any number of target tokens and a state. In training the state is
-empty and T is the whole sentence; in search T is 1 and the state holds what is remembered of the tokens so far.
+Training and search run the same code: `decode` takes any number of target tokens and a state. In training the state is
+empty and T is the whole sentence; in search T is 1 and the state caches the tokens so far.
 """
 
 from __future__ import annotations
@@ -22,82 +22,81 @@ from nmt.model.layers import Dropout
 
 
 class Seq2Seq(nn.Module, ABC):
-    """An encoder-decoder over pieces of a joint vocabulary; an architecture adds `encode`, `start` and `step`."""
+    """An encoder-decoder with a joint vocabulary; an architecture implements `encode`, `init_state` and `decode`."""
 
     max_positions: int | None = None
-    """Tokens, the end token counted, up to which source and target may be long; None: there is no limit."""
+    """Maximum length of source and target in tokens, including the end token; None: unlimited."""
 
-    def __init__(self, config: ModelConfig, vocabulary: int, pad: int = 0) -> None:
-        """Make the embeddings with fresh weights.
+    def __init__(self, config: ModelConfig, vocab_size: int, pad: int = 0) -> None:
+        """Create the embeddings with freshly initialized weights.
 
         Args:
             config: sizes and dropout.
-            vocabulary: V, pieces of the joint tokenizer.
-            pad: id whose embedding starts at zero.
+            vocab_size: V, number of pieces of the joint tokenizer.
+            pad: id whose embedding is initialized to zero.
         """
         super().__init__()
         self.config = config
-        self.compute_dtype: torch.dtype | None = None  # type of the activations; None: that of the weights
+        self.compute_dtype: torch.dtype | None = None  # dtype of the activations; None: that of the weights
         tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
-        self.embeddings = nn.ParameterDict({name: _embedding(vocabulary, config.dim, pad) for name in tables})
+        self.embeddings = nn.ParameterDict({name: _embedding(vocab_size, config.dim, pad) for name in tables})
         self.dropout = Dropout(config.dropout)
 
-    def table(self, role: str) -> Tensor:
-        """Return the embeddings' matrix [V, D] of `source` or `target`, or the `output` layer's."""
+    def embedding_weight(self, role: str) -> Tensor:
+        """Return the embedding matrix [V, D] of `source` or `target`, or the matrix of the `output` layer."""
         weight_VD: Tensor = self.embeddings["shared" if self.config.tie_embeddings else role]
         return weight_VD
 
     @property
     def output_weight_VD(self) -> Tensor:
-        """The output layer's matrix, the embeddings' own when tied."""
-        return self.table("output")
+        """The matrix of the output layer; the embeddings themselves when tied."""
+        return self.embedding_weight("output")
 
     @abstractmethod
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
-        """Return the encoder's output, a vector for each source token."""
+        """Return the output of the encoder, one vector per source token."""
 
     @abstractmethod
-    def start(self, memory: Tensor, src_mask_BS: Tensor, *, keep: bool = True) -> Any:
-        """Open a state for decoding from the beginning; `keep=False` (training) stores nothing of the target."""
+    def init_state(self, memory: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True) -> Any:
+        """Return the initial decoder state; with `use_cache=False` (training) it caches no target tokens."""
 
     @abstractmethod
-    def step(self, tgt_RT: Tensor, state: Any) -> Tensor:
-        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""
+    def decode(self, tgt_RT: Tensor, state: Any) -> Tensor:
+        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
 
-    def project(self, hidden: Tensor) -> Tensor:
-        """Return the logits [..., V] of hidden vectors [..., D]."""
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return the logits [..., V] of hidden states [..., D]."""
         return hidden @ self.output_weight_VD.to(hidden.dtype).t()
 
-    def begin(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
-        """Read the source and return the state in which a search begins."""
-        return self.start(self.encode(src_BS, src_mask_BS), src_mask_BS)
+    def prefill(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
+        """Encode the source and return the initial decoder state of a search."""
+        return self.init_state(self.encode(src_BS, src_mask_BS), src_mask_BS)
 
     def next_logits(self, tokens_R: Tensor, state: Any) -> Tensor:
         """Read one more token per row and return the float32 logits of the next, [R, V]."""
-        return self.project(self.step(tokens_R[:, None], state)[:, -1]).float()
+        return self.logits(self.decode(tokens_R[:, None], state)[:, -1]).float()
 
     def next_log_probs(self, tokens_R: Tensor, state: Any) -> Tensor:
         """Read one more token per row and return the float32 log-probabilities of the next, [R, V]."""
         return self.next_logits(tokens_R, state).log_softmax(-1)
 
     def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, target_index_N: Tensor) -> Tensor:
-        """Return hidden_ND of the real target positions, padding gone: what the loss projects, in chunks.
+        """Return hidden_ND of the real target positions, without padding; the loss projects them in chunks.
 
-        `target_index_N` are their numbers among the B·T positions.
-
-        Target padding needs no mask of its own: it only follows the real tokens, which do not see what comes after.
+        `target_index_N` are their indices among the B·T positions. The target needs no padding mask: padding follows
+        the real tokens, which the look-ahead mask keeps from attending to it.
         """
         memory = self.encode(src_BS, src_mask_BS)
-        hidden_BTD = self.step(tgt_in_BT, self.start(memory, src_mask_BS, keep=False))
+        hidden_BTD = self.decode(tgt_in_BT, self.init_state(memory, src_mask_BS, use_cache=False))
         return hidden_BTD.flatten(0, 1).index_select(0, target_index_N)
 
     def embed_tokens(self, role: str, ids_BT: Tensor) -> Tensor:
-        """Return the scaled embeddings [B, T, D] of `source` or `target` ids, in the type of the activations."""
-        x_BTD = F.embedding(ids_BT, self.table(role)) * math.sqrt(self.config.dim)
+        """Return the scaled embeddings [B, T, D] of `source` or `target` ids, in the dtype of the activations."""
+        x_BTD = F.embedding(ids_BT, self.embedding_weight(role)) * math.sqrt(self.config.dim)
         return x_BTD if self.compute_dtype is None else x_BTD.to(self.compute_dtype)
 
 
-def _embedding(vocabulary: int, dim: int, pad: int) -> nn.Parameter:
-    table_VD = torch.randn(vocabulary, dim) * dim**-0.5
-    table_VD[pad] = 0.0
-    return nn.Parameter(table_VD)
+def _embedding(vocab_size: int, dim: int, pad: int) -> nn.Parameter:
+    weight_VD = torch.randn(vocab_size, dim) * dim**-0.5
+    weight_VD[pad] = 0.0
+    return nn.Parameter(weight_VD)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelConfig
-from nmt.model.attention import CrossAttention, SelfAttention, keys_and_values
+from nmt.model.attention import CrossAttention, SelfAttention, split_kv
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
-from nmt.model.positions import POSITIONS, Place, Stack
+from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, StackSpec
 from nmt.model.seq2seq import Seq2Seq
 from nmt.registry import resolve
 
@@ -26,59 +26,59 @@ KeysValues = tuple[Tensor, Tensor]
 
 @dataclass
 class DecoderState:
-    """What a decoder remembers between steps."""
+    """The state of a decoder between steps."""
 
-    sources: list[KeysValues]
-    """Each layer's keys and values of the encoder's output, [B, G, S, K]."""
+    cross_kv: list[KeysValues]
+    """Keys and values of the encoder output in each layer, [B, G, S, K]."""
     mask_B11S: Tensor | None
-    """None: the sources hold no padding."""
-    target: KVCache | None
-    """None: nothing is remembered, since the whole target is read at once."""
-    watched: int | None = None
-    """The layer whose attention to the source is noted."""
-    seen_RTS: Tensor | None = None
-    """Where the positions of the last step looked in that layer, the mean of its heads."""
+    """Padding mask of the sources; None: no padding."""
+    cache: KVCache | None
+    """None: no cache, because the whole target is read at once."""
+    tracked_layer: int | None = None
+    """Layer whose cross-attention is recorded."""
+    cross_attention_RTS: Tensor | None = None
+    """Cross-attention of the tracked layer in the last step, averaged over heads."""
 
-    def watch(self) -> None:
-        """Note from now on where target positions look in the source.
+    def track_attention(self) -> None:
+        """Record cross-attention from the next step on.
 
-        It is the last layer but one, which aligns words best (Garg et al. 2019, section 4.1).
+        The tracked layer is the second to last, which aligns words best (Garg et al. 2019, section 4.1).
         """
-        self.watched = max(0, len(self.sources) - 2)
+        self.tracked_layer = max(0, len(self.cross_kv) - 2)
 
-    def observe(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
-        """Note where queries look, if this layer is watched."""
-        if layer == self.watched:
-            k_BGSK = self.sources[layer][0]
+    def record_cross_attention(self, layer: int, attention: CrossAttention, q_BHQK: Tensor, rows: int) -> None:
+        """Record the attention of these queries if `layer` is tracked."""
+        if layer == self.tracked_layer:
+            k_BGSK = self.cross_kv[layer][0]
             weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
-            self.seen_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
+            self.cross_attention_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property
     def length(self) -> int:
-        """Target positions so far."""
-        return self.target.length if self.target else 0
+        """Number of target positions so far."""
+        return self.cache.length if self.cache else 0
 
-    def remember(self, layer: int, kv_RT2GK: Tensor) -> KeysValues:
-        """Take a layer's keys and values of new positions and return all so far."""
-        if self.target is None:
-            return keys_and_values(kv_RT2GK)
-        k, v = self.target.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
+    def append_kv(self, layer: int, kv_RT2GK: Tensor) -> KeysValues:
+        """Append keys and values of new positions to the cache of a layer, and return all so far."""
+        if self.cache is None:
+            return split_kv(kv_RT2GK)
+        k, v = self.cache.append(layer, kv_RT2GK).permute(1, 2, 3, 0, 4).unbind(0)
         return k, v
 
     def advance(self, positions: int) -> None:
-        """Count positions that every layer has remembered."""
-        if self.target:
-            self.target.advance(positions)
+        """Increase the length by the number of positions that every layer has appended."""
+        if self.cache:
+            self.cache.advance(positions)
 
-    def select(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
-        """Keep `rows_R` of the present rows in that order, and, when given, `sentences_B` of the sentences.
+    def reorder(self, rows_R: Tensor, sentences_B: Tensor | None = None) -> None:
+        """Keep the rows `rows_R`, in that order, and, if given, the sentences `sentences_B`.
 
-        The rows of one sentence must stand together and be equally many for every sentence.
+        The rows of a sentence must be adjacent, and every sentence must have the same number of rows.
         """
-        if self.target:
-            self.target.select(rows_R)
+        if self.cache:
+            self.cache.reorder(rows_R)
         if sentences_B is not None:
-            self.sources = [(k[sentences_B], v[sentences_B]) for k, v in self.sources]
+            self.cross_kv = [(k[sentences_B], v[sentences_B]) for k, v in self.cross_kv]
             self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
 
 
@@ -87,111 +87,114 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config)
+        self.self_attention = SelfAttention(config)
         self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
         self.attention_residual, self.ffn_residual = _residual(config), _residual(config)
 
-    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, place: Place) -> Tensor:
-        """Run one layer over the source."""
-        q, kv = self.attention.project(self.attention_residual.before(x_BSD), place)
-        x_BSD = self.attention_residual.after(x_BSD, self.attention.attend(q, *keys_and_values(kv), mask_B11S, place))
-        return self.ffn_residual.after(x_BSD, self.feed_forward(self.ffn_residual.before(x_BSD)))
+    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, position: LayerPosition) -> Tensor:
+        """Run the layer over the source."""
+        q, kv = self.self_attention.project(self.attention_residual.norm_input(x_BSD), position)
+        attended_BSD = self.self_attention.attend_and_project(q, *split_kv(kv), mask_B11S, position)
+        x_BSD = self.attention_residual.add(x_BSD, attended_BSD)
+        return self.ffn_residual.add(x_BSD, self.feed_forward(self.ffn_residual.norm_input(x_BSD)))
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output, feed-forward."""
+    """Masked self-attention, cross-attention, then feed-forward."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config)
-        self.cross = CrossAttention(config)
+        self.self_attention = SelfAttention(config)
+        self.cross_attention = CrossAttention(config)
         self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
         self.attention_residual, self.cross_attention_residual, self.ffn_residual = (
             _residual(config) for _ in range(3)
         )
 
-    def forward(self, x_RTD: Tensor, state: DecoderState, causal_TT: Tensor | None, place: Place) -> Tensor:
-        """Run the layer at `place` over T new target positions."""
-        q, kv = self.attention.project(self.attention_residual.before(x_RTD), place)
-        k, v = state.remember(place.layer, kv)
-        x_RTD = self.attention_residual.after(x_RTD, self.attention.attend(q, k, v, causal_TT, place))
-        # The W rows of a sentence are read as W*T queries of one attention, so that the source's keys and values
-        # exist once per sentence and not once per beam.
-        k, v = state.sources[place.layer]
-        q = self.cross.project_q(self.cross_attention_residual.before(x_RTD).reshape(k.shape[0], -1, x_RTD.shape[-1]))
-        seen = self.cross.attend(q, k, v, state.mask_B11S)
-        state.observe(place.layer, self.cross, q, x_RTD.shape[0])
-        x_RTD = self.cross_attention_residual.after(x_RTD, seen.view_as(x_RTD))
-        return self.ffn_residual.after(x_RTD, self.feed_forward(self.ffn_residual.before(x_RTD)))
+    def forward(self, x_RTD: Tensor, state: DecoderState, causal_TT: Tensor | None, position: LayerPosition) -> Tensor:
+        """Run the layer over T new target positions."""
+        q, kv = self.self_attention.project(self.attention_residual.norm_input(x_RTD), position)
+        k, v = state.append_kv(position.layer, kv)
+        attended_RTD = self.self_attention.attend_and_project(q, k, v, causal_TT, position)
+        x_RTD = self.attention_residual.add(x_RTD, attended_RTD)
+        # The W rows of a sentence become W*T queries of one attention, so that the keys and values of the source are
+        # stored once per sentence, not once per beam.
+        k, v = state.cross_kv[position.layer]
+        x_BQD = self.cross_attention_residual.norm_input(x_RTD).reshape(k.shape[0], -1, x_RTD.shape[-1])
+        q = self.cross_attention.project_q(x_BQD)
+        attended_BQD = self.cross_attention.attend_and_project(q, k, v, state.mask_B11S)
+        state.record_cross_attention(position.layer, self.cross_attention, q, x_RTD.shape[0])
+        x_RTD = self.cross_attention_residual.add(x_RTD, attended_BQD.view_as(x_RTD))
+        return self.ffn_residual.add(x_RTD, self.feed_forward(self.ffn_residual.norm_input(x_RTD)))
 
 
 class Transformer(Seq2Seq):
-    """Encoder-decoder Transformer, as in the paper or with what `ModelConfig` offers besides."""
+    """The Transformer of the paper, or one with the variants of `ModelConfig`."""
 
-    def __init__(self, config: ModelConfig, vocabulary: int, pad: int = 0) -> None:
-        """Make the network with fresh weights; see `Seq2Seq`."""
-        super().__init__(config, vocabulary, pad)
-        encoding = resolve("positions", POSITIONS, config.position_encoding)
-        self.source_positions = encoding(Stack(config.dim, config.heads, config.encoder_layers))
-        self.target_positions = encoding(Stack(config.dim, config.heads, config.decoder_layers, causal=True))
-        self.max_positions = self.source_positions.most
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(_own(config.encoder_layers, config)))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(_own(config.decoder_layers, config)))
-        # Pre-norm leaves the residual stream unnormalized, so each stack ends on a norm; post-norm already does.
+    def __init__(self, config: ModelConfig, vocab_size: int, pad: int = 0) -> None:
+        """Create the network with freshly initialized weights; see `Seq2Seq`."""
+        super().__init__(config, vocab_size, pad)
+        encoding = resolve("position encoding", POSITION_ENCODINGS, config.position_encoding)
+        self.source_positions = encoding(StackSpec(config.dim, config.heads, config.encoder_layers))
+        self.target_positions = encoding(StackSpec(config.dim, config.heads, config.decoder_layers, causal=True))
+        self.max_positions = self.source_positions.max_positions
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(_distinct(config.encoder_layers, config)))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(_distinct(config.decoder_layers, config)))
+        # In pre-norm the residual stream is not normalized, so each stack ends with a norm.
         final = NORMS[config.norm] if config.norm_position == "pre" else nn.Identity
         self.encoder_norm = final(config.dim)
         self.decoder_norm = final(config.dim)
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:
-        """The encoder's layers in order, those with shared weights as often as they run."""
-        own = list(cast(Iterable[EncoderLayer], self.encoder))
-        return [own[i // self.config.layer_sharing] for i in range(self.config.encoder_layers)]
+        """The layers of the encoder in order; layers with shared weights are repeated."""
+        layers = list(cast(Iterable[EncoderLayer], self.encoder))
+        return [layers[i // self.config.layer_sharing] for i in range(self.config.encoder_layers)]
 
     @property
     def decoder_layers(self) -> list[DecoderLayer]:
-        """The decoder's layers in order, those with shared weights as often as they run."""
-        own = list(cast(Iterable[DecoderLayer], self.decoder))
-        return [own[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)]
+        """The layers of the decoder in order; layers with shared weights are repeated."""
+        layers = list(cast(Iterable[DecoderLayer], self.decoder))
+        return [layers[i // self.config.layer_sharing] for i in range(self.config.decoder_layers)]
 
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
-        """Return the encoder's output, memory_BSD."""
+        """Return the output of the encoder, memory_BSD."""
         x_BSD = self.embed("source", src_BS, 0)
         mask_B11S = src_mask_BS[:, None, None, :]
-        for number, layer in enumerate(self.encoder_layers):
-            place = Place(self.source_positions, number, 0)
-            x_BSD = layer(place.embed(x_BSD), mask_B11S, place)
+        for layer_index, layer in enumerate(self.encoder_layers):
+            position = LayerPosition(self.source_positions, layer_index, 0)
+            x_BSD = layer(position.embed(x_BSD), mask_B11S, position)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
-    def start(self, memory_BSD: Tensor, src_mask_BS: Tensor, *, keep: bool = True) -> DecoderState:
-        """Open a state for decoding from the beginning; `keep=False` (training) stores nothing of the target."""
+    def init_state(self, memory_BSD: Tensor, src_mask_BS: Tensor, *, use_cache: bool = True) -> DecoderState:
+        """Return the initial decoder state; with `use_cache=False` (training) it caches no target tokens."""
         projected = {
-            id(layer): layer.cross.project_kv(memory_BSD) for layer in cast(Iterable[DecoderLayer], self.decoder)
+            id(layer): layer.cross_attention.project_kv(memory_BSD)
+            for layer in cast(Iterable[DecoderLayer], self.decoder)
         }
-        sources = [projected[id(layer)] for layer in self.decoder_layers]
-        target = KVCache(len(sources)) if keep else None
-        return DecoderState(sources, src_mask_BS[:, None, None, :], target)
+        cross_kv = [projected[id(layer)] for layer in self.decoder_layers]
+        return DecoderState(cross_kv, src_mask_BS[:, None, None, :], KVCache(len(cross_kv)) if use_cache else None)
 
-    def step(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
-        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the state's sentences."""
+    def decode(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
+        """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
         tokens = tgt_RT.shape[1]
         x_RTD = self.embed("target", tgt_RT, state.length)
         causal_TT = None
         if tokens > 1:
             end = state.length + tokens
             causal_TT = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
-        for number, layer in enumerate(self.decoder_layers):
-            place = Place(self.target_positions, number, state.length)
-            x_RTD = layer(place.embed(x_RTD), state, causal_TT, place)
+        for layer_index, layer in enumerate(self.decoder_layers):
+            position = LayerPosition(self.target_positions, layer_index, state.length)
+            x_RTD = layer(position.embed(x_RTD), state, causal_TT, position)
         state.advance(tokens)
         hidden_RTD: Tensor = self.decoder_norm(x_RTD)
         return hidden_RTD
 
     def embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
-        """Return the embeddings [B, T, D] of `source` or `target` ids that stand at positions start, start+1, ..."""
-        positions = self.source_positions if role == "source" else self.target_positions
-        embedded: Tensor = self.dropout(positions.embed(self.embed_tokens(role, ids_BT), 0, start))
+        """Return the embeddings [B, T, D] of `source` or `target` ids at positions start, start+1, ..."""
+        encoding = self.source_positions if role == "source" else self.target_positions
+        embedded: Tensor = self.dropout(encoding.embed(self.embed_tokens(role, ids_BT), 0, start))
         return embedded
 
 
@@ -199,6 +202,6 @@ def _residual(config: ModelConfig) -> Residual:
     return Residual(config.dim, config.dropout, config.norm_position, config.norm)
 
 
-def _own(layers: int, config: ModelConfig) -> int:
-    """Return how many layers have weights of their own."""
+def _distinct(layers: int, config: ModelConfig) -> int:
+    """Return the number of layers with distinct weights."""
     return -(-layers // config.layer_sharing)

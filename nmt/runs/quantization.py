@@ -1,7 +1,7 @@
-"""Weights quantized to 8 bits, for models that are to be small on disk.
+"""8-bit quantization of stored weights.
 
-Every row of a matrix, which makes one output, has a scale: a number q stands for q · scale, and the largest magnitude
-of a row for 127 · scale. What is no matrix (biases, norms) is a thousandth of a model.
+Each row of a matrix, which computes one output, has a scale: the number q represents q · scale, and 127 represents the
+largest magnitude of the row. Biases and norms, about a thousandth of a model, are not quantized.
 
 Shape letters: O rows (outputs), I columns (inputs).
 """
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 SCALE = ".scale"
-"""Suffix of a matrix's name; a tensor of this name holds its scales, [O]."""
+"""Suffix appended to the name of a quantized matrix to name the tensor of its scales, [O]."""
 Arrays = dict[str, NDArray[Any]]
 
 
 def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Return every matrix as int8, with its scales beside it in float32; everything else as it is."""
+    """Return every matrix as int8, with float32 scales as an additional tensor; other tensors are unchanged."""
     arrays: Arrays = {}
     for name, weight in weights.items():
         if weight.ndim == 2:
@@ -33,7 +33,7 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
 
 
 def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Return float32 matrices for those that `quantize` has made; everything else as it is.
+    """Return the matrices that `quantize` has quantized in float32; other tensors are unchanged.
 
     Raises:
         KeyError: an int8 matrix has no scales.

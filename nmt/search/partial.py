@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nmt.errors import ConfigError
-from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepResult
+from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepRequest, StepResult
 
 UNCONSTRAINED = -1
 
@@ -112,9 +112,8 @@ class PartialHypotheses:
             forced_R1 = np.maximum(forced_R, 0)[:, None]
             asked_RP = forced_R1 if gather_RP is None else np.concatenate((gather_RP, forced_R1), 1)
         result = self.state.step(
-            self.tokens_RT[:, -1], self.parents_R, k, banned_RX=banned_RX, gather_RP=asked_RP,
-            all_log_probs=all_log_probs,
-        )  # fmt: skip
+            StepRequest(self.tokens_RT[:, -1], self.parents_R, k, banned_RX, asked_RP, all_log_probs)
+        )
         gathered_RP, log_p_RV = result.gathered_RP, result.log_p_RV
         forced_log_p_R = None if forced_R is None or gathered_RP is None else gathered_RP[:, -1].copy()
         if banned_RX is not None:

@@ -59,6 +59,25 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
+class StepRequest:
+    """One decoding step: the tokens to read and the log-probabilities to return."""
+
+    tokens_R: Ints
+    """The token that each row reads."""
+    parents_R: Ints
+    """The row of the previous step that each row continues; in the first step, the sentence that it translates. Rows of
+    one sentence must be adjacent, and every sentence must have the same number of rows."""
+    k: int
+    """Number of best tokens to return per row; fewer if the vocabulary is smaller."""
+    banned_RX: Ints | None = None
+    """Tokens to exclude from the best ones; -1 bans none."""
+    gather_RP: Ints | None = None
+    """Tokens whose log-probabilities to return."""
+    all_log_probs: bool = False
+    """Whether to return the log-probabilities of the whole vocabulary."""
+
+
+@dataclass(frozen=True)
 class StepResult:
     """What a model says of the next token of each row."""
 
@@ -79,27 +98,8 @@ class State(Protocol):
     def attention_RS(self) -> Floats | None:
         """Where the rows of the last step attend in their sources, if that is tracked; zero beyond a source's end."""
 
-    def step(
-        self,
-        tokens_R: Ints,
-        parents_R: Ints,
-        k: int,
-        *,
-        banned_RX: Ints | None = None,
-        gather_RP: Ints | None = None,
-        all_log_probs: bool = False,
-    ) -> StepResult:
-        """Read one more token per row.
-
-        Args:
-            tokens_R: the tokens to read.
-            parents_R: which row of the previous step each row continues; in the first step, which sentence it
-                translates. Rows of one sentence must be neighbors, and equally many for every sentence.
-            k: best tokens to return; fewer where the vocabulary is smaller.
-            banned_RX: tokens that are not among the best; -1 bans none.
-            gather_RP: tokens whose log-probabilities are returned.
-            all_log_probs: whether to return all of them.
-        """
+    def step(self, request: StepRequest) -> StepResult:
+        """Read one more token per row and return the log-probabilities of the next."""
 
 
 class StepModel(Protocol):
@@ -109,8 +109,9 @@ class StepModel(Protocol):
         """Encode source sentences and return the state in which a search begins."""
 
 
-def best_tokens(log_p_RV: Floats, k: int, banned_RX: Ints | None, gather_RP: Ints | None) -> StepResult:
+def best_tokens(log_p_RV: Floats, request: StepRequest) -> StepResult:
     """Return what `State.step` returns, for models that have all log-probabilities at hand."""
+    banned_RX, gather_RP = request.banned_RX, request.gather_RP
     rows_R1 = np.arange(len(log_p_RV))[:, None]
     gathered_RP = None if gather_RP is None else log_p_RV[rows_R1, gather_RP]
     allowed_RV = log_p_RV
@@ -118,7 +119,7 @@ def best_tokens(log_p_RV: Floats, k: int, banned_RX: Ints | None, gather_RP: Int
         allowed_RV = log_p_RV.copy()
         row, at = (banned_RX >= 0).nonzero()
         allowed_RV[row, banned_RX[row, at]] = -np.inf
-    k = min(k, log_p_RV.shape[1])
+    k = min(request.k, log_p_RV.shape[1])
     ranked_RV = np.where(np.isnan(allowed_RV), np.inf, allowed_RV)
     worst_R1 = -np.partition(-ranked_RV, max(k - 1, 0), axis=1)[:, max(k - 1, 0), None]
     above_RV, equal_RV = ranked_RV > worst_R1, ranked_RV == worst_R1

@@ -8,7 +8,7 @@ import torch
 
 from nmt import runtime
 from nmt.config import Config
-from nmt.model.positions import Place, Positions, Stack
+from nmt.model.positions import LayerPosition, PositionEncoding, StackSpec
 from nmt.model.transformer import EncoderLayer
 
 FLOPS = 1.5e9
@@ -40,11 +40,11 @@ def _fastest(config: Config) -> str:
     sentences = max(4, min(config.train.batch_tokens, int(FLOPS / 6 / parameters)) // LENGTH)
     x_BSD = torch.randn(sentences, LENGTH, model.dim)
     mask_B11S = torch.ones(sentences, 1, 1, LENGTH, dtype=torch.bool)
-    place = Place(Positions(Stack(model.dim, model.heads, 1)), 0, 0)
+    position = LayerPosition(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
 
     def passes(precision: str) -> Callable[[], object]:
         x = x_BSD.to(runtime.dtype(precision)).requires_grad_()
-        return lambda: layer(x, mask_B11S, place).float().sum().backward()
+        return lambda: layer(x, mask_B11S, position).float().sum().backward()
 
     candidates = {precision: passes(precision) for precision in ("fp32", "bf16")}
     task = f"training, {sentences * LENGTH}x{model.dim}x{model.ffn_dim}"

@@ -20,7 +20,7 @@ from nmt.data.tokenizer import EOS
 from nmt.errors import UsageError
 from nmt.inference import Source
 from nmt.inference.load import engine_of
-from nmt.model.attention import recording
+from nmt.model.attention import record_attention
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
 from nmt.runs.discovery import LoadedModel
@@ -149,14 +149,14 @@ def _run(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[d
     """Read both sides at once and return the weights of each part, and the logits of every step."""
     model = loaded.model
     batch = collate([(list(src), list(tgt))])
-    with recording(model) as seen:
-        state = model.start(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, keep=False)
-        state.watch()
-        hidden_BTD = model.step(batch.tgt_in_BT, state)
-    logits_TV = model.project(hidden_BTD[0]).float()
+    with record_attention(model) as seen:
+        state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
+        state.track_attention()
+        hidden_BTD = model.decode(batch.tgt_in_BT, state)
+    logits_TV = model.logits(hidden_BTD[0]).float()
     if not isinstance(model, Transformer):  # it attends once, with one head
-        return {"cross": state.seen_RTS[None].float()}, logits_TV
-    names = {"encoder": "encoder.{}.attention", "decoder": "decoder.{}.attention", "cross": "decoder.{}.cross"}
+        return {"cross": state.cross_attention_RTS[None].float()}, logits_TV
+    names = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention", "cross": "decoder.{}.cross_attention"}
     weights = {}
     for part, name in names.items():
         layers = [module for key, module in seen.items() if key in {name.format(i) for i in range(len(seen))}]

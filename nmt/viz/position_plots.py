@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.model.positions import Table
+from nmt.model.positions import EncodingTable
 from nmt.viz import figures as picture
 
 LINES = 5
 """Channels that are drawn each as a line of its own."""
 
 
-def draw(tables: Mapping[str, Table], output: Path) -> None:
+def draw(tables: Mapping[str, EncodingTable], output: Path) -> None:
     """Draw a row of three panels for each encoding; the suffix of `output` is the picture's format.
 
     Raises:
@@ -36,7 +36,7 @@ def draw(tables: Mapping[str, Table], output: Path) -> None:
     picture.save(page, output)
 
 
-def similarity(table: Table) -> tuple[Tensor, Tensor]:
+def similarity(table: EncodingTable) -> tuple[Tensor, Tensor]:
     """Return distances and, for each, how alike vectors are that stand so far apart: their cosines, [M, any number].
 
     Of positions these are all pairs at the distance, nan where there are fewer; of distances it is the cosine to the
@@ -56,7 +56,7 @@ def similarity(table: Table) -> tuple[Tensor, Tensor]:
     return table.rows_M, found_MT
 
 
-def _heat_map(page: Any, panel: Any, name: str, table: Table) -> None:
+def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     values_MC = table.values_MC.float()
     most = float(values_MC.abs().max()) or 1.0
     least, last = int(table.rows_M[0]), int(table.rows_M[-1])
@@ -69,7 +69,7 @@ def _heat_map(page: Any, panel: Any, name: str, table: Table) -> None:
     page.colorbar(image, ax=panel)
 
 
-def _channels(panel: Any, table: Table) -> None:
+def _channels(panel: Any, table: EncodingTable) -> None:
     count = table.values_MC.shape[1]
     lines = min(count, LINES if table.column == "channel" else count)
     for number in range(lines):
@@ -82,7 +82,7 @@ def _channels(panel: Any, table: Table) -> None:
     panel.legend(fontsize=8)
 
 
-def _similarity(panel: Any, table: Table) -> None:
+def _similarity(panel: Any, table: EncodingTable) -> None:
     rows_M, alike = similarity(table)
     rows = rows_M.numpy()
     if table.column == "head":

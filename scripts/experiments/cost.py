@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from nmt.config import ModelConfig
-from nmt.model.attention import SelfAttention, keys_and_values
+from nmt.model.attention import SelfAttention, split_kv
 
 Cost = tuple[float, float]
 """Seconds and bytes."""
@@ -39,7 +39,7 @@ class Attention(nn.Module):
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Return what each position gathers."""
         q_BHTK, kv_BT2GK = self.inner.project(x_BTD)
-        return self.inner.attend(q_BHTK, *keys_and_values(kv_BT2GK), None)
+        return self.inner.attend_and_project(q_BHTK, *split_kv(kv_BT2GK), None)
 
 
 class Recurrence(nn.Module):

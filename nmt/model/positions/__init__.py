@@ -1,16 +1,16 @@
-"""Positional encodings: how a model that reads all tokens at once is told their order.
+"""Position encodings, which tell a model the order of its tokens.
 
-Each is a class with the hooks it needs (see `base.Positions`); a new one is a class in `absolute.py` or `relative.py`
-and a line here. Its options are keyword-only arguments.
+Each is a subclass of `PositionEncoding` that overrides the hooks it needs. To add one, write a class in `absolute.py`
+or `relative.py` and register it here. Its options are keyword-only arguments.
 """
 
 from __future__ import annotations
 
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
-from nmt.model.positions.base import Place, Positions, Stack, Table
+from nmt.model.positions.base import EncodingTable, LayerPosition, PositionEncoding, StackSpec
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
 
-POSITIONS: dict[str, type[Positions]] = {
+POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
     "sinusoidal": Sinusoidal,
     "sinusoidal_concatenated": ConcatenatedSinusoidal,
     "learned": Learned,
@@ -21,7 +21,7 @@ POSITIONS: dict[str, type[Positions]] = {
     "t5": T5,
     "deberta": DeBERTa,
     "alibi": ALiBi,
-    "none": Positions,
+    "none": PositionEncoding,
 }
 
-__all__ = ["POSITIONS", "Place", "Positions", "Stack", "Table"]
+__all__ = ["POSITION_ENCODINGS", "EncodingTable", "LayerPosition", "PositionEncoding", "StackSpec"]

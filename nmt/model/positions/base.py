@@ -1,4 +1,4 @@
-"""What every positional encoding can do, and the one that does nothing.
+"""The base class of all position encodings, which is also the encoding without positions.
 
 Shape letters: B sentences, T tokens, D width, H heads, K head width, Q queries, S keys, L layers.
 """
@@ -12,136 +12,148 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from nmt.errors import ConfigError
+
 
 @dataclass(frozen=True)
-class Stack:
-    """The stack of layers that an encoding is for: the encoder's or the decoder's."""
+class StackSpec:
+    """The stack of layers that uses an encoding: the encoder or the decoder."""
 
     dim: int
     heads: int
     layers: int
     causal: bool = False
-    """Whether no token sees those after it: the decoder's stack."""
+    """Whether tokens attend only to themselves and earlier tokens, as in the decoder."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """What there is to see of an encoding: a vector for each position or distance, or a number for each head."""
+class EncodingTable:
+    """The values of an encoding: a vector per position or distance, or a number per head."""
 
     rows_M: Tensor
-    """The positions, counted from 0, or the distances i - j."""
+    """The positions, starting at 0, or the distances i - j."""
     values_MC: Tensor
     by: Literal["position", "distance"]
     column: Literal["channel", "head"]
 
 
-class Positions(nn.Module):
-    """No positions: without a look-ahead mask, the order of the tokens then makes no difference.
+class PositionEncoding(nn.Module):
+    """No positions: without a look-ahead mask, the model ignores the order of its tokens.
 
-    Each encoding overrides the hooks it needs. Positions count from 0. Queries stand at `start`, `start` + 1, ..., keys
-    at 0, 1, ...; `score` and `value` must depend on distances only, so that a restricted attention can cut out parts.
+    Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`, `start` + 1, ..., keys
+    at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances only, because windowed attention evaluates
+    them for parts of the sequence.
     """
 
-    terms = 1
-    """How many products make a score; scores are divided by √(terms·K)."""
+    num_score_terms = 1
+    """Number of products that add up to a score; scores are divided by √(num_score_terms·K)."""
     rotates = False
-    """Whether `rotate` does anything."""
-    weighs_values = False
-    """Whether `value` does anything."""
-    every_layer = False
-    """Whether `embed` does anything behind the embeddings."""
-    most: int | None = None
-    """Positions that there are; None: as many as one likes."""
+    """Whether `rotate` changes its input."""
+    has_value_bias = False
+    """Whether `value_bias` returns a tensor."""
+    adds_at_every_layer = False
+    """Whether `embed` changes the input of layers after the first."""
+    max_positions: int | None = None
+    """Number of positions; None: unlimited."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: StackSpec) -> None:
         super().__init__()
         self.stack = stack
 
-    @property
-    def in_attention(self) -> bool:
-        """Whether queries, keys, scores or values depend on positions."""
-        kind = type(self)
-        return self.rotates or kind.score is not Positions.score or kind.value is not Positions.value
-
     def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
-        """Return what a layer reads; layer 0 reads the embeddings."""
+        """Return the input of a layer, with positions added; the input of layer 0 are the embeddings."""
         return x_BTD
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
-        """Return queries or keys, turned by their positions."""
+        """Return queries or keys rotated by their positions."""
         return x_BTHK
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return what is added to the scores, [B or 1, H, Q, S]; the queries are divided by √(terms·K) already."""
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+        """Return the term to add to the scores, [B or 1, H, Q, S]; the queries are already scaled."""
         return None
 
-    def value(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return what is added to the gathered values, [B, H, Q, K]."""
+    def value_bias(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
+        """Return the term to add to the weighted sums of the values, [B, H, Q, K]."""
         return None
 
-    def table(self, length: int, layer: int) -> Table | None:
-        """Return what there is to see of the first `length` positions in a layer; None: nothing."""
-        if type(self).embed is Positions.embed:
+    def table(self, length: int, layer: int) -> EncodingTable | None:
+        """Return the values of the first `length` positions in a layer, for plots; None: there are none."""
+        if type(self).embed is PositionEncoding.embed:
             return None
         device = next((parameter.device for parameter in self.parameters()), None)
         added_BTD = self.embed(
-            torch.zeros(1, length, self.stack.dim, device=device), layer if self.every_layer else 0, 0
+            torch.zeros(1, length, self.stack.dim, device=device), layer if self.adds_at_every_layer else 0, 0
         )
-        return Table(torch.arange(length), added_BTD[0], "position", "channel")
+        return EncodingTable(torch.arange(length), added_BTD[0], "position", "channel")
 
     def all_distances(self, length: int) -> Tensor:
-        """Return the distances that there are between `length` positions, the least first."""
+        """Return all distances between `length` positions, in ascending order."""
         return torch.arange(0 if self.stack.causal else 1 - length, length)
 
 
-class Place(NamedTuple):
-    """Where an attention stands: an encoding, the layer's number, and the first query's position."""
+class LayerPosition(NamedTuple):
+    """The position arguments of an attention: the encoding, the index of the layer, and the first query's position."""
 
-    positions: Positions
+    encoding: PositionEncoding
     layer: int
     start: int
 
     def embed(self, x_BTD: Tensor) -> Tensor:
-        """Return what the layer reads; what the first one reads, the embeddings, has its positions already."""
-        return self.positions.embed(x_BTD, self.layer, self.start) if self.layer else x_BTD
+        """Return the input of the layer, with positions added; the input of layer 0 already has them."""
+        return self.encoding.embed(x_BTD, self.layer, self.start) if self.layer else x_BTD
 
     def rotate(self, x_BTHK: Tensor) -> Tensor:
-        """Return queries or keys, turned by their positions."""
-        return self.positions.rotate(x_BTHK, self.start)
+        """Return queries or keys rotated by their positions."""
+        return self.encoding.rotate(x_BTHK, self.start)
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor | None:
-        """Return what is added to the scores."""
-        return self.positions.score(q_BHQK, k_BHSK, self.layer, self.start)
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor | None:
+        """Return the term to add to the scores."""
+        return self.encoding.attention_bias(q_BHQK, k_BHSK, self.layer, self.start)
 
-    def value(self, weights_BHQS: Tensor) -> Tensor | None:
-        """Return what is added to the gathered values."""
-        return self.positions.value(weights_BHQS, self.layer, self.start)
+    def value_bias(self, weights_BHQS: Tensor) -> Tensor | None:
+        """Return the term to add to the weighted sums of the values."""
+        return self.encoding.value_bias(weights_BHQS, self.layer, self.start)
 
 
-class Rows:
-    """Rows 0, 1, ... of a table that is made anew, twice as long, when more are asked for.
+class GrowingTable:
+    """The rows 0, 1, ... of a computed table, which is recomputed at twice the length when more rows are needed.
 
-    It is no buffer: a formula's results belong into no checkpoint.
+    It is not a registered buffer, because checkpoints should not contain computed values.
     """
 
-    def __init__(self, make: Callable[[int], Tensor], length: int = 512) -> None:
-        self.make = make
-        with torch.device("cpu"):  # also where a model without data is made: there this would load torch's compiler
-            self.table = make(length)
+    def __init__(self, compute: Callable[[int], Tensor], length: int = 512) -> None:
+        self.compute = compute
+        with torch.device("cpu"):  # inside `torch.device("meta")`, computing would import torch's compiler
+            self.table = compute(length)
 
-    def take(self, start: int, end: int, like: Tensor) -> Tensor:
-        """Return rows start .. end-1, of the type and on the device of `like`."""
-        table = self.table  # other threads may put a longer one in its place
-        with torch.inference_mode(False):  # what a validation makes is used by the training behind it
+    def rows(self, start: int, end: int, like: Tensor) -> Tensor:
+        """Return rows start .. end-1, in the dtype and on the device of `like`."""
+        table = self.table  # other threads may replace it
+        with torch.inference_mode(False):  # training must be able to use a table that validation has computed
             if end > len(table):
-                table = self.make(2 * end)
+                table = self.compute(2 * end)
             if table.device != like.device:
                 table = table.to(like.device)
         self.table = table
         return table[start:end].to(like.dtype)
 
 
-def distances(queries: int, keys: int, start: int, device: torch.device) -> Tensor:
+def distances(num_queries: int, num_keys: int, start: int, device: torch.device) -> Tensor:
     """Return i - j for queries i = start, start+1, ... and keys j = 0, 1, ...: [Q, S]."""
-    i_Q = torch.arange(start, start + queries, device=device)
-    return i_Q[:, None] - torch.arange(keys, device=device)
+    i_Q = torch.arange(start, start + num_queries, device=device)
+    return i_Q[:, None] - torch.arange(num_keys, device=device)
+
+
+def check_range(name: str, **options: tuple[float, float, float]) -> None:
+    """Raise a ConfigError for the first option (value, minimum, maximum) of an encoding that is out of range."""
+    for option, (value, minimum, maximum) in options.items():
+        if not value >= minimum:  # also true for NaN
+            raise ConfigError(f"position encoding '{name}': {option} must be at least {minimum:g}, got {value}")
+        if value > maximum:
+            raise ConfigError(f"position encoding '{name}': {option} must be at most {maximum:,}, got {value}")
+
+
+def check_even_dim(name: str, dim: int) -> None:
+    """Raise a ConfigError if the width is odd; sinusoids come in pairs of sine and cosine."""
+    if dim % 2:
+        raise ConfigError(f"position encoding '{name}' requires an even model.dim, got {dim}", f"model.dim={dim + 1}")

@@ -1,7 +1,7 @@
-"""Encodings that say how far tokens stand apart, inside attention.
+"""Relative position encodings, which act inside attention.
 
-Shape letters: B sentences, T tokens, D width, H heads, K head width, Q queries, S keys, M distances, L layers. A query
-i and a key j are i - j apart: positive where the key comes first.
+Shape letters: B sentences, T tokens, D width, H heads, K head width, Q queries, S keys, M distances, L layers. The
+distance of a query i and a key j is i - j: positive if the key comes first.
 """
 
 from __future__ import annotations
@@ -16,245 +16,258 @@ from torch import Tensor, nn
 from nmt.errors import ConfigError
 from nmt.model.layers import Linear
 from nmt.model.position_formulas import alibi_slopes, t5_buckets
-from nmt.model.positions.absolute import sinusoids_at, within
-from nmt.model.positions.base import Positions, Rows, Stack, Table, distances
+from nmt.model.positions.absolute import sinusoids_at
+from nmt.model.positions.base import (
+    EncodingTable,
+    GrowingTable,
+    PositionEncoding,
+    StackSpec,
+    check_even_dim,
+    check_range,
+    distances,
+)
 
 
-class Rotary(Positions):
-    """Queries and keys turned by their positions (Su et al. 2021, RoFormer, equation 34).
+class Rotary(PositionEncoding):
+    """Rotated queries and keys (Su et al. 2021, RoFormer, equation 34).
 
-    Channels 2i and 2i+1 of the query or key at position m turn by m·θ_i, θ_i = base^(-2i/K); the inner product of two
-    of them then depends on their distance only.
+    Channels 2i and 2i+1 of the query or key at position m are rotated by m·θ_i, θ_i = base^(-2i/K); the inner product
+    of a query and a key then depends on their distance only.
     """
 
     rotates = True
 
-    def __init__(self, stack: Stack, *, base: float = 10000.0) -> None:
-        """Make the table.
+    def __init__(self, stack: StackSpec, *, base: float = 10000.0) -> None:
+        """Compute the rotations.
 
         Args:
-            stack: what it is for.
-            base: the longest wavelength, over 2π.
+            stack: the stack that uses the encoding.
+            base: the longest wavelength, divided by 2π.
         """
         super().__init__(stack)
-        within("rotary", base=(base, 1.0, math.inf))
+        check_range("rotary", base=(base, 1.0, math.inf))
         width = stack.dim // stack.heads
         if width % 2:
-            raise ConfigError(f"positions 'rotary' turns pairs of channels, and a head has {width}", "take fewer heads")
-        self.rows = Rows(functools.partial(_turns, width=width, base=base))
+            raise ConfigError(
+                f"position encoding 'rotary' requires an even head width, got {width} (model.dim / model.heads)",
+                "change model.heads or model.dim",
+            )
+        self.encodings = GrowingTable(functools.partial(_rotations, width=width, base=base))
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
-        """Turn channel pairs by position times rate."""
-        wide_BTHK = x_BTHK.float()  # a sine that is rounded depends on more than the distance
-        turn_T2K = self.rows.take(start, start + x_BTHK.shape[1], wide_BTHK)
-        cos_T1K, sin_T1K = turn_T2K[:, :1], turn_T2K[:, 1:]
-        swapped_BTHK = torch.stack((-wide_BTHK[..., 1::2], wide_BTHK[..., ::2]), -1).flatten(-2)
-        return (wide_BTHK * cos_T1K + swapped_BTHK * sin_T1K).to(x_BTHK.dtype)
+        """Rotate pairs of channels by position times rate."""
+        x_float_BTHK = x_BTHK.float()  # with rounded sines, products would not depend on the distance only
+        cos_sin_T2K = self.encodings.rows(start, start + x_BTHK.shape[1], x_float_BTHK)
+        cos_T1K, sin_T1K = cos_sin_T2K[:, :1], cos_sin_T2K[:, 1:]
+        swapped_BTHK = torch.stack((-x_float_BTHK[..., 1::2], x_float_BTHK[..., ::2]), -1).flatten(-2)
+        return (x_float_BTHK * cos_T1K + swapped_BTHK * sin_T1K).to(x_BTHK.dtype)
 
-    def table(self, length: int, layer: int) -> Table:
-        """Return what becomes of a query whose pairs of channels are all (1, 0)."""
+    def table(self, length: int, layer: int) -> EncodingTable:
+        """Return the rotations of a query whose pairs of channels are all (1, 0)."""
         pairs_BTHK = torch.tensor([1.0, 0.0]).repeat(1, length, 1, self.stack.dim // self.stack.heads // 2)
-        return Table(torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "channel")
+        return EncodingTable(torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "channel")
 
 
-class Shaw(Positions):
-    """A learned vector for each distance, added to keys and to values (Shaw et al. 2018, equations 3 and 4).
+class Shaw(PositionEncoding):
+    """A learned vector per distance, added to keys and to values (Shaw et al. 2018, equations 3 and 4).
 
     e_ij = x_i W_Q (x_j W_K + R^K_ij)ᵀ / √K, z_i = Σ α_ij (x_j W_V + R^V_ij), where R depends on j - i, clipped; each
-    layer has its own, and all its heads share it.
+    layer has its own vectors, which its heads share.
     """
 
-    weighs_values = True
+    has_value_bias = True
 
-    def __init__(self, stack: Stack, *, clip: int = 16) -> None:
-        """Make the vectors.
+    def __init__(self, stack: StackSpec, *, clip: int = 16) -> None:
+        """Create the vectors.
 
         Args:
-            stack: what it is for.
-            clip: largest distance that is told from larger ones.
+            stack: the stack that uses the encoding.
+            clip: maximum distance; larger ones are clipped.
         """
         super().__init__(stack)
-        within("shaw", clip=(clip, 0, 65_536))
+        check_range("shaw", clip=(clip, 0, 65_536))
         self.clip, shape = clip, (stack.layers, 2 * clip + 1, stack.dim // stack.heads)
         self.keys_LMK, self.values_LMK = (
             nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for _ in range(2)
         )  # fmt: skip
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return x_i W_Q (R^K_ij)ᵀ."""
         scores_BHQM = q_BHQK @ self.keys_LMK[layer].to(q_BHQK.dtype).t()
-        return scores_BHQM.gather(-1, self._places(scores_BHQM, k_BHSK.shape[2], start))
+        return scores_BHQM.gather(-1, self._index(scores_BHQM, k_BHSK.shape[2], start))
 
-    def value(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return Σ_j α_ij R^V_ij: the weights summed by distance, times the vectors."""
+    def value_bias(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
+        """Return Σ_j α_ij R^V_ij, computed from the sum of the weights at each distance."""
         values_MK = self.values_LMK[layer].to(weights_BHQS.dtype)
-        wide_BHQS = weights_BHQS.float()  # many small numbers are summed
-        sums_BHQM = wide_BHQS.new_zeros(*wide_BHQS.shape[:3], len(values_MK))
-        places = self._places(wide_BHQS, wide_BHQS.shape[3], start)
-        return sums_BHQM.scatter_add(-1, places, wide_BHQS).to(values_MK.dtype) @ values_MK
+        weights_float_BHQS = weights_BHQS.float()  # sums of many small numbers
+        sums_BHQM = weights_float_BHQS.new_zeros(*weights_BHQS.shape[:3], len(values_MK))
+        index = self._index(weights_BHQS, weights_BHQS.shape[3], start)
+        return sums_BHQM.scatter_add(-1, index, weights_float_BHQS).to(values_MK.dtype) @ values_MK
 
-    def table(self, length: int, layer: int) -> Table:
-        """Return the vectors that are added to keys."""
-        apart_M = self.all_distances(length)
-        return Table(apart_M, self.keys_LMK[layer][self._vector(apart_M)], "distance", "channel")
+    def table(self, length: int, layer: int) -> EncodingTable:
+        """Return the vectors added to keys."""
+        distance_M = self.all_distances(length)
+        return EncodingTable(distance_M, self.keys_LMK[layer][self._vector_index(distance_M)], "distance", "channel")
 
-    def _places(self, of_BHQx: Tensor, keys: int, start: int) -> Tensor:
-        """Return which vector each query and key have, for every sentence and head."""
-        apart_QS = distances(of_BHQx.shape[2], keys, start, of_BHQx.device)
-        return self._vector(apart_QS).expand(*of_BHQx.shape[:2], -1, -1)
+    def _index(self, like_BHQx: Tensor, num_keys: int, start: int) -> Tensor:
+        """Return the vector index of each query and key, expanded over sentences and heads."""
+        distance_QS = distances(like_BHQx.shape[2], num_keys, start, like_BHQx.device)
+        return self._vector_index(distance_QS).expand(*like_BHQx.shape[:2], -1, -1)
 
-    def _vector(self, apart: Tensor) -> Tensor:
-        """Return which vector each distance has: j - i, clipped, counted from 0."""
-        return self.clip - apart.clamp(-self.clip, self.clip)
+    def _vector_index(self, distance: Tensor) -> Tensor:
+        """Return the vector index of each distance: j - i, clipped, counted from 0."""
+        return self.clip - distance.clamp(-self.clip, self.clip)
 
 
-class XLNet(Positions):
-    """Sinusoids of the distance, projected, and two learned queries (Dai et al. 2019, section 3.3; Yang et al. 2019).
+class XLNet(PositionEncoding):
+    """Projected sinusoids of the distance, and two learned queries (Dai et al. 2019, section 3.3; Yang et al. 2019).
 
     e_ij = (x_i W_Q (x_j W_K)ᵀ + x_i W_Q (R_{i-j} W_R)ᵀ + u (x_j W_K)ᵀ + v (R_{i-j} W_R)ᵀ) / √K, where u and v are
     vectors of each layer and head.
     """
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
+        check_even_dim("xlnet", stack.dim)
         self.heads, width = stack.heads, stack.dim // stack.heads
-        self.project = nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
+        self.projections = nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
         self.u_LHK, self.v_LHK = (nn.Parameter(torch.zeros(stack.layers, stack.heads, width)) for _ in range(2))
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return all terms but the first."""
-        queries, keys, width = q_BHQK.shape[2], k_BHSK.shape[2], k_BHSK.shape[3]
-        least = start - keys + 1  # the distance of the first query to the last key
-        apart_M = torch.arange(least, start + queries, device=q_BHQK.device)
-        r_MD = self.project[layer](sinusoids_at(apart_M, self.stack.dim).to(q_BHQK.dtype))
-        r_HMK = r_MD.view(len(apart_M), self.heads, width).transpose(0, 1)
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+        """Return the sum of all terms except the first."""
+        num_queries, num_keys, width = q_BHQK.shape[2], k_BHSK.shape[2], k_BHSK.shape[3]
+        min_distance = start - num_keys + 1  # between the first query and the last key
+        distance_M = torch.arange(min_distance, start + num_queries, device=q_BHQK.device)
+        r_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim).to(q_BHQK.dtype))
+        r_HMK = r_MD.view(len(distance_M), self.heads, width).transpose(0, 1)
         u_H1K, v_H1K = (each[layer][:, None].to(q_BHQK.dtype) / math.sqrt(width) for each in (self.u_LHK, self.v_LHK))
         by_distance_BHQM = (q_BHQK + v_H1K) @ r_HMK.transpose(-1, -2)
-        places_QS = distances(queries, keys, start, q_BHQK.device) - least
-        places = places_QS.expand(*by_distance_BHQM.shape[:2], -1, -1)
-        scores_BHQS: Tensor = by_distance_BHQM.gather(-1, places) + u_H1K @ k_BHSK.transpose(-1, -2)
-        return scores_BHQS
+        index_QS = distances(num_queries, num_keys, start, q_BHQK.device) - min_distance
+        index = index_QS.expand(*by_distance_BHQM.shape[:2], -1, -1)
+        bias_BHQS: Tensor = by_distance_BHQM.gather(-1, index) + u_H1K @ k_BHSK.transpose(-1, -2)
+        return bias_BHQS
 
-    def table(self, length: int, layer: int) -> Table:
+    def table(self, length: int, layer: int) -> EncodingTable:
         """Return the projected sinusoids."""
-        apart_M = self.all_distances(length)
-        return Table(apart_M, self.project[layer](sinusoids_at(apart_M, self.stack.dim)), "distance", "channel")
+        distance_M = self.all_distances(length)
+        values_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim))
+        return EncodingTable(distance_M, values_MD, "distance", "channel")
 
 
-class T5(Positions):
-    """A learned number for each bucket of distances and each head, added to scores (Raffel et al. 2020, section 2.1).
+class T5(PositionEncoding):
+    """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets are single distances, the others grow like the logarithm up to `max_distance`, from where there
-    is but one. Where keys may come after the query, they have half of the buckets to themselves. All layers share the
-    numbers.
+    Half of the buckets hold single distances; the sizes of the others grow logarithmically up to `max_distance`, and
+    the last one holds all larger distances. Without a look-ahead mask, keys after the query have half of the buckets.
+    All layers share the biases.
     """
 
-    def __init__(self, stack: Stack, *, num_buckets: int = 32, max_distance: int = 128) -> None:
-        """Make the numbers.
+    def __init__(self, stack: StackSpec, *, num_buckets: int = 32, max_distance: int = 128) -> None:
+        """Create the biases.
 
         Args:
-            stack: what it is for.
-            num_buckets: learned numbers of a head.
-            max_distance: the distance from which on all are one.
+            stack: the stack that uses the encoding.
+            num_buckets: number of biases per head.
+            max_distance: distance from which all larger distances share a bucket.
         """
         super().__init__(stack)
-        within("t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, 1_000_000))
+        check_range("t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, 1_000_000))
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return r_ij, [1, H, Q, S]."""
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+        """Return the biases, [1, H, Q, S]."""
         buckets_QS = self.bucket(distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device))
         return self.bias_MH[buckets_QS].permute(2, 0, 1)[None].to(q_BHQK.dtype)
 
-    def table(self, length: int, layer: int) -> Table:
-        """Return the numbers."""
-        apart_M = self.all_distances(length)
-        return Table(apart_M, self.bias_MH[self.bucket(apart_M)], "distance", "head")
+    def table(self, length: int, layer: int) -> EncodingTable:
+        """Return the biases."""
+        distance_M = self.all_distances(length)
+        return EncodingTable(distance_M, self.bias_MH[self.bucket(distance_M)], "distance", "head")
 
-    def bucket(self, apart: Tensor) -> Tensor:
+    def bucket(self, distance: Tensor) -> Tensor:
         """Return the bucket of each distance."""
-        most = self.max_distance
-        distance_M = np.arange(-most, most + 1)
-        buckets = t5_buckets(distance_M, self.num_buckets, most, causal=self.stack.causal)
-        return torch.from_numpy(buckets).to(apart.device)[apart.clamp(-most, most) + most]
+        limit = self.max_distance
+        buckets_M = t5_buckets(np.arange(-limit, limit + 1), self.num_buckets, limit, causal=self.stack.causal)
+        return torch.from_numpy(buckets_M).to(distance.device)[distance.clamp(-limit, limit) + limit]
 
 
-class DeBERTa(Positions):
-    """Content to content, content to position and position to content (He et al. 2021, section 3.1, equation 4).
+class DeBERTa(PositionEncoding):
+    """Content-to-content, content-to-position and position-to-content (He et al. 2021, section 3.1, equation 4).
 
     e_ij = (Q_i K_jᵀ + Q_i (P_δ(i,j) W_{K,r})ᵀ + K_j (P_δ(j,i) W_{Q,r})ᵀ) / √(3K), where δ(i,j) is i - j, clipped; all
     layers share the vectors P, and each has its own projections.
 
-    The position-to-content term follows the paper's equation. Microsoft's code and Transformers use δ(i,j) in it
-    instead of δ(j,i), so weights trained there compute something else here.
+    The position-to-content term follows the equation of the paper. The code of Microsoft and Transformers uses δ(i,j)
+    in it instead of δ(j,i), so their weights are not compatible.
     """
 
-    terms = 3
+    num_score_terms = 3
 
-    def __init__(self, stack: Stack, *, clip: int = 32) -> None:
-        """Make the vectors.
+    def __init__(self, stack: StackSpec, *, clip: int = 32) -> None:
+        """Create vectors and projections.
 
         Args:
-            stack: what it is for.
-            clip: distances from -clip up to clip-1 are told from each other.
+            stack: the stack that uses the encoding.
+            clip: distances are clipped to -clip .. clip-1.
         """
         super().__init__(stack)
-        within("deberta", clip=(clip, 1, 65_536))
+        check_range("deberta", clip=(clip, 1, 65_536))
         self.clip, self.heads = clip, stack.heads
         self.table_MD = nn.Parameter(torch.randn(2 * clip, stack.dim))
-        self.keys, self.queries = (
+        self.key_projections, self.query_projections = (
             nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers)) for _ in range(2)
         )
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return content to position plus position to content."""
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+        """Return the sum of content-to-position and position-to-content."""
         table_MD = self.table_MD.to(q_BHQK.dtype)
         k_HMK, q_HMK = (
-            project[layer](table_MD).view(len(table_MD), self.heads, -1).transpose(0, 1)
-            for project in (self.keys, self.queries)
+            projections[layer](table_MD).view(len(table_MD), self.heads, -1).transpose(0, 1)
+            for projections in (self.key_projections, self.query_projections)
         )
-        apart_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
-        ours_BHQM = q_BHQK @ k_HMK.transpose(-1, -2)
-        theirs_BHSM = k_BHSK @ q_HMK.transpose(-1, -2) / math.sqrt(self.terms * k_BHSK.shape[3])
-        ours = ours_BHQM.gather(-1, self._places(apart_QS).expand(*ours_BHQM.shape[:2], -1, -1))
-        theirs = theirs_BHSM.gather(-1, self._places(-apart_QS.t()).expand(*theirs_BHSM.shape[:2], -1, -1))
-        scores_BHQS: Tensor = ours + theirs.transpose(-1, -2)
-        return scores_BHQS
+        distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
+        c2p_BHQM = q_BHQK @ k_HMK.transpose(-1, -2)
+        p2c_BHSM = k_BHSK @ q_HMK.transpose(-1, -2) / math.sqrt(self.num_score_terms * k_BHSK.shape[3])
+        c2p = c2p_BHQM.gather(-1, self._vector_index(distance_QS).expand(*c2p_BHQM.shape[:2], -1, -1))
+        p2c = p2c_BHSM.gather(-1, self._vector_index(-distance_QS.t()).expand(*p2c_BHSM.shape[:2], -1, -1))
+        bias_BHQS: Tensor = c2p + p2c.transpose(-1, -2)
+        return bias_BHQS
 
-    def table(self, length: int, layer: int) -> Table:
-        """Return the vectors as keys."""
-        apart_M = self.all_distances(length)
-        return Table(apart_M, self.keys[layer](self.table_MD)[self._places(apart_M)], "distance", "channel")
+    def table(self, length: int, layer: int) -> EncodingTable:
+        """Return the vectors, projected as keys."""
+        distance_M = self.all_distances(length)
+        values_MD = self.key_projections[layer](self.table_MD)[self._vector_index(distance_M)]
+        return EncodingTable(distance_M, values_MD, "distance", "channel")
 
-    def _places(self, apart: Tensor) -> Tensor:
-        return apart.clamp(-self.clip, self.clip - 1) + self.clip
+    def _vector_index(self, distance: Tensor) -> Tensor:
+        return distance.clamp(-self.clip, self.clip - 1) + self.clip
 
 
-class ALiBi(Positions):
-    """A penalty that grows with the distance (Press et al. 2022, section 3): -m·|i - j|, nothing learned.
+class ALiBi(PositionEncoding):
+    """A penalty of -m·|i - j|, without learned parameters (Press et al. 2022, section 3).
 
-    See `nmt.positions.alibi_slopes` for m.
+    See `nmt.model.position_formulas.alibi_slopes` for m.
     """
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         self.slope_H = torch.tensor(alibi_slopes(stack.heads))
 
-    def score(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return the penalties, [1, H, Q, S]."""
-        apart_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
+        distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
         slope_H11 = self.slope_H.to(q_BHQK.device)[:, None, None]
-        return (-slope_H11 * apart_QS.abs())[None].to(q_BHQK.dtype)
+        return (-slope_H11 * distance_QS.abs())[None].to(q_BHQK.dtype)
 
-    def table(self, length: int, layer: int) -> Table:
+    def table(self, length: int, layer: int) -> EncodingTable:
         """Return the penalties."""
-        apart_M = self.all_distances(length)
-        return Table(apart_M, -self.slope_H * apart_M[:, None].abs(), "distance", "head")
+        distance_M = self.all_distances(length)
+        return EncodingTable(distance_M, -self.slope_H * distance_M[:, None].abs(), "distance", "head")
 
 
-def _turns(length: int, width: int, base: float) -> Tensor:
-    """Return cosine and sine of each position's turn of each channel, [T, 2, K] in float32."""
+def _rotations(length: int, width: int, base: float) -> Tensor:
+    """Return cosine and sine of the rotation of each channel at each position, [T, 2, K] in float32."""
     rate_K = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle_TK = (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).repeat_interleave(2, 1)
     return torch.stack((angle_TK.cos(), angle_TK.sin()), 1).float()

@@ -96,9 +96,15 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids; special ids vanish, and a broken byte sequence becomes U+FFFD."""
-        text: str = self._spm.decode([int(i) for i in ids if i > EOS])
-        # A model may spell a line feed in bytes; a line out must stay one line.
-        return text.replace("\n", " ").replace("\r", " ")
+        return self.decode_all([ids])[0]
+
+    def decode_all(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row of piece ids; see `decode`."""
+        if not rows:
+            return []
+        texts = self._spm.decode([[int(i) for i in ids if i > EOS] for ids in rows])
+        # Byte pieces can encode a line feed; each text must stay on one line.
+        return [text.replace("\n", " ").replace("\r", " ") for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces themselves, for people who want to look."""

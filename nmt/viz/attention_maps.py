@@ -19,7 +19,7 @@ from nmt.data.normalization import normalize_case
 from nmt.data.tokenizer import EOS
 from nmt.errors import UsageError
 from nmt.inference import Source
-from nmt.inference.load import engine_of
+from nmt.inference.load import engine_from_models
 from nmt.model.attention import recording
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
@@ -122,7 +122,7 @@ def look(loaded: LoadedModel, text: str, *, target: str | None = None, spec: str
             raise UsageError(f"the {what} has {len(ids)} pieces", f"give a shorter one, of up to {MOST - 1}")
     beam = []
     if target is None:
-        engine = engine_of([model], "cpu", "fp32", tokenizer.decode)
+        engine = engine_from_models([model], "cpu", "fp32", tokenizer.decode)
         found = engine.search([Source(src)], search(_whole_beam(spec or loaded.config.search)), lambda _: None)[0]
         beam = [
             Alternative(tokenizer.decode(each.ids), each.score, each.log_prob)

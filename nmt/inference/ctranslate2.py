@@ -132,9 +132,9 @@ class CTranslate2Engine:
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = self.tokenizer.ids(tokens[:max_length])
             if isinstance(search, Beam):
-                norm = float(search.norm(len(ids) + 1))
+                length_norm = float(search.length_norm(len(ids) + 1))
                 log_prob = score * (len(ids) + 1) ** search.length_penalty
-                hypotheses.append(Hypothesis(ids, log_prob, log_prob / norm, norm))
+                hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
             else:
                 hypotheses.append(Hypothesis(ids, score, score))
         return sorted(hypotheses, key=lambda h: -h.score)[: search.n_best]

@@ -70,7 +70,7 @@ def join_with_details(
 def _rescore(hypothesis: Hypothesis, scores: TokenScores) -> Hypothesis:
     """Replace the log-probability that the search computed."""
     log_prob = sum(scores.log_probs)
-    score = hypothesis.score + (log_prob - hypothesis.log_prob) / hypothesis.norm
+    score = hypothesis.score + (log_prob - hypothesis.log_prob) / hypothesis.length_norm
     return replace(hypothesis, log_prob=log_prob, score=score)
 
 

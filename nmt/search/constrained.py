@@ -58,9 +58,8 @@ class Constrained(BeamOptions):
             impossible_RC = np.where(ends_RC, missing_RC > 0, constraints.num_required(met_RCP) > remaining_R1 - 1)
             log_prob_RC = np.where(impossible_RC, -np.inf, log_prob_BW.reshape(-1, 1) + log_p_RC).astype(np.float32)
             rows_RC = np.broadcast_to(np.arange(len(log_prob_RC))[:, None], log_prob_RC.shape)
-            log_prob_BX, bank_BX, ends_BX, tokens_BX, rows_BX = (
-                x_RC.reshape(len(partial), -1) for x_RC in (log_prob_RC, missing_RC, ends_RC, tokens_RC, rows_RC)
-            )
+            log_prob_BX, bank_BX = log_prob_RC.reshape(len(partial), -1), missing_RC.reshape(len(partial), -1)
+            ends_BX, tokens_BX, rows_BX = (x_RC.reshape(len(partial), -1) for x_RC in (ends_RC, tokens_RC, rows_RC))
 
             index_BW, log_prob_BW = _allocate_banks(log_prob_BX, bank_BX, self.beam_size)
             finishes_BW = np.take_along_axis(ends_BX, index_BW, 1) & np.isfinite(log_prob_BW)

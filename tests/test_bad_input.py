@@ -141,7 +141,7 @@ def test_the_pieces_of_a_long_line_are_the_line(trained: CommandLine) -> None:
     for line in (" ".join(SOURCE), "word, " * 3000, "x" * 5000):
         pieces = [piece.source.ids for piece in translator._pieces(Line(line), search("greedy"))]
         assert len(pieces) > 1
-        assert all(0 < len(ids) <= translator.max_source for ids in pieces)
+        assert all(0 < len(ids) <= translator.segmenter.max_source_length for ids in pieces)
         text = "".join(translator.tokenizer.decode(ids).replace(" ", "") for ids in pieces)
         assert text == line.replace(" ", "")
 

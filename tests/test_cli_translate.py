@@ -1,4 +1,4 @@
-"""`nmt translate` and `nmt score` as people use them: forms of output, parts, documents, a prompt, Python."""
+"""`nmt translate` and `nmt score`: output formats, shards, documents, the prompt and the Python API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmt.cli.options import search_spec
 from nmt.data.batching import collate
 from nmt.errors import UsageError
 from nmt.inference.paragraphs import paragraphs
-from nmt.inference.whitespace import gap
+from nmt.inference.whitespace import separator
 from nmt.runs import discovery
 
 SOURCE = sentences(120)[0]
@@ -30,7 +30,7 @@ SOURCE = sentences(120)[0]
 
 @pytest.fixture
 def many(trained: CommandLine) -> CommandLine:
-    # the last line lacks its end
+    # without a line feed after the last line
     (trained.folder / "many.en").write_text("\n".join([*SOURCE, "", " the dog "]), encoding="utf-8")
     return trained
 
@@ -39,16 +39,16 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-# ---- what is written
+# ---- output formats
 
 
-def test_a_record_tells_all_about_a_translation(trained: CommandLine) -> None:
-    asked = ["the small dog sees the tree.", "", "the bird"]
-    done = trained("translate", "--format", "jsonl", "--beam-size", "4", "--top-beams", "3", *asked)
+def test_jsonl_output_has_scores_tokens_and_alignment(trained: CommandLine) -> None:
+    sources = ["the small dog sees the tree.", "", "the bird"]
+    done = trained("translate", "--format", "jsonl", "--beam-size", "4", "--top-beams", "3", *sources)
     records = [json.loads(line) for line in done.out.split("\n")[:-1]]
-    assert [record["source"] for record in records] == asked
+    assert [record["source"] for record in records] == sources
     assert [len(record["translations"]) for record in records] == [3, 1, 3]
-    plain = trained("translate", "--beam-size", "4", "--top-beams", "3", *asked).out.split("\n")[:-1]
+    plain = trained("translate", "--beam-size", "4", "--top-beams", "3", *sources).out.split("\n")[:-1]
     assert [t["text"] for record in (records[0], records[2]) for t in record["translations"]] == plain[:3] + plain[6:]
     for record in (records[0], records[2]):
         source = record["source"].split()
@@ -65,16 +65,16 @@ def test_a_record_tells_all_about_a_translation(trained: CommandLine) -> None:
     ]
 
 
-def test_scores_stand_before_translations(trained: CommandLine) -> None:
+def test_show_scores_prints_the_score_before_the_translation(trained: CommandLine) -> None:
     done = trained("translate", "--show-scores", "--top-beams", "2", "the dog")
     plain = trained("translate", "--top-beams", "2", "the dog")
     assert [line.split("\t")[1] for line in done.out.split("\n")[:-1]] == plain.out.split("\n")[:-1]
     assert float(done.out.split("\t")[0]) < 0
 
 
-def test_given_translations_score_as_translating_says(trained: CommandLine) -> None:
-    found = trained("translate", "--format", "jsonl", *SOURCE[:6]).out.split("\n")[:-1]
-    best = [json.loads(line)["translations"][0] for line in found]
+def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> None:
+    output = trained("translate", "--format", "jsonl", *SOURCE[:6]).out.split("\n")[:-1]
+    best = [json.loads(line)["translations"][0] for line in output]
     (trained.folder / "six.en").write_text("".join(f"{line}\n" for line in SOURCE[:6]))
     (trained.folder / "six.de").write_text("".join(f"{each['text']}\n" for each in best))
     done = trained("score", "--src", "six.en", "--tgt", "six.de", "--format", "jsonl")
@@ -86,27 +86,27 @@ def test_given_translations_score_as_translating_says(trained: CommandLine) -> N
         log_p_N = loaded.model.project(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
         assert record["token_log_probs"] == pytest.approx(log_p_N.tolist(), abs=1e-4)
         assert record["log_prob"] == pytest.approx(log_p_N.sum().item(), abs=1e-4)
-    whole = trained("score", "--src", "six.en", "--tgt", "six.de").out.split()
-    assert [float(x) for x in whole] == pytest.approx([record["log_prob"] for record in records], abs=1e-3)
-    mean = trained("score", "--src", "six.en", "--tgt", "six.de", "--per-token").out.split()
-    assert [float(x) for x in mean] == pytest.approx(
+    totals = trained("score", "--src", "six.en", "--tgt", "six.de").out.split()
+    assert [float(x) for x in totals] == pytest.approx([record["log_prob"] for record in records], abs=1e-3)
+    means = trained("score", "--src", "six.en", "--tgt", "six.de", "--per-token").out.split()
+    assert [float(x) for x in means] == pytest.approx(
         [record["log_prob"] / len(record["tokens"]) for record in records], abs=1e-3
     )
 
 
-def test_what_is_no_translation_is_less_probable(trained: CommandLine) -> None:
+def test_a_wrong_translation_has_a_lower_score(trained: CommandLine) -> None:
     (trained.folder / "good.en").write_text("".join(f"{line}\n" for line in SOURCE[:40]))
-    right = sentences(120)[1][:40]
-    for name, text in (("right.de", right), ("turned.de", right[::-1])):
+    references = sentences(120)[1][:40]
+    for name, text in (("right.de", references), ("reversed.de", references[::-1])):
         (trained.folder / name).write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
     means = [
         sum(map(float, trained("score", "--src", "good.en", "--tgt", name).out.split()))
-        for name in ("right.de", "turned.de")
+        for name in ("right.de", "reversed.de")
     ]
     assert means[0] > means[1]
 
 
-def test_pairs_of_unequal_length_are_not_scored(trained: CommandLine) -> None:
+def test_score_rejects_files_of_different_lengths(trained: CommandLine) -> None:
     (trained.folder / "two.en").write_text("a\nb\n")
     (trained.folder / "one.de").write_text("a\n")
     done = trained("score", "--src", "two.en", "--tgt", "one.de")
@@ -114,7 +114,7 @@ def test_pairs_of_unequal_length_are_not_scored(trained: CommandLine) -> None:
     assert len(done.errors) == 1
 
 
-def test_a_translation_begins_and_holds_what_it_must(trained: CommandLine) -> None:
+def test_prefix_and_constraints_appear_in_the_translation(trained: CommandLine) -> None:
     done = trained("translate", "--prefix", "das Haus", "the dog", "the bird sees the boat.")
     assert done.code == 0, done.err
     assert all(line.startswith("das Haus") for line in done.out.split("\n")[:-1])
@@ -125,7 +125,7 @@ def test_a_translation_begins_and_holds_what_it_must(trained: CommandLine) -> No
     assert all("grüne Kahn" in line and "malt" in line for line in done.out.split("\n")[:-1])
 
 
-def test_several_checkpoints_translate_together(nmt: CommandLine) -> None:
+def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     steps = sorted((nmt.folder / "runs/tiny").glob("step-*"))
     assert len(steps) == 2
     one = nmt("translate", "--format", "jsonl", "--model", steps[1], "--model", steps[1], *SOURCE[:5])
@@ -140,28 +140,28 @@ def test_several_checkpoints_translate_together(nmt: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
-def test_other_precisions_translate(many: CommandLine, precision: str) -> None:
+def test_precisions(many: CommandLine, precision: str) -> None:
     done = many("translate", "--input", "many.en", "--precision", precision)
     assert done.code == 0, done.err
     assert len(done.out.split("\n")) == len(lines(many.folder / "many.en")) + 1
 
 
-# ---- parts of a corpus
+# ---- shards and resuming
 
 
 @pytest.mark.parametrize("count", [1, 3, 200])
-def test_parts_one_after_the_other_are_the_whole(many: CommandLine, count: int) -> None:
-    whole = many("translate", "--input", "many.en").out
-    numbers = range(1, min(count, 5) + 1)  # of more parts than lines, the first few
-    parts = [many("translate", "--input", "many.en", "--shard", f"{number}/{count}").out for number in numbers]
-    assert "".join(parts) == whole if count < 5 else whole.startswith("".join(parts))
+def test_shards_add_up_to_the_output(many: CommandLine, count: int) -> None:
+    output = many("translate", "--input", "many.en").out
+    numbers = range(1, min(count, 5) + 1)  # only the first shards, if there are more than lines
+    shards = [many("translate", "--input", "many.en", "--shard", f"{number}/{count}").out for number in numbers]
+    assert "".join(shards) == output if count < 5 else output.startswith("".join(shards))
 
 
 @pytest.mark.slow
-def test_a_killed_translation_goes_on_where_it_stopped(many: CommandLine) -> None:
+def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     text = many.folder / "long.en"
     text.write_text("".join(f"{line}\n" for line in SOURCE * 30), encoding="utf-8")
-    many("translate", "--input", "long.en", "--output", "whole.de")
+    many("translate", "--input", "long.en", "--output", "complete.de")
     process = many.start("translate", "--input", "long.en", "--output", "killed.de")
     deadline = time.monotonic() + 120
     while not (many.folder / "killed.de").exists() or not (many.folder / "killed.de").stat().st_size:
@@ -174,24 +174,24 @@ def test_a_killed_translation_goes_on_where_it_stopped(many: CommandLine) -> Non
     done = many("translate", "--input", "long.en", "--output", "killed.de", "--resume")
     assert done.code == 0, done.err
     assert "going on after them" in done.err
-    assert (many.folder / "killed.de").read_bytes() == (many.folder / "whole.de").read_bytes()
+    assert (many.folder / "killed.de").read_bytes() == (many.folder / "complete.de").read_bytes()
 
 
 @pytest.mark.parametrize("options", [[], ["--top-beams", "3"], ["--format", "jsonl"]])
-def test_a_cut_output_is_completed(many: CommandLine, options: list[str]) -> None:
+def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) -> None:
     command = ["translate", "--input", "many.en", *options, "--output"]
     many(*command, "all.out")
-    whole = (many.folder / "all.out").read_bytes()
-    for size in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):
-        (many.folder / "cut.out").write_bytes(whole[:size])
+    output = (many.folder / "all.out").read_bytes()
+    for size in (0, 1, len(output) // 2, len(output) - 1, len(output)):
+        (many.folder / "cut.out").write_bytes(output[:size])
         assert many(*command, "cut.out", "--resume").code == 0
-        # What is translated beside a sentence may change the last digits of its scores.
-        assert rounded((many.folder / "cut.out").read_bytes()) == rounded(whole)
+        # The batch may change the last digits of a score.
+        assert rounded((many.folder / "cut.out").read_bytes()) == rounded(output)
 
 
 @pytest.mark.slow
-def test_processes_of_torchrun_translate_a_file_together(many: CommandLine) -> None:
-    alone = many("translate", "--input", "many.en").out
+def test_torchrun_processes_share_a_file(many: CommandLine) -> None:
+    expected = many("translate", "--input", "many.en").out
     environment = os.environ | {"NMT_RUNS": "runs", "OMP_NUM_THREADS": "1"}
     torchrun = [
         sys.executable,
@@ -204,12 +204,12 @@ def test_processes_of_torchrun_translate_a_file_together(many: CommandLine) -> N
         "nmt",
         "--",
     ]
-    command = [*torchrun, "translate", "--input", "many.en", "--output", "together.de"]
+    command = [*torchrun, "translate", "--input", "many.en", "--output", "joined.de"]
     for extra in ([], ["--resume"]):
         done = subprocess.run([*command, *extra], cwd=many.folder, env=environment, capture_output=True, timeout=300)
         assert done.returncode == 0, done.stderr.decode()
-        assert (many.folder / "together.de").read_text(encoding="utf-8") == alone
-        assert [path.name for path in many.folder.glob("*together.de*")] == ["together.de"]
+        assert (many.folder / "joined.de").read_text(encoding="utf-8") == expected
+        assert [path.name for path in many.folder.glob("*joined.de*")] == ["joined.de"]
 
 
 def rounded(text: bytes) -> str:
@@ -217,7 +217,7 @@ def rounded(text: bytes) -> str:
 
 
 @pytest.mark.slow
-def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
+def test_resume_joins_finished_shards(trained: CommandLine) -> None:
     (trained.folder / "two.en").write_text("the dog\nthe cat")
     for number, text in ((1, "eins\n"), (2, "zwei\n")):
         (trained.folder / f"two.de.{number}-of-2.done").write_text(text)
@@ -239,7 +239,7 @@ def test_more_processes_than_lines(trained: CommandLine) -> None:
     assert (trained.folder / "few.de").read_text() == trained("translate", "--input", "few.en").out
 
 
-def test_nothing_gives_an_empty_file(trained: CommandLine) -> None:
+def test_empty_input_gives_an_empty_file(trained: CommandLine) -> None:
     (trained.folder / "empty.en").write_text("")
     (trained.folder / "stale.de").write_text("alt\n")
     for name in ("stale.de", "fresh.de"):
@@ -278,75 +278,75 @@ def test_a_document_keeps_its_layout(trained: CommandLine) -> None:
     assert piped.out == done.out
 
 
-def test_sentences_that_run_over_lines_are_translated_whole(trained: CommandLine) -> None:
+def test_a_sentence_may_continue_on_the_next_line(trained: CommandLine) -> None:
     text = "the small dog\nsees the tree.\n"
     done = trained("translate", "--document", stdin=text.encode())
-    alone = trained("translate", "the small dog sees the tree.")
-    assert done.out.split() == alone.out.split()
-    assert max(map(len, done.out.split("\n"))) <= max(len("sees the tree."), *map(len, alone.out.split()))
+    single_line = trained("translate", "the small dog sees the tree.")
+    assert done.out.split() == single_line.out.split()
+    assert max(map(len, done.out.split("\n"))) <= max(len("sees the tree."), *map(len, single_line.out.split()))
 
 
-def test_paragraphs_joined_again_are_the_document() -> None:
-    found = list(paragraphs(DOCUMENT.split("\n")[:-1]))
-    again = []
-    for paragraph in found:
-        again += [paragraph.mark + (paragraph.lines[0] if paragraph.lines else "")]
-        again += [paragraph.indent + line for line in paragraph.lines[1:]]
-    assert "\n".join(again) + "\n" == DOCUMENT
-    assert [p.text for p in found if p.text] == [
+def test_paragraphs_add_up_to_the_document() -> None:
+    document = list(paragraphs(DOCUMENT.split("\n")[:-1]))
+    joined = []
+    for paragraph in document:
+        joined += [paragraph.marker + (paragraph.lines[0] if paragraph.lines else "")]
+        joined += [paragraph.indent + line for line in paragraph.lines[1:]]
+    assert "\n".join(joined) + "\n" == DOCUMENT
+    assert [paragraph.text for paragraph in document if paragraph.text] == [
         "the old tree", "the small dog sees the tree. the bird draws the boat.", "the dog",
         "the green bird sees the heavy stone.", "the quiet cat the end",
     ]  # fmt: skip
 
 
-# ---- a person at a terminal
+# ---- the prompt
 
 
 @pytest.mark.slow
-def test_a_person_is_asked_for_sentences(trained: CommandLine, tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
+def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "nmt", "translate"], cwd=trained.folder, stdin=theirs, stdout=theirs, stderr=theirs,
+        [sys.executable, "-m", "nmt", "translate"], cwd=trained.folder,
+        stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=heed_interrupts, start_new_session=True,
         env=os.environ | {"NMT_RUNS": "runs", "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"},
-        preexec_fn=heed_interrupts, start_new_session=True,
     )  # fmt: skip
-    os.close(theirs)
-    wanted = trained("translate", "the dog").out.strip()
-    seen = b""
+    os.close(terminal)
+    translation = trained("translate", "the dog").out.strip()
+    output = b""
 
-    def until(text: str, times: int = 1) -> None:
-        nonlocal seen
+    def wait_for(text: str, count: int = 1) -> None:
+        nonlocal output
         deadline = time.monotonic() + 120
-        while seen.count(text.encode()) < times:
-            assert time.monotonic() < deadline, seen
-            seen += os.read(ours, 4096)
+        while output.count(text.encode()) < count:
+            assert time.monotonic() < deadline, output
+            output += os.read(controller, 4096)
 
-    until("> ")
-    os.write(ours, b"the dog\n")
-    until(wanted)
-    until("> ", 2)
-    os.write(ours, b"\n\x04")
+    wait_for("> ")
+    os.write(controller, b"the dog\n")
+    wait_for(translation)
+    wait_for("> ", 2)
+    os.write(controller, b"\n\x04")
     assert process.wait(timeout=60) == 0
-    os.close(ours)
+    os.close(controller)
     assert "the dog" in (tmp_path / "nmt/history").read_text()
 
 
-def test_lines_of_all_sessions_are_remembered(tmp_path: Path) -> None:
+def test_the_prompt_keeps_a_history_across_sessions(tmp_path: Path) -> None:
     pytest.importorskip("readline")
-    typed = (
+    code = (
         "import readline, sys; from nmt.cli import prompt; prompt._remember_lines(); readline.add_history(sys.argv[1])"
     )
     for line in ("the dog", "the cat"):
         environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
-        subprocess.run([sys.executable, "-c", typed, line], env=environment, check=True)
+        subprocess.run([sys.executable, "-c", code, line], env=environment, check=True)
     assert [line for line in lines(tmp_path / "nmt/history") if line.startswith("the")] == ["the dog", "the cat"]
 
 
-# ---- mistakes
+# ---- invalid options
 
 
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("options", "expected"),
     [
         (("constrained", "greedy", None, 2, None), "constrained(top_beams=2)"),
         (("constrained", "greedy", None, 9, None), "constrained(top_beams=9, beam_size=9)"),
@@ -355,8 +355,8 @@ def test_lines_of_all_sessions_are_remembered(tmp_path: Path) -> None:
         (("", "greedy", None, 6, 0.5), "beam(top_beams=6, length_penalty=0.5, beam_size=6)"),
     ],
 )
-def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], wanted: str) -> None:
-    assert search_spec(*options) == wanted
+def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str) -> None:
+    assert search_spec(*options) == expected
 
 
 @pytest.mark.parametrize(
@@ -379,16 +379,16 @@ def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], 
         ("hi --precision int4", "unknown precision 'int4'"),
     ],
 )
-def test_mistakes_are_named(trained: CommandLine, arguments: str, message: str) -> None:
+def test_invalid_options_are_rejected(trained: CommandLine, arguments: str, message: str) -> None:
     trained("translate", *arguments.split()).refuses(2, message)
 
 
-def test_an_engine_without_its_model_says_what_makes_one(trained: CommandLine) -> None:
+def test_ctranslate2_without_an_export_suggests_nmt_export(trained: CommandLine) -> None:
     done = trained("translate", "hi", "--engine", "ctranslate2", "--model", "runs/tiny")
     done.refuses(1, "there is no CTranslate2 model in runs/tiny", "hint: nmt export RUN --to ctranslate2")
 
 
-def test_a_file_of_another_command_is_not_gone_on_with(many: CommandLine) -> None:
+def test_resume_rejects_an_output_in_another_format(many: CommandLine) -> None:
     (many.folder / "some.en").write_text("the dog\nthe cat\n")
     (many.folder / "plain.de").write_text("der Hund\n")
     command = ["translate", "--input", "some.en", "--resume", "--output"]
@@ -401,24 +401,24 @@ def test_a_file_of_another_command_is_not_gone_on_with(many: CommandLine) -> Non
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--constraint"])
-def test_wishes_that_are_not_utf8_are_refused(trained: CommandLine, option: str) -> None:
+def test_constraints_that_are_not_utf8_are_rejected(trained: CommandLine, option: str) -> None:
     trained("translate", "hi", option, os.fsdecode(b"\xff")).refuses(1, "not UTF-8 (0xff)")
 
 
-# ---- from Python
+# ---- the Python API
 
 
-def test_slips_in_python_are_named(trained: CommandLine) -> None:
+def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
-    for slip in (
+    for call in (
         lambda: translator.translate("a dog"), lambda: translator.n_best("a dog"),
         lambda: Line("a dog", constraints="Hund"), lambda: Translator.load([]),  # type: ignore[arg-type]
     ):  # fmt: skip
         with pytest.raises(UsageError):
-            slip()
+            call()
 
 
-def test_python_gives_what_the_command_gives(many: CommandLine) -> None:
+def test_python_api_equals_the_command_line(many: CommandLine) -> None:
     translator = Translator.load(many.folder / "runs/tiny")
     text = lines(many.folder / "many.en")
     assert translator.translate(text) == many("translate", "--input", "many.en").out.split("\n")[:-1]
@@ -429,50 +429,50 @@ def test_python_gives_what_the_command_gives(many: CommandLine) -> None:
 def test_threads_share_a_translator(many: CommandLine) -> None:
     translator = Translator.load(many.folder / "runs/tiny")
     text = lines(many.folder / "many.en")
-    wanted = [translator.translate(text[i : i + 9], "beam(beam_size=3)") for i in range(0, 90, 9)]
+    expected = [translator.translate(text[i : i + 9], "beam(beam_size=3)") for i in range(0, 90, 9)]
     with ThreadPoolExecutor(5) as pool:
-        found = list(pool.map(lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"), range(0, 90, 9)))
-    assert found == wanted
+        results = list(pool.map(lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"), range(0, 90, 9)))
+    assert results == expected
 
 
-def test_each_line_may_have_wishes_of_its_own(trained: CommandLine) -> None:
+def test_each_line_has_its_own_constraints(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
-    wishes = [Line("the dog", prefix="eine Katze"), "the dog", Line("the dog", constraints=("leise Vogel",))]
-    first, plain, held = translator.translate(wishes, "constrained(beam_size=4)")
-    assert first.startswith("eine Katze")
-    assert "leise Vogel" in held
+    lines: list[str | Line] = [Line("the dog", prefix="eine Katze"), "the dog", Line("the dog", constraints=("leise Vogel",))]
+    prefixed, plain, constrained = translator.translate(lines, "constrained(beam_size=4)")
+    assert prefixed.startswith("eine Katze")
+    assert "leise Vogel" in constrained
     assert [plain] == translator.translate(["the dog"], "constrained(beam_size=4)")
     with pytest.raises(UsageError, match="constrained"):
-        translator.translate(wishes, "beam(beam_size=4)")
+        translator.translate(lines, "beam(beam_size=4)")
 
 
-def test_a_long_line_is_joined_with_its_own_white_space(trained: CommandLine) -> None:
+def test_segments_are_joined_with_the_white_space_of_the_line(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
     sentence = "the small dog sees the tree."
-    alone = translator.translate([sentence])[0]
-    translator.max_source = len(translator.tokenizer.encode(sentence))
+    translation = translator.translate([sentence])[0]
+    translator.segmenter.max_source_length = len(translator.tokenizer.encode(sentence))
     joined = translator.translate([f"  {sentence}   {sentence}\t{sentence} "])[0]
-    assert joined == f"  {alone}   {alone}\t{alone} "
+    assert joined == f"  {translation}   {translation}\t{translation} "
     (best, *_) = next(translator.n_best([f"{sentence} {sentence}"]))
-    count = len(alone.split())
+    count = len(translation.split())
     words = [word for word, _ in best.alignment]
     assert words[count:] == [word + len(sentence.split()) for word in words[:count]]
     assert [target for _, target in best.alignment] == list(range(2 * count))
 
 
-def test_no_translation_is_scored_too(trained: CommandLine) -> None:
+def test_an_empty_translation_can_be_scored(trained: CommandLine) -> None:
     (scored,) = Translator.load(trained.folder / "runs/tiny").score([("a dog", "")])
     assert scored.score == scored.log_prob < -0.01
     assert scored.tokens == ("</s>",)
 
 
-def test_sentences_without_white_space_between_them_get_some() -> None:
-    assert gap("今日は晴れ。明日は雨。", 6, 6) == " "
-    assert gap("one.  two", 4, 6) == "  "
-    assert gap("one.\u2028two", 4, 5) == " "
-    assert gap("endless", 3, 3) == ""
+def test_separator_between_segments() -> None:
+    assert separator("今日は晴れ。明日は雨。", 6, 6) == " "
+    assert separator("one.  two", 4, 6) == "  "
+    assert separator("one.\u2028two", 4, 5) == " "
+    assert separator("endless", 3, 3) == ""
 
 
-def test_the_run_of_a_translator_may_be_anywhere(trained: CommandLine, tmp_path: Path) -> None:
+def test_a_run_can_be_moved(trained: CommandLine, tmp_path: Path) -> None:
     shutil.copytree(trained.folder / "runs/tiny", tmp_path / "mein Lauf")
     assert Translator.load(str(tmp_path / "mein Lauf")).translate(["the dog"])

@@ -544,7 +544,7 @@ def test_ctranslate2_receives_the_search_options() -> None:
     assert [h.ids for h in actual] == [[5], [4] * 8]  # cut at the limit, which CTranslate2 had rounded up
     for h, log_prob in zip(actual, (-0.5 * 2**0.5, -0.6 * 9**0.5), strict=True):
         norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
-        assert (h.log_prob, h.norm, h.score) == pytest.approx((log_prob, norm, log_prob / norm))
+        assert (h.log_prob, h.length_norm, h.score) == pytest.approx((log_prob, norm, log_prob / norm))
 
 
 def test_ctranslate2_keeps_the_order_of_sentences() -> None:

@@ -23,7 +23,7 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.inference import Source, native
 from nmt.inference.batch import BatchEngine
 from nmt.inference.ensemble import NativeEnsemble
-from nmt.inference.load import engine_of, load_engine
+from nmt.inference.load import engine_from_models, load_engine
 from nmt.inference.native import Matrix, NativeModel
 from nmt.inference.pytorch import TorchModel
 from nmt.model.build import build_model
@@ -480,7 +480,7 @@ def test_unsupported_networks_use_pytorch(change: dict[str, Any]) -> None:
     assert not native.supports(config)
     torch.manual_seed(0)
     network = build_model(config, VOCABULARY).eval()
-    engine = engine_of([network], "cpu", "auto", str)
+    engine = engine_from_models([network], "cpu", "auto", str)
     assert isinstance(engine.model, TorchModel)
     before = engine.search([Source([5, 6])], search("beam"), lambda _: None)
     with torch.no_grad():
@@ -501,14 +501,14 @@ import torch
 from nmt.config import ModelConfig
 from nmt.inference import Source
 from nmt.inference import native
-from nmt.inference.load import engine_of
+from nmt.inference.load import engine_from_models
 from nmt.model.build import build_model, check_model, count_parameters, max_positions
 from nmt.search import search
 torch.manual_seed(0)
 config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_layers=1)
-engines = [engine_of([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
-actual = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
-print(native.is_available(), type(engines[0].model).__name__, len(actual[0][0]))
+engines = [engine_from_models([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
+found = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
+print(native.is_available(), type(engines[0].model).__name__, len(found[0][0]))
 """
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
 
@@ -632,6 +632,6 @@ def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:
 def test_nan_weights_are_reported() -> None:
     network = make()
     network.output_weight_VD.fill_(math.nan)
-    engine = engine_of([network], "cpu", "fp32", str)
-    with pytest.raises(NMTError, match="scores are not numbers"):
+    engine = engine_from_models([network], "cpu", "fp32", str)
+    with pytest.raises(NMTError, match="scores are NaN or infinite"):
         engine.search([Source([4, 5])], search("beam"), print)

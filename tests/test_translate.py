@@ -1,4 +1,4 @@
-"""Translating: as many lines out as in, in order, and nothing dropped, whatever the lines hold."""
+"""Translating text: number and order of lines, long lines, streams, batches and out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tiny import config
 
-from nmt.data.normalization import lowercase_all_caps, normalize
+from nmt.data.normalization import normalize, normalize_case
 from nmt.data.segmentation import count_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.inference import Source, batch, native
-from nmt.inference import translator as translating
+from nmt.inference import Source, batch, chunking, native
+from nmt.inference.alignment import align
 from nmt.inference.batch import BatchEngine
 from nmt.inference.chunking import chunk_by_arrival
 from nmt.inference.translator import Translator
@@ -46,40 +45,42 @@ def texts(translator: Translator, lines: list[str], spec: str = "greedy") -> lis
     return translator.translate(lines, spec)
 
 
-def watched(translator: Translator, lines: list[str]) -> tuple[list[str], list[list[int]]]:
-    """Translate, and note the ids that the engine is given."""
-    seen: list[list[int]] = []
-    whole = translator.engine.search
+def translate_and_record(translator: Translator, lines: list[str]) -> tuple[list[str], list[list[int]]]:
+    """Translate, and return the translations and the token ids of the sources."""
+    source_ids: list[list[int]] = []
+    search = translator.engine.search
 
-    def noted(sources: Sequence[Source], *rest: Any) -> list[list[Hypothesis]]:
-        seen.extend(list(source.ids) for source in sources)
-        return whole(sources, *rest)
+    def record(sources: Sequence[Source], *rest: Any) -> list[list[Hypothesis]]:
+        source_ids.extend(list(source.ids) for source in sources)
+        return search(sources, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(translator.engine, "search", noted)
-        return texts(translator, lines), seen
+        patch.setattr(translator.engine, "search", record)
+        return texts(translator, lines), source_ids
 
 
-def test_order_and_count_are_kept_whatever_the_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = texts(translator, LINES)
-    assert len(whole) == len(LINES)
-    assert whole[1:4:2] == ["", "  "]
-    assert whole[0] == whole[6]
-    assert whole == [texts(translator, [line])[0] for line in LINES]
-    monkeypatch.setattr(translating, "WINDOW", 2)
-    monkeypatch.setattr(batch, "BATCH_ROWS", 1)
-    assert texts(translator, LINES) == whole
+def test_order_and_number_of_lines_do_not_depend_on_batches(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translations = texts(translator, LINES)
+    assert len(translations) == len(LINES)
+    assert translations[1:4:2] == ["", "  "]
+    assert translations[0] == translations[6]
+    assert translations == [texts(translator, [line])[0] for line in LINES]
+    monkeypatch.setattr(chunking, "CHUNK_SIZE", 2)
+    monkeypatch.setattr(batch, "MAX_BATCH_ROWS", 1)
+    assert texts(translator, LINES) == translations
 
 
-def test_n_best_lines_are_sorted(translator: Translator) -> None:
-    exact = Translator.load(translator.origin, "cpu", "fp32")
-    for line, best in zip(LINES, exact.n_best(LINES, "beam(beam_size=4, top_beams=3)"), strict=True):
+def test_n_best_list_is_sorted(translator: Translator) -> None:
+    fp32 = Translator.load(translator.checkpoint, "cpu", "fp32")
+    for line, best in zip(LINES, fp32.n_best(LINES, "beam(beam_size=4, top_beams=3)"), strict=True):
         assert len(best) == (3 if line.strip() else 1)
         assert [t.score for t in best] == sorted((t.score for t in best), reverse=True)
 
 
 @pytest.mark.parametrize(
-    ("text", "read"),
+    ("text", "normalized"),
     [
         ("WHERE IS IT?", "where is it?"),
         ("GRÜßE AUS KÖLN", "grüße aus köln"),
@@ -92,52 +93,51 @@ def test_n_best_lines_are_sorted(translator: Translator) -> None:
         ("ß ß ß ß", "ß ß ß ß"),
     ],
 )
-def test_what_is_written_in_capitals_is_written_small_and_nothing_else(text: str, read: str) -> None:
-    assert lowercase_all_caps(text) == read
+def test_all_caps_text_is_lowercased(text: str, normalized: str) -> None:
+    assert normalize_case(text, lowercase_all_caps=True) == normalized
+    assert normalize_case(text, lowercase_all_caps=False) == text
 
 
-def test_shouting_is_read_in_small_letters_where_the_model_asks_for_it(translator: Translator) -> None:
+def test_all_caps_lines_are_lowercased_if_the_config_says_so(translator: Translator) -> None:
     lines = ["ba be", "", "do du ga ge gi", "ba do... ga ba."]
-    shouted = [line.upper() for line in lines]
-    changed = replace(translator.config, lowercase_all_caps=True)
-    calm = Translator(translator.engine, translator.tokenizer, changed, translator.max_source, translator.max_sentences)
-    read = [translator.tokenizer.decode(ids) for ids in watched(calm, shouted)[1]]
-    assert read == ["ba be", "do du ga ge gi", "ba do...", "ga ba."]  # cut first: a small letter begins no sentence
-    log_probs = [scored.log_prob for scored in calm.score(zip(shouted, lines, strict=True))]
+    all_caps = [line.upper() for line in lines]
+    config = replace(translator.config, lowercase_all_caps=True)
+    lowercasing = Translator(
+        translator.engine, translator.tokenizer, config, translator.segmenter.max_source_length,
+        translator.segmenter.max_sentences,
+    )  # fmt: skip
+    sources = [translator.tokenizer.decode(ids) for ids in translate_and_record(lowercasing, all_caps)[1]]
+    # Sentences are split before lowercasing, because no sentence begins with a lowercase letter.
+    assert sources == ["ba be", "do du ga ge gi", "ba do...", "ga ba."]
+    log_probs = [scored.log_prob for scored in lowercasing.score(zip(all_caps, lines, strict=True))]
     assert log_probs == [scored.log_prob for scored in translator.score(zip(lines, lines, strict=True))]
-    assert log_probs != [scored.log_prob for scored in translator.score(zip(shouted, lines, strict=True))]
+    assert log_probs != [scored.log_prob for scored in translator.score(zip(all_caps, lines, strict=True))]
 
 
-def test_a_mistake_in_the_search_shows_at_once(translator: Translator) -> None:
+def test_an_unknown_search_is_rejected_without_input(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="unknown search"):
         translator.translate([], "beem")
 
 
-def test_a_long_line_is_cut_and_joined_and_nothing_is_lost(translator: Translator) -> None:
+def test_a_long_line_is_split_without_losing_text(translator: Translator) -> None:
     line = "ba be bi, do du. Ga ge gi go gu! " * 300
-    (text,), seen = watched(translator, [line])
-    assert max(map(len, seen)) <= translator.max_source
-    joined = "".join(translator.tokenizer.decode(ids) for ids in seen)
+    (text,), source_ids = translate_and_record(translator, [line])
+    assert max(map(len, source_ids)) <= translator.segmenter.max_source_length
+    joined = "".join(translator.tokenizer.decode(ids) for ids in source_ids)
     assert joined.replace(" ", "") == line.replace(" ", "")
     assert "\n" not in text
 
 
-def test_more_sentences_than_a_line_of_the_training_text_has_are_translated_one_by_one(
+def test_a_line_with_more_sentences_than_the_training_data_is_split(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert translator.max_sentences == 1  # which is what its text is made of
-    ones = ["Ba be bi do du.", "Ga ge gi!", "Di de du?"]
-    alone = texts(translator, ones)
-    assert texts(translator, ["  ".join(ones)]) == ["  ".join(alone)]
-    monkeypatch.setattr(translator, "max_sentences", 3)
-    monkeypatch.setattr(translator, "max_source", 100)
-    seen: list[int] = []
-    search = translator.engine.search
-    monkeypatch.setattr(
-        translator.engine, "search", lambda sources, *rest: seen.append(len(sources)) or search(sources, *rest)
-    )
-    texts(translator, [" ".join(ones)])
-    assert seen == [1]
+    assert translator.segmenter.max_sentences == 1  # as in its training data
+    sentences = ["Ba be bi do du.", "Ga ge gi!", "Di de du?"]
+    translations = texts(translator, sentences)
+    assert texts(translator, ["  ".join(sentences)]) == ["  ".join(translations)]
+    monkeypatch.setattr(translator.segmenter, "max_sentences", 3)
+    monkeypatch.setattr(translator.segmenter, "max_source_length", 100)
+    assert len(translate_and_record(translator, [" ".join(sentences)])[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,129 +150,127 @@ def test_sentences_are_counted(text: str, count: int) -> None:
 
 @hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=80), max_size=4))
-def test_any_text_gives_one_line_each(translator: Translator, lines: list[str]) -> None:
-    found = texts(translator, lines)
-    assert len(found) == len(lines)
-    assert not any("\n" in text or "\r" in text for text in found)
-    assert all(text.strip() == "" for text, line in zip(found, lines, strict=True) if not normalize(line))
+def test_any_line_has_a_translation_of_one_line(translator: Translator, lines: list[str]) -> None:
+    translations = texts(translator, lines)
+    assert len(translations) == len(lines)
+    assert not any("\n" in text or "\r" in text for text in translations)
+    assert all(text.strip() == "" for text, line in zip(translations, lines, strict=True) if not normalize(line))
 
 
 @given(st.text(max_size=300), st.integers(1, 40))
-def test_segments_joined_are_the_text(text: str, longest: int) -> None:
-    spans = split_to_fit(text, "en", lambda part: len(part) <= longest)
-    assert all(stop - start <= longest for start, stop in spans)
+def test_segments_add_up_to_the_text(text: str, max_length: int) -> None:
+    spans = split_to_fit(text, "en", lambda part: len(part) <= max_length)
+    assert all(end - start <= max_length for start, end in spans)
     ends = [0, *(i for span in spans for i in span), len(text)]
     assert ends == sorted(ends)
     assert all(text[end:start].strip() == "" for end, start in zip(ends[::2], ends[1::2], strict=True))
 
 
 def test_segments_prefer_sentences_to_clauses_to_words() -> None:
-    def parts(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
+    def split(text: str, language: str, fits: Callable[[str], bool]) -> list[str]:
         return [text[slice(*span)] for span in split_to_fit(text, language, fits)]
 
     text = "We met Dr. Bell, who was late. He was tired, and he left early. So did I."
-    sentences = parts(text, "en", lambda part: len(part) <= 45)
+    sentences = split(text, "en", lambda part: len(part) <= 45)
     assert sentences == ["We met Dr. Bell, who was late.", "He was tired, and he left early. So did I."]
-    clauses = parts(text, "en", lambda part: len(part) <= 20)
+    clauses = split(text, "en", lambda part: len(part) <= 20)
     assert clauses == ["We met Dr. Bell,", "who was late.", "He was tired,", "and he left early.", "So did I."]
-    assert parts("one two three", "en", lambda part: len(part) <= 7) == ["one two", "three"]
-    assert parts("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
+    assert split("one two three", "en", lambda part: len(part) <= 7) == ["one two", "three"]
+    assert split("Donaudampfschiff", "de", lambda part: len(part) <= 5) == ["Dona", "udam", "pfsc", "hiff"]
 
 
-def test_a_target_word_is_aligned_to_the_source_word_that_it_looked_at_most() -> None:
+def test_a_target_word_is_aligned_to_the_source_word_with_the_most_attention() -> None:
     attention_TS = np.array(
         [[0.4, 0.2, 0.1, 0.3], [0.1, 0.3, 0.4, 0.2], [0.3, 0.25, 0.0, 0.45], [0.0, 1.0, 0.0, 0.0]], np.float32
-    )  # the last row and column are the ends
-    assert translating._align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS) == [(1, 0), (0, 1)]
+    )  # the last row and column are the end tokens
+    assert align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS) == [(1, 0), (0, 1)]
 
 
-def test_a_stream_is_answered_as_it_comes() -> None:
-    typed: queue.Queue[str | None] = queue.Queue()
+def test_lines_of_a_stream_are_returned_on_arrival() -> None:
+    queued: queue.Queue[str | None] = queue.Queue()
 
     def lines() -> Iterator[str]:
-        while (line := typed.get()) is not None:
+        while (line := queued.get()) is not None:
             yield line
 
-    windows = chunk_by_arrival(lines())
-    typed.put("first")
-    assert next(windows) == ["first"]  # although the stream has not ended
+    chunks = chunk_by_arrival(lines())
+    queued.put("first")
+    assert next(chunks) == ["first"]  # although the stream has not ended
     for line in ("second", "third"):
-        typed.put(line)
-    threading.Timer(0.05, typed.put, [None]).start()
-    assert [line for window in windows for line in window] == ["second", "third"]
+        queued.put(line)
+    threading.Timer(0.05, queued.put, [None]).start()
+    assert [line for chunk in chunks for line in chunk] == ["second", "third"]
 
 
-def test_an_error_in_a_stream_comes_after_the_lines_before_it() -> None:
+def test_an_error_in_a_stream_is_raised_after_the_preceding_lines() -> None:
     def lines() -> Iterator[str]:
         yield "good"
         raise DataError("line 2 is not UTF-8")
 
-    windows = chunk_by_arrival(lines())
-    seen = [next(windows)]
+    chunks = chunk_by_arrival(lines())
+    received = [next(chunks)]
     with pytest.raises(DataError, match="line 2"):
-        seen += list(windows)
-    assert seen == [["good"]]
+        received += list(chunks)
+    assert received == [["good"]]
 
 
-def test_a_stream_of_many_lines_fills_batches() -> None:
-    windows = list(chunk_by_arrival(str(i) for i in range(20_000)))
-    assert [line for window in windows for line in window] == [str(i) for i in range(20_000)]
-    assert max(map(len, windows)) <= translating.WINDOW
-    assert len(windows) < 1000
+def test_a_fast_stream_fills_chunks() -> None:
+    chunks = list(chunk_by_arrival(str(i) for i in range(20_000)))
+    assert [line for chunk in chunks for line in chunk] == [str(i) for i in range(20_000)]
+    assert max(map(len, chunks)) <= chunking.CHUNK_SIZE
+    assert len(chunks) < 1000
 
 
-def test_loading_from_python_equals_the_run(translator: Translator, tmp_path: Path) -> None:
-    again = Translator.load(str(translator.origin), "cpu")
-    assert texts(again, LINES) == texts(translator, LINES)
+def test_a_checkpoint_can_be_loaded_by_a_string_path(translator: Translator) -> None:
+    reloaded = Translator.load(str(translator.checkpoint), "cpu")
+    assert texts(reloaded, LINES) == texts(translator, LINES)
 
 
-def test_batches_side_by_side_give_what_one_after_the_other_gives(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batch, "BATCH_ROWS", 8)
+def test_parallel_batches_equal_sequential_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "MAX_BATCH_ROWS", 8)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
     threads = torch.get_num_threads()
-    found = []
+    results = []
     for count in (1, 3):
         monkeypatch.setenv("OMP_NUM_THREADS", str(count))
-        loaded = Translator.load(translator.origin, "cpu")
+        loaded = Translator.load(translator.checkpoint, "cpu")
         assert isinstance(loaded.engine, BatchEngine)
-        assert loaded.engine.threads == (count if native.is_available() else 1)
-        found.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
+        assert loaded.engine.num_threads == (count if native.is_available() else 1)
+        results.append(list(loaded.n_best(lines, "beam(beam_size=2, top_beams=2)")))
         assert torch.get_num_threads() == threads
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
-@pytest.mark.skipif(not native.is_available(), reason="no C compiler here, and PyTorch's routines round by the batch")
+@pytest.mark.skipif(not native.is_available(), reason="PyTorch rounds differently for different batch sizes")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, top_beams=3)"])
-def test_a_line_is_the_same_in_any_batch(translator: Translator, precision: str, spec: str) -> None:
-    exact = Translator.load(translator.origin, "cpu", precision)
+def test_translations_do_not_depend_on_the_batch(translator: Translator, precision: str, spec: str) -> None:
+    loaded = Translator.load(translator.checkpoint, "cpu", precision)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(25)]
-    together = list(exact.stream([lines], spec))
-    assert together == [next(exact.stream([[line]], spec)) for line in lines]
-    assert together == list(exact.stream([lines[:7], lines[7:]], spec))
+    batched = list(loaded.stream([lines], spec))
+    assert batched == [next(loaded.stream([[line]], spec)) for line in lines]
+    assert batched == list(loaded.stream([lines[:7], lines[7:]], spec))
 
 
 @pytest.mark.parametrize(("spec", "rows"), [("greedy", 1), ("beam(beam_size=4)", 4)])
-def test_a_batch_is_bounded_by_tokens_times_rows(
+def test_batch_size_is_limited_to_tokens_times_rows(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, spec: str, rows: int
 ) -> None:
-    sizes, batched = [], BatchEngine._search
+    sizes, search_batch = [], BatchEngine._search
 
-    def noted(engine: BatchEngine, sources: list[Source], find: Search) -> list[list[Hypothesis]]:
+    def record(engine: BatchEngine, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         sizes.append(len(sources) * rows * max(len(source.ids) + 1 for source in sources))
-        return batched(engine, sources, find)
+        return search_batch(engine, sources, search)
 
-    monkeypatch.setattr(BatchEngine, "_search", noted)
-    monkeypatch.setattr(batch, "BATCH_TOKENS", 400)
+    monkeypatch.setattr(BatchEngine, "_search", record)
+    monkeypatch.setattr(batch, "MAX_BATCH_TOKENS", 400)
     texts(translator, [f"{'the small dog ' * (i % 3)}sees tree {i}." for i in range(60)], spec)
     assert 300 < max(sizes) <= 400
 
 
-def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "BATCH_ROWS", 1)
-    monkeypatch.setattr(translator.engine, "threads", 2)
+def test_an_error_in_a_parallel_batch_is_raised(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "MAX_BATCH_ROWS", 1)
+    monkeypatch.setattr(translator.engine, "num_threads", 2)
 
     def broken(*_: object) -> None:
         raise NMTError("broken")
@@ -285,41 +283,39 @@ def test_what_breaks_one_batch_breaks_the_translation(translator: Translator, mo
 @pytest.mark.parametrize(
     "error", [MemoryError("the native engine is out of memory"), RuntimeError("DefaultCPUAllocator: not enough")]
 )
-def test_what_does_not_fit_into_memory_is_done_in_halves(
+def test_a_batch_that_runs_out_of_memory_is_split(
     translator: Translator, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [(line, line) for line in LINES if line.strip()]
-    whole, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
+    translations, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
     engine, sizes = translator.engine, []
     assert isinstance(engine, BatchEngine)
-    fitting = 1
+    max_sentences = 1
 
-    def within(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def limit(compute: Callable[..., Any]) -> Callable[..., Any]:
         def limited(sources: Sequence[Sequence[int]], *rest: Any, **options: Any) -> Any:
             sizes.append(len(sources))
-            if len(sources) > fitting:
+            if len(sources) > max_sentences:
                 raise error
             return compute(sources, *rest, **options)
 
         return limited
 
-    monkeypatch.setattr(engine.model, "prefill", within(engine.model.prefill))
-    monkeypatch.setattr(engine.scoring_model, "score", within(engine.scoring_model.score))
-    assert texts(translator, LINES) == whole
+    monkeypatch.setattr(engine.model, "prefill", limit(engine.model.prefill))
+    monkeypatch.setattr(engine.scoring_model, "score", limit(engine.scoring_model.score))
+    assert texts(translator, LINES) == translations
     assert [one.score for one in translator.score(pairs)] == pytest.approx(scores, abs=1e-5)
     assert max(sizes) > 1
-    fitting = 0
+    max_sentences = 0
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         texts(translator, LINES)
-    assert raised.value.hint == "cut it, or search with fewer beams"
+    assert raised.value.hint == "split it, or use fewer beams"
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         list(translator.score(pairs))
-    assert raised.value.hint == "cut it, or leave it out"
+    assert raised.value.hint == "split it, or remove it"
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_errors_are_not_treated_as_out_of_memory(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 

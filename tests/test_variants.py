@@ -327,7 +327,7 @@ def test_pair_exceeding_learned_positions_is_reported(tmp_path: Path) -> None:
         most = most[:-3]
     assert len(list(translator.score([short, (most, "du"), ("ba", most)]))) == 3
     for pair in ((most + " ba", "du"), ("ba", most + " ba")):
-        with pytest.raises(DataError, match="line 2 has 17 tokens, its end counted, and the model has learned 16"):
+        with pytest.raises(DataError, match="line 2 has 17 tokens, including the end token, and the model has 16"):
             list(translator.score([short, pair]))
 
 

@@ -42,7 +42,7 @@ def attention(
 
     from nmt.console import log
     from nmt.runs import discovery
-    from nmt.viz.attention_maps import PARTS, draw, look
+    from nmt.viz.attention_maps import PARTS, attention_maps, draw
     from nmt.viz.figures import check_format
 
     check_format(output, ".html", ".json")
@@ -54,13 +54,13 @@ def attention(
     path = model or discovery.newest_run()
     if model is None:
         log(f"using {path}")
-    view = look(discovery.load(path), text, target=target, spec=search or None)
+    maps = attention_maps(discovery.load(path), text, target=target, spec=search or None)
     if suffix == ".html":
-        write_file(output, view.page())
+        write_file(output, maps.to_html())
     elif suffix == ".json":
-        write_file(output, json.dumps(view.as_dict(), ensure_ascii=False) + "\n")
+        write_file(output, json.dumps(maps.to_dict(), ensure_ascii=False) + "\n")
     else:
         shown = part or "cross"
-        draw(view, output, shown, layer if layer is not None else len(view.weights.get(shown, ())))
-    log(f"{view.source_text} -> {view.translation}"[:WIDEST])
+        draw(maps, output, shown, layer if layer is not None else len(maps.weights.get(shown, ())))
+    log(f"{maps.source_text} -> {maps.translation}"[:WIDEST])
     typer.echo(output)

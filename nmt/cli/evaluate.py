@@ -79,7 +79,7 @@ def evaluate(
 
     translator = Translator.load(model or discovery.newest_run(), device, precision)
     if model is None:
-        log(f"using {translator.origin}")
+        log(f"using {translator.checkpoint}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = open_test_sets(translator.config.data, src, ref, test, errors)
     names = [name for name, wanted in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if wanted]
@@ -102,5 +102,5 @@ def _folder(translator: Translator, asked: Path | None) -> Path:
     from nmt.runs import pretrained
 
     folder = pretrained.output_dir(translator.run) / "eval"
-    named = asked is not None and asked.resolve() == translator.origin.resolve()
-    return folder / translator.origin.resolve().name if named else folder
+    named = asked is not None and asked.resolve() == translator.checkpoint.resolve()
+    return folder / translator.checkpoint.resolve().name if named else folder

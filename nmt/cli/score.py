@@ -48,7 +48,7 @@ def score(
             raise UsageError(f"--output {output} is a file that is read", "name another one")
     translator = Translator.load(model or [discovery.newest_run()], device, "fp32")
     if model is None:
-        log(f"using {translator.origin}")
+        log(f"using {translator.checkpoint}")
     pairs, given = tee(read_pairs(src, tgt, errors=errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:
         for (source, target), scored in zip(given, translator.score(pairs), strict=True):

@@ -122,11 +122,11 @@ def translate(
     if to and languages.tgt != to:
         raise UsageError(f"{paths[0]} translates into '{languages.tgt}', not '{to}'", "leave out --model, or --to")
     if model is None:
-        own = translator.origin.is_relative_to(pretrained.FOLDER)
+        own = translator.checkpoint.is_relative_to(pretrained.FOLDER)
         log(
             f"using {paths[0].name}, a small model of everyday sentences that comes with nmt; nmt train makes your own"
             if own
-            else f"using {translator.origin}"
+            else f"using {translator.checkpoint}"
         )
     prefix, *constraint = (" ".join(argument_lines([words], errors)) for words in (prefix, *(constraint or ())))
     if constraint and not search:
@@ -178,7 +178,7 @@ class Job:
             open_output(output, append=append) as write,
             progress(total, "translating", " lines", disable=quiet) as bar,
         ):
-            for best in self.translator.stream(wishes(), self.spec, details=self.details, tick=bar.update):
+            for best in self.translator.stream(wishes(), self.spec, details=self.details, on_progress=bar.update):
                 for line in self.form(sources.popleft(), best):
                     write(line)
 

@@ -94,9 +94,15 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of piece ids, without special tokens; invalid byte sequences become U+FFFD."""
-        text: str = self._spm.decode([int(i) for i in ids if i > EOS])
-        # A model can generate a line feed as a byte, but the output must be a single line.
-        return text.replace("\n", " ").replace("\r", " ")
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row of piece ids; see `decode`."""
+        if not rows:
+            return []
+        texts = self._spm.decode([[int(i) for i in ids if i > EOS] for ids in rows])
+        # Byte pieces can encode a line feed; each text must stay on one line.
+        return [text.replace("\n", " ").replace("\r", " ") for text in texts]
 
     def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces as strings."""

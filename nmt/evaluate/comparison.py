@@ -105,7 +105,7 @@ class Comparison:
         """Return it as an HTML page that needs nothing else."""
         from nmt.templates import render
 
-        return render("compare.html", found=self.as_dict())
+        return render("compare.html", comparison=self.as_dict())
 
 
 def compare(

@@ -51,7 +51,7 @@ def hypotheses(translator: Translator, test: TestSet, spec: str) -> list[str]:
     """Translate a test set as a user's text is translated."""
     found = []
     with progress(len(test.sources), f"translating {test.name}", " lines") as bar:
-        for best in translator.stream(chunked(test.sources), spec, tick=bar.update):
+        for best in translator.stream(chunked(test.sources), spec, on_progress=bar.update):
             found.append(best[0].text)
     return found
 
@@ -77,7 +77,7 @@ def evaluate(translator: Translator, test: TestSet, spec: str, output: Path, wis
     if judge:
         scores.append(judge(test.sources, texts, test.references[0]))
     report = {
-        "model": str(translator.origin),
+        "model": str(translator.checkpoint),
         "test": test.name,
         "lines": len(texts),
         "references": len(test.references),

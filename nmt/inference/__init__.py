@@ -1,8 +1,8 @@
-"""Translation of ids: engines that run our own models, or that were given one. Text is `nmt.translate`'s subject.
+"""Inference engines. They translate and score token ids; `nmt.inference.translator` handles text.
 
-An engine takes ids without start and end, keeps their order, and makes batches as it likes; a sentence's result does
-not depend on its batch. (PyTorch's products round differently for other batch sizes: where it computes, some sentences
-in ten thousand may differ in bf16.)
+An engine takes ids without start and end tokens, preserves their order and forms its own batches. The result for a
+sentence does not depend on its batch. (PyTorch's matrix multiplications round differently for different batch sizes:
+with the PyTorch engine in bf16, about one in ten thousand sentences may differ.)
 """
 
 from __future__ import annotations
@@ -17,36 +17,39 @@ from nmt.search.request import Floats
 
 @dataclass(frozen=True)
 class Source:
-    """A sentence to translate."""
+    """A sentence to translate, as token ids."""
 
     ids: Sequence[int]
     prefix: Sequence[int] = ()
-    """Ids that the translation must begin with."""
+    """Token ids that the translation must begin with."""
     constraints: Sequence[Sequence[int]] = ()
-    """Runs of ids that must appear in it."""
+    """Sequences of token ids that must appear in the translation."""
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """A model's scores of a given translation. T counts its tokens and the end."""
+    """Scores of a given translation. T counts its tokens and the end token."""
 
     log_probs: list[float]
-    """Of each token and the end, in nats."""
+    """Log-probability of each token in nats, [T]."""
     attention_TS: Floats | None
-    """Cross-attention of each of them to the source, the end of which is the last; None: the engine cannot say."""
+    """Cross-attention weights; S includes the end token. None: the engine does not return attention."""
 
 
 class Engine(Protocol):
-    """Translates ids."""
+    """Translates and scores token ids."""
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens a sentence may have, start or end counted; None: there is no limit."""
+        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
 
     def search(
         self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
     ) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, best first; `on_progress` is called with how many more are done."""
+        """Return the hypotheses of each sentence, best first.
+
+        `on_progress` is called with the number of sentences finished since the previous call.
+        """
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations, in float32 where the engine can."""
+        """Score given translations, in float32 if the engine supports it."""

@@ -11,20 +11,26 @@ from nmt.search.request import Floats
 
 
 def align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[tuple[int, int]]:
-    """Give each target word the source word that its pieces looked at most, the end of the source aside."""
+    """Align each target word to the source word that receives most of its attention, ignoring the end token.
+
+    Args:
+        source: source tokens, without the end token.
+        target: target tokens, without the end token.
+        attention_TS: cross-attention weights; None returns no alignment.
+    """
     if attention_TS is None or not source or not target:
         return []
-    # Sums over the pieces of each word: a word's pieces are neighbors.
-    first_of_source, first_of_target = (np.unique(_words(pieces), return_index=True)[1] for pieces in (source, target))
-    attention_TW = np.add.reduceat(attention_TS[: len(target), : len(source)], first_of_source, axis=1)
-    attention_XW = np.add.reduceat(attention_TW, first_of_target, axis=0)
-    return [(word, number) for number, word in enumerate(attention_XW.argmax(1).tolist())]
+    # The tokens of a word are adjacent, so a word's attention is the sum over a range.
+    source_starts, target_starts = (np.unique(_word_indices(x), return_index=True)[1] for x in (source, target))
+    attention_TW = np.add.reduceat(attention_TS[: len(target), : len(source)], source_starts, axis=1)
+    attention_XW = np.add.reduceat(attention_TW, target_starts, axis=0)
+    return [(source_word, target_word) for target_word, source_word in enumerate(attention_XW.argmax(1).tolist())]
 
 
-def _words(pieces: Sequence[str]) -> list[int]:
-    """Return the number of the word that each piece is in."""
-    words, number = [], -1
-    for piece in pieces:
-        number += piece.startswith(SPACE) or number < 0
-        words.append(number)
-    return words
+def _word_indices(tokens: Sequence[str]) -> list[int]:
+    """Return the index of each token's word."""
+    indices, index = [], -1
+    for token in tokens:
+        index += token.startswith(SPACE) or index < 0
+        indices.append(index)
+    return indices

@@ -1,8 +1,8 @@
-"""Our own engine: batches of sentences searched and scored with a model, several at a time where it runs on a CPU."""
+"""The engine that searches and scores batches with a model, several batches in parallel on a CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -16,57 +16,56 @@ from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 
 T = TypeVar("T")
 R = TypeVar("R")
-BATCH_TOKENS = 4096
-"""Maximum number of source tokens of a batch, times the rows of a sentence: a bound of its memory."""
-BATCH_ROWS = 192
-"""Maximum number of rows that are searched together: sentences times beams. Larger batches are no faster on a CPU, and
-divide worse among threads."""
-SHARES = 4
-"""Batches for each thread, if there are sentences enough: the last ones then end at nearly the same time."""
-MIN_ROWS = 32
-"""Rows below which a batch is not divided among threads."""
-SCORE_TOKENS = 1024
-"""Maximum number of target tokens that are scored together."""
+MAX_BATCH_TOKENS = 4096
+"""Maximum number of source tokens in a batch times the rows per sentence. Limits memory."""
+MAX_BATCH_ROWS = 192
+"""Maximum number of rows in a batch: sentences times beams. Larger batches are no faster on a CPU, and balance worse
+among threads."""
+MIN_BATCH_ROWS = 32
+"""Minimum number of rows in a batch before it is divided among threads."""
+BATCHES_PER_THREAD = 4
+"""Number of batches per thread, if there are enough sentences. With several, threads finish at nearly the same time."""
+MAX_SCORE_TOKENS = 1024
+"""Maximum number of target tokens in a batch to score."""
 
 
 class Model(StepModel, Protocol):
-    """What can be searched and scored with."""
+    """A model that can search and score."""
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens a sentence may have, start or end counted; None: there is no limit."""
+        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations of a batch; ids are without start and end."""
+        """Score given translations of a batch. Ids do not include start and end tokens."""
 
 
 class BatchEngine:
-    """Searches and scores with one model or an ensemble."""
+    """Searches and scores with a model or an ensemble."""
 
     def __init__(
         self,
         make_model: Callable[[str], Model],
         precision: str,
         detokenize: Callable[[Sequence[int]], str],
-        threads: int = 1,
+        num_threads: int = 1,
     ) -> None:
-        """Make the model that searches.
+        """Create the model for the search.
 
         Args:
-            make_model: returns the model in a precision; called again, for fp32, when something is to be scored.
-            precision: of the search.
-            detokenize: returns the text of ids, for searches that compare texts.
-            threads: batches that are computed at the same time, each by one thread.
+            make_model: returns the model in a given precision. It is called again with fp32 for scoring.
+            precision: precision of the search.
+            detokenize: returns the text of token ids, for searches that compare texts.
+            num_threads: number of batches computed in parallel, one thread each.
         """
         self.model = make_model(precision)
-        self.precision, self.detokenize, self.threads = precision, detokenize, threads
+        self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self._make_model = make_model
-        # The same threads each time: new ones would take new memory. None starts before it has work.
-        self._pool = ThreadPoolExecutor(threads)
+        self._pool = ThreadPoolExecutor(num_threads)  # kept, because each thread allocates its own buffers
 
     @property
     def max_positions(self) -> int | None:
-        """Tokens a sentence may have, start or end counted; None: there is no limit."""
+        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
         return self.model.max_positions
 
     @cached_property
@@ -77,49 +76,53 @@ class BatchEngine:
     def search(
         self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
     ) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, best first; `on_progress` is called with how many more are done."""
+        """Return the hypotheses of each sentence, best first; see `Engine.search`."""
         lengths = [len(source.ids) + 1 for source in sources]
         rows = max(1, search.rows)
-        sentences = min(BATCH_ROWS // rows, max(MIN_ROWS // rows, len(sources) // (SHARES * self.threads)))
-        parts = batches(lengths, max(1, sentences), BATCH_TOKENS // rows)
-        return self._in_batches(sources, parts, lambda part: self._search(part, search), on_progress)
+        balanced = len(sources) // (BATCHES_PER_THREAD * self.num_threads)
+        max_sentences = max(1, min(MAX_BATCH_ROWS // rows, max(MIN_BATCH_ROWS // rows, balanced)))
+        batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS // rows)
+        return self._run(sources, batches, lambda batch: self._search(batch, search), on_progress)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score given translations in float32."""
-        lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
         pairs = list(zip(sources, targets, strict=True))
-        parts = batches(lengths, SCORE_TOKENS, SCORE_TOKENS)
-        return self._in_batches(pairs, parts, self._score, lambda _: None)
+        lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
+        batches = make_batches(lengths, MAX_SCORE_TOKENS, MAX_SCORE_TOKENS)
+        return self._run(pairs, batches, self._score, lambda _: None)
 
-    def _in_batches(
+    def _run(
         self,
         items: Sequence[T],
-        numbers: Iterator[list[int]],
-        work: Callable[[list[T]], list[R]],
+        batches: Iterable[list[int]],
+        compute: Callable[[list[T]], list[R]],
         on_progress: Callable[[int], object],
     ) -> list[R]:
-        parts = list(numbers)
-        done: dict[int, R] = {}
-        for part, results in zip(parts, self._parallel(work, [[items[i] for i in p] for p in parts]), strict=True):
-            done.update(zip(part, results, strict=True))
-            on_progress(len(part))
-        return [done[i] for i in range(len(items))]
+        """Return the result of each item, computed in batches of item indices."""
+        batches = list(batches)
+        results: dict[int, R] = {}
+        computed = self._parallel(compute, [[items[i] for i in batch] for batch in batches])
+        for batch, batch_results in zip(batches, computed, strict=True):
+            results.update(zip(batch, batch_results, strict=True))
+            on_progress(len(batch))
+        return [results[i] for i in range(len(items))]
 
-    def _parallel(self, work: Callable[[list[T]], list[R]], parts: Sequence[list[T]]) -> Iterator[list[R]]:
-        if min(self.threads, len(parts)) <= 1:
-            yield from map(work, parts)
+    def _parallel(self, compute: Callable[[list[T]], list[R]], batches: Sequence[list[T]]) -> Iterator[list[R]]:
+        if min(self.num_threads, len(batches)) <= 1:
+            yield from map(compute, batches)
             return
-        waiting = [self._pool.submit(work, part) for part in parts]
+        futures = [self._pool.submit(compute, batch) for batch in batches]
         try:
-            for future in waiting:
+            for future in futures:
                 yield future.result()
         finally:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         def run() -> list[list[Hypothesis]]:
-            # Limits of each sentence alone: the batch must not change a translation. One position is for the start.
+            # The limits depend on each sentence only, so that the batch does not change a translation. One position
+            # is for the start token.
             max_length_B = np.array([2 * (len(source.ids) + 1) + 10 for source in sources])
             hypotheses = search(
                 self.model,
@@ -131,22 +134,24 @@ class BatchEngine:
                 ),
             )  # fmt: skip
             if not all(hypotheses):
-                raise NMTError("the model's scores are not numbers", "its weights are damaged; use another checkpoint")
+                raise NMTError(
+                    "the model's scores are NaN or infinite", "its weights are damaged; use another checkpoint"
+                )
             return hypotheses
 
-        return _retry_split(sources, run, lambda part: self._search(part, search), "search with fewer beams")
+        return _retry_split_on_oom(sources, run, lambda part: self._search(part, search), "use fewer beams")
 
     def _score(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[TokenScores]:
         def run() -> list[TokenScores]:
-            return self.scoring_model.score([src for src, _ in pairs], [tgt for _, tgt in pairs])
+            return self.scoring_model.score([source for source, _ in pairs], [target for _, target in pairs])
 
-        return _retry_split(pairs, run, self._score, "leave it out")
+        return _retry_split_on_oom(pairs, run, self._score, "remove it")
 
 
-def _retry_split(
-    items: list[T], run: Callable[[], list[R]], run_part: Callable[[list[T]], list[R]], advice: str
+def _retry_split_on_oom(
+    items: list[T], run: Callable[[], list[R]], run_part: Callable[[list[T]], list[R]], hint: str
 ) -> list[R]:
-    """Do something for all items together, or, where memory does not suffice, for one half after the other."""
+    """Run a batch; if it runs out of memory, run each half of it."""
     try:
         return run()
     except (RuntimeError, MemoryError) as error:
@@ -156,18 +161,18 @@ def _retry_split(
             if not runtime.is_out_of_memory(error):
                 raise
     if len(items) == 1:
-        raise NMTError("this sentence does not fit into memory", f"cut it, or {advice}")
+        raise NMTError("this sentence does not fit into memory", f"split it, or {hint}")
     middle = len(items) // 2
     return run_part(items[:middle]) + run_part(items[middle:])
 
 
-def batches(lengths: Sequence[int], max_items: int, max_tokens: int) -> Iterator[list[int]]:
-    """Group numbers of items of similar length, longest first, so that running out of memory happens at once.
+def make_batches(lengths: Sequence[int], max_items: int, max_tokens: int) -> Iterator[list[int]]:
+    """Group item indices by similar length, longest first, so that the batch that needs the most memory runs first.
 
     Args:
-        lengths: tokens of each.
-        max_items: items of a batch.
-        max_tokens: tokens of a batch, padding counted, unless a single item has more.
+        lengths: number of tokens of each item.
+        max_items: maximum number of items in a batch.
+        max_tokens: maximum number of tokens in a batch, including padding, unless a single item has more.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):

@@ -1,4 +1,4 @@
-"""Lines in chunks: of a file by size, of a stream by arrival."""
+"""Group lines into chunks that are translated together."""
 
 from __future__ import annotations
 
@@ -8,43 +8,42 @@ from queue import Queue
 from threading import Thread
 from typing import TypeVar
 
-WINDOW = 1024
-"""Lines that are sorted by length together: bounds memory, whatever the input's length."""
+CHUNK_SIZE = 1024
+"""Maximum number of lines in a chunk. Lines are sorted by length within a chunk, so it also limits memory."""
+
+T = TypeVar("T")
 
 
-L = TypeVar("L")
-
-
-def chunked(lines: Iterable[L], size: int | None = None) -> Iterator[list[L]]:
-    """Group lines of a file: as many as are sorted together, unless `size` says how many."""
-    stream = iter(lines)
-    while window := list(islice(stream, size or WINDOW)):
-        yield window
+def chunked(items: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    """Group items into lists of `size`, by default CHUNK_SIZE."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size or CHUNK_SIZE)):
+        yield chunk
 
 
 def chunk_by_arrival(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Group lines of a stream by arrival: a typed line is answered at once, and a fast pipe still fills batches."""
-    arrived: Queue[str | Exception | None] = Queue(WINDOW)
+    """Group the lines of a stream that have arrived: a typed line is a chunk, and a fast pipe fills larger ones."""
+    queue: Queue[str | Exception | None] = Queue(CHUNK_SIZE)
 
     def read() -> None:
         try:
             for line in lines:
-                arrived.put(line)
-            arrived.put(None)
-        except Exception as error:  # raised where it can be reported, after the lines before it
-            arrived.put(error)
+                queue.put(line)
+            queue.put(None)
+        except Exception as error:  # raised in the consumer, after the preceding lines
+            queue.put(error)
 
     Thread(target=read, daemon=True).start()
-    last: str | Exception | None = ""
-    while isinstance(last, str):
-        window = []
-        last = arrived.get()
-        while isinstance(last, str):
-            window.append(last)
-            if len(window) == WINDOW or arrived.empty():
+    item: str | Exception | None = ""
+    while isinstance(item, str):
+        chunk = []
+        item = queue.get()
+        while isinstance(item, str):
+            chunk.append(item)
+            if len(chunk) == CHUNK_SIZE or queue.empty():
                 break
-            last = arrived.get()
-        if window:
-            yield window
-    if last is not None:
-        raise last
+            item = queue.get()
+        if chunk:
+            yield chunk
+    if item is not None:
+        raise item

@@ -1,4 +1,4 @@
-"""CTranslate2 (an engine in C++) for a folder that `nmt export` made, with our options and text handling."""
+"""The CTranslate2 engine, for a directory that `nmt export --to ctranslate2` wrote."""
 
 from __future__ import annotations
 
@@ -11,21 +11,35 @@ from nmt import runtime
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, UsageError
 from nmt.inference import Source, TokenScores
+from nmt.runs import pretrained
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 
 MODEL = "model.bin"
 TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int8": "int8"}
-BATCH = 128
-"""Sentences of a batch."""
-ROUND = 16
-"""Length limits are rounded up to a multiple of it: CTranslate2 has one for a whole batch, and sentences of one limit
-are translated together, so that company does not change a translation."""
+BATCH_SIZE = 128
+"""Sentences in a batch."""
+LENGTH_MULTIPLE = 16
+"""Maximum lengths are rounded up to a multiple of this. CTranslate2 has one length limit per batch; sentences with the
+same limit are batched together, so that a translation does not depend on its batch."""
+
+
+def find_export(path: Path) -> Path:
+    """Return the directory of the CTranslate2 model of a run, a pretrained model or an export.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    path = pretrained.output_dir(pretrained.find(path) or path)
+    folder = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
+    if not (folder / MODEL).exists():
+        raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
+    return folder
 
 
 class CTranslate2Engine:
-    """Searches with CTranslate2; knows `greedy` and `beam`."""
+    """Translates and scores with CTranslate2. It supports the searches `greedy` and `beam`."""
 
     max_positions: int | None = None
 
@@ -33,7 +47,7 @@ class CTranslate2Engine:
         """Load the model in `folder`.
 
         Raises:
-            UsageError: CTranslate2 is not installed, or has not this precision here.
+            UsageError: CTranslate2 is not installed, or does not support the precision on this machine.
             CheckpointError: the model is damaged.
         """
         try:
@@ -48,7 +62,7 @@ class CTranslate2Engine:
                 str(folder), kind, device_index=int(index or 0), compute_type=TYPES[precision], **threads
             )
         except ValueError as error:
-            raise UsageError(f"CTranslate2: {error}", "--precision auto takes what the model holds") from None
+            raise UsageError(f"CTranslate2: {error}", "--precision auto uses the precision of the model") from None
         except RuntimeError as error:
             raise CheckpointError(
                 f"the export in {folder} is damaged: {error}", "nmt export RUN --to ctranslate2"
@@ -57,41 +71,46 @@ class CTranslate2Engine:
     def search(
         self, sources: Sequence[Source], search: Search, on_progress: Callable[[int], object]
     ) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, best first.
+        """Return the hypotheses of each sentence, best first.
 
-        Beams are pruned and ended by CTranslate2's rules; what it finds is scored and ranked by ours.
+        CTranslate2 decides when to prune and stop; its hypotheses are then scored and ranked by our own formula.
 
         Raises:
-            UsageError: another search than greedy or beam, or a coverage penalty.
+            UsageError: the search is not greedy or beam, or it has a coverage penalty.
         """
         if not isinstance(search, Greedy | Beam):
-            raise UsageError("the engine ctranslate2 knows the searches greedy and beam only", "leave out --engine")
-        if isinstance(search, Beam) and search.coverage_penalty:  # the score it returns is no log-probability
-            raise UsageError("the engine ctranslate2 takes no coverage penalty", "leave out --engine, or coverage")
-        step = BATCH * self.translator.num_translators
-        found: dict[int, list[Hypothesis]] = {}
-        for (least, most), group in self._groups(sources, search).items():
-            for part in (group[first : first + step] for first in range(0, len(group), step)):
-                results = self._translate([sources[i] for i in part], search, least, most)
-                for i, result in zip(part, results, strict=True):
-                    found[i] = self._hypotheses(result, search, _limits(sources[i], search)[1])
-                on_progress(len(part))
-        return [found[i] for i in range(len(sources))]
+            raise UsageError("the engine ctranslate2 supports the searches greedy and beam only", "leave out --engine")
+        if isinstance(search, Beam) and search.coverage_penalty:  # its scores would not be log-probabilities
+            raise UsageError(
+                "the engine ctranslate2 does not support coverage_penalty", "leave out --engine or coverage_penalty"
+            )
+        size = BATCH_SIZE * self.translator.num_translators
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        for (min_length, max_length), group in self._groups(sources, search).items():
+            for batch in (group[start : start + size] for start in range(0, len(group), size)):
+                results = self._translate([sources[i] for i in batch], search, min_length, max_length)
+                for i, result in zip(batch, results, strict=True):
+                    hypotheses[i] = self._hypotheses(result, search, _length_limits(sources[i], search)[1])
+                on_progress(len(batch))
+        return [hypotheses[i] for i in range(len(sources))]
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
-        """Score given translations; where their tokens looked stays unknown."""
-        found = self.translator.score_batch(self._pieces(sources), self._pieces(targets), max_batch_size=BATCH)
-        return [TokenScores(list(each.log_probs), None) for each in found]
+        """Score given translations, without attention."""
+        results = self.translator.score_batch(self._tokens(sources), self._tokens(targets), max_batch_size=BATCH_SIZE)
+        return [TokenScores(list(result.log_probs), None) for result in results]
 
     def _groups(self, sources: Sequence[Source], search: Greedy | Beam) -> dict[tuple[int, int], list[int]]:
-        """Group sentence numbers by length limits, the long ones first."""
+        """Group sentence indices by minimum and maximum length, longest first."""
         groups: dict[tuple[int, int], list[int]] = {}
         for i in sorted(range(len(sources)), key=lambda i: -len(sources[i].ids)):
-            least, most = _limits(sources[i], search)
-            groups.setdefault((least, -(-most // ROUND) * ROUND), []).append(i)
+            min_length, max_length = _length_limits(sources[i], search)
+            max_length = -(-max_length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+            groups.setdefault((min_length, max_length), []).append(i)
         return groups
 
-    def _translate(self, sources: Sequence[Source], search: Greedy | Beam, least: int, most: int) -> list[Any]:
+    def _translate(
+        self, sources: Sequence[Source], search: Greedy | Beam, min_length: int, max_length: int
+    ) -> list[Any]:
         options: dict[str, Any] = {"beam_size": 1}
         if isinstance(search, Beam):
             options = {
@@ -100,34 +119,34 @@ class CTranslate2Engine:
                 "length_penalty": search.length_penalty,
             }
         prefixes = [source.prefix for source in sources]
-        found: list[Any] = self.translator.translate_batch(
-            self._pieces([source.ids for source in sources]),
-            target_prefix=self._pieces(prefixes) if any(prefixes) else None,
-            max_batch_size=BATCH, min_decoding_length=least, max_decoding_length=most, return_scores=True,
+        results: list[Any] = self.translator.translate_batch(
+            self._tokens([source.ids for source in sources]),
+            target_prefix=self._tokens(prefixes) if any(prefixes) else None, max_batch_size=BATCH_SIZE,
+            min_decoding_length=min_length, max_decoding_length=max_length, return_scores=True,
             no_repeat_ngram_size=search.no_repeat_ngram_size, **options,
         )  # fmt: skip
-        return found
+        return results
 
-    def _hypotheses(self, result: Any, search: Greedy | Beam, most: int) -> list[Hypothesis]:
-        found = []
-        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = self.tokenizer.pieces_to_ids(pieces[:most])
+    def _hypotheses(self, result: Any, search: Greedy | Beam, max_length: int) -> list[Hypothesis]:
+        hypotheses = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = self.tokenizer.pieces_to_ids(tokens[:max_length])
             if isinstance(search, Beam):
-                norm = float(search.norm(len(ids) + 1))
+                length_norm = float(search.length_norm(len(ids) + 1))
                 log_prob = score * (len(ids) + 1) ** search.length_penalty
-                found.append(Hypothesis(ids, log_prob, log_prob / norm, norm))
+                hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
             else:
-                found.append(Hypothesis(ids, score, score))
-        return sorted(found, key=lambda h: -h.score)[: search.n_best]
+                hypotheses.append(Hypothesis(ids, score, score))
+        return sorted(hypotheses, key=lambda h: -h.score)[: search.n_best]
 
-    def _pieces(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+    def _tokens(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
         return [self.tokenizer.ids_to_pieces(row) for row in rows]
 
 
-def _limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:
-    """Return the least and most tokens of a sentence's translation, as our own searches keep them."""
+def _length_limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:
+    """Return the minimum and maximum number of target tokens, as in the other engines."""
     length = len(source.ids)
-    most = 2 * (length + 1) + 10
+    max_length = 2 * (length + 1) + 10
     if search.max_length_ratio:
-        most = math.ceil(min(most, search.max_length_ratio * length))
-    return math.floor(min(most, search.min_length_ratio * length)), max(1, most, len(source.prefix))
+        max_length = math.ceil(min(max_length, search.max_length_ratio * length))
+    return math.floor(min(max_length, search.min_length_ratio * length)), max(1, max_length, len(source.prefix))

@@ -1,8 +1,9 @@
-"""Which engine runs a model: the native one where it can, PyTorch elsewhere."""
+"""Load models into an engine: the native engine if it supports them, otherwise PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from nmt import runtime
 from nmt.config import ModelConfig
-from nmt.errors import NMTError, UsageError
+from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.inference import native
 from nmt.inference.batch import BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
@@ -18,55 +19,78 @@ from nmt.inference.native import NativeModel
 from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import ModelFiles
 
-if TYPE_CHECKING:  # what the native engine runs needs no PyTorch
+if TYPE_CHECKING:  # the native engine does not need PyTorch
     from nmt.model.seq2seq import Seq2Seq
 
 Weights = Mapping[str, NDArray[np.float32]]
 Detokenize = Callable[[Sequence[int]], str]
 
 
-def load_engine(models: Sequence[ModelFiles], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
-    """Return the engine for one model on disk, or for the mean of several that share a tokenizer.
+def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
+    """Find the models of an ensemble and check that they are compatible.
+
+    Raises:
+        CheckpointError: see `nmt.runs.discovery.find`; or the models have different tokenizers or directions.
+        UsageError: there are no paths.
+    """
+    if not paths:
+        raise UsageError("no model is given", "name a run, such as runs/multi30k")
+    first, *others = models = [discovery.find(path) for path in paths]
+    for path, other in zip(paths[1:], others, strict=True):
+        if other.tokenizer.checksum != first.tokenizer.checksum:
+            raise CheckpointError(
+                f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"
+            )
+        if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
+            raise CheckpointError(
+                f"{path} and {paths[0]} translate in different directions",
+                "the models of an ensemble must translate in one direction",
+            )
+    return models
+
+
+def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
+    """Load one model, or an ensemble that averages the probabilities of several models with the same tokenizer.
 
     Args:
-        models: the models.
+        files: the models on disk.
         device: see `runtime.device_name`.
-        precision: of the search: auto, fp32, bf16, fp16 or int8.
-        detokenize: returns the text of ids.
+        precision: precision of the search: auto, fp32, bf16, fp16 or int8.
+        detokenize: returns the text of token ids.
 
     Raises:
-        CheckpointError: weights are missing or damaged, or do not fit their configuration.
-        UsageError: the precision is not to be had for this model on this device.
+        CheckpointError: weights are missing or damaged, or do not match their configuration.
+        UsageError: the device does not support the precision for this model.
     """
-    if runs_natively([each.config.model for each in models], device):
+    if runs_natively([each.config.model for each in files], device):
 
         def make_native(precision: str) -> Model:
-            return _native([_load_native(each, precision) for each in models])
+            return _ensemble([_load_native(each, precision) for each in files])
 
-        precision = _native_precision(precision, models[0].config.model)
+        precision = _native_precision(precision, files[0].config.model)
         return BatchEngine(make_native, precision, detokenize, runtime.num_threads())
-    networks = [discovery.load(each.checkpoint).model for each in models]
-    return _pytorch_engine(networks, device, precision, detokenize)
+    models = [discovery.load(each.checkpoint).model for each in files]
+    return _pytorch_engine(models, device, precision, detokenize)
 
 
-def engine_of(networks: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
-    """Return the engine for networks that are in memory; later changes of their weights do not reach it.
+def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
+    """Return an engine for PyTorch models. It copies their weights, so that training may continue.
 
     Raises:
-        UsageError: the precision is not to be had for them on this device.
+        UsageError: the device does not support the precision for these models.
     """
-    if not runs_natively([network.config for network in networks], device):
-        return _pytorch_engine(networks, device, precision, detokenize, copy=True)
+    if not runs_natively([model.config for model in models], device):
+        return _pytorch_engine(models, device, precision, detokenize, copy=True)
 
     def make_native(precision: str) -> Model:
-        return _native([NativeModel(n.config, _arrays(n.state_dict()), precision) for n in networks])
+        return _ensemble([NativeModel(m.config, _to_numpy(m.state_dict()), precision) for m in models])
 
-    precision = _native_precision(precision, networks[0].config)
+    precision = _native_precision(precision, models[0].config)
     return BatchEngine(make_native, precision, detokenize, runtime.num_threads())
 
 
 def runs_natively(configs: Sequence[ModelConfig], device: str) -> bool:
-    """Return whether the native engine computes these models on this device."""
+    """Return whether the native engine supports these models on this device."""
     return device == "cpu" and all(map(native.supports, configs)) and native.is_available()
 
 
@@ -74,7 +98,7 @@ def _native_precision(precision: str, config: ModelConfig) -> str:
     return native.fastest_precision(config) if precision == "auto" else precision
 
 
-def _native(models: Sequence[NativeModel]) -> Model:
+def _ensemble(models: Sequence[NativeModel]) -> Model:
     return models[0] if len(models) == 1 else NativeEnsemble(models)
 
 
@@ -84,31 +108,31 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     except ValueError:
         raise files.misfit() from None
     except MemoryError:
-        raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of it") from None
+        raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of the memory") from None
     if model.vocab_size != len(files.tokenizer):
         raise files.misfit()
     return model
 
 
-def _arrays(tensors: Mapping[str, Any]) -> Weights:
+def _to_numpy(tensors: Mapping[str, Any]) -> Weights:
     return {name: tensor.detach().float().cpu().numpy() for name, tensor in tensors.items()}
 
 
 def _pytorch_engine(
-    networks: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize, *, copy: bool = False
+    models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize, *, copy: bool = False
 ) -> BatchEngine:
     import torch
 
     from nmt.inference.pytorch import TorchModel
 
     if precision == "int8":
-        reason = native.unavailable_reason() or "it does not compute this kind of model"
-        raise UsageError(f"int8 needs the native engine: {reason}", "--precision auto picks what is fast here")
+        reason = native.unavailable_reason() or "it does not support this model"
+        raise UsageError(f"int8 needs the native engine: {reason}", "--precision auto picks the fastest precision")
     if precision == "auto":
         precision = runtime.gpu_precision(torch.device(device)) if device != "cpu" else "fp32"
-    placed = [network.to(device) for network in networks]
+    models = [model.to(device) for model in models]
 
-    def make(precision: str) -> Model:
-        return TorchModel(placed, None if precision == "fp32" and not copy else runtime.dtype(precision))
+    def make_model(precision: str) -> Model:
+        return TorchModel(models, None if precision == "fp32" and not copy else runtime.dtype(precision))
 
-    return BatchEngine(make, precision, detokenize)
+    return BatchEngine(make_model, precision, detokenize)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import unicodedata
 
 
-def _keepable(character: str) -> bool:
-    """Say whether white space can stand in a line of output: a tab or a kind of space, but nothing that ends a line."""
+def _is_inline(character: str) -> bool:
+    """Return whether white space may occur within a line: a tab or a space separator, but no line separator."""
     return character == "\t" or unicodedata.category(character) == "Zs"
 
 
-def outer_space(line: str) -> tuple[str, str]:
-    """Return the white space at the two ends of a line; all of a blank one stands at its beginning."""
+def surrounding_whitespace(line: str) -> tuple[str, str]:
+    """Return the white space before and after the text of a line; for a blank line, all of it is before."""
     text = line.lstrip()
     before, after = line[: len(line) - len(text)], text[len(text.rstrip()) :]
-    return "".join(filter(_keepable, before)), "".join(filter(_keepable, after))
+    return "".join(filter(_is_inline, before)), "".join(filter(_is_inline, after))
 
 
-def gap(text: str, end: int, start: int) -> str:
-    """Return the white space that parts the piece of a line that ends at `end` and the one that begins at `start`."""
+def separator(text: str, end: int, start: int) -> str:
+    """Return the white space between the segment of a line that ends at `end` and the one that starts at `start`."""
     between = text[end:start]
-    needed = any(map(str.isspace, between)) or text[end - 1] in "。！？"  # scripts that part sentences without any
-    return "".join(filter(_keepable, between)) or " " * needed
+    is_required = any(map(str.isspace, between)) or text[end - 1] in "。！？"  # no space follows these in the source
+    return "".join(filter(_is_inline, between)) or " " * is_required

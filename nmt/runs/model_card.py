@@ -74,7 +74,7 @@ def card(found: dict[str, Any]) -> str:
 def _render(found: dict[str, Any]) -> str:
     from nmt.templates import render
 
-    return render("card.md", found=found, lines=describe(found))
+    return render("card.md", run=found, lines=describe(found))
 
 
 def describe(found: dict[str, Any]) -> dict[str, list[str]]:

@@ -1,7 +1,6 @@
-"""Searches for the best translation. Each is one file with one class, named in config by a spec string.
+"""Search algorithms. A spec string such as `beam(beam_size=4)` selects one.
 
-A search is a frozen dataclass: its fields are its options, checked when it is made, and
-`search(model, request) -> list[list[Hypothesis]]`, best first, is its call.
+Each is a frozen dataclass whose fields are its options. Options are validated on construction.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from nmt.search.sample import Sample
 
 
 class Search(Protocol):
-    """Finds the best translations of a batch."""
+    """Searches for the best translations of a batch."""
 
     @property
     def rows(self) -> int:
-        """Rows of a batch for each sentence."""
+        """Number of rows per sentence in a batch."""
 
     @property
     def n_best(self) -> int:
         """Maximum number of hypotheses returned per sentence."""
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
-        """Return each sentence's hypotheses, best first."""
+        """Return the hypotheses of each sentence, best first."""
 
 
 SEARCHES: dict[str, Callable[..., Search]] = {
@@ -47,9 +46,9 @@ __all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "
 
 
 def search(spec: str) -> Search:
-    """Resolve a search's spec string.
+    """Return the search that a spec string describes.
 
     Raises:
-        ConfigError: unknown search or option, or an option out of range.
+        ConfigError: unknown search or option, or an option is out of range.
     """
     return resolve("search", SEARCHES, spec)()

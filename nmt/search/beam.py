@@ -1,4 +1,4 @@
-"""Beam search. Letters: B running sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
+"""Beam search. Shape letters: B running sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ NORMALIZATIONS = ("gnmt", "average")
 
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions(SearchOptions):
-    """Options of every search with beams."""
+    """Options of all beam searches."""
 
     beam_size: int = 4
-    """W, partial hypotheses kept at every step (beam_size)."""
+    """W, the number of partial hypotheses kept per step."""
     top_beams: int = 1
-    """Translations returned per sentence (top_beams)."""
+    """Number of translations returned per sentence."""
     length_penalty: float = 1.0
-    """Exponent α of length normalization; 0 is none and favors short translations."""
+    """Exponent α of length normalization; 0 is no normalization and favors short translations."""
     length_normalization: str = "gnmt"
     """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
-    length^α; the end token counts as one."""
+    length^α. The length includes the end token."""
     early_stopping: bool = False
-    """Stop a sentence once W hypotheses have finished, as most toolkits do, and not by an exact bound alone."""
+    """Stop when W hypotheses have finished, as most toolkits do, instead of at the exact bound of `can_improve`."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError for options out of range."""
+        """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         if not 1 <= self.beam_size <= MAX_BEAMS:
             raise ConfigError(f"beam size must be between 1 and {MAX_BEAMS}, got {self.beam_size}", "4 to 10 is usual")
@@ -46,7 +46,7 @@ class BeamOptions(SearchOptions):
 
     @property
     def rows(self) -> int:
-        """Rows of a batch for each sentence."""
+        """Number of rows per sentence in a batch."""
         return self.beam_size
 
     @property
@@ -54,60 +54,60 @@ class BeamOptions(SearchOptions):
         """Maximum number of hypotheses returned per sentence."""
         return self.top_beams
 
-    def norm(self, length: Ints | int) -> Floats:
-        """Return the divisor of log-probabilities of translations of that length, the end token counted."""
+    def length_norm(self, length: Ints | int) -> Floats:
+        """Return the divisor of the log-probability of a translation. The length includes the end token."""
         base = (5 + np.asarray(length)) / 6 if self.length_normalization == "gnmt" else np.asarray(length)
         return np.asarray(base.astype(np.float64) ** self.length_penalty, np.float32)
 
-    def unfinished(self, best_B: Floats, max_length_B: Ints, finished: FinishedHypotheses, top: int) -> Bools:
-        """Return for which sentences the search continues, [B].
+    def is_running(self, log_prob_B: Floats, max_length_B: Ints, finished: FinishedHypotheses, n_best: int) -> Bools:
+        """Return whether the search continues for each sentence, [B].
 
         Args:
-            best_B: log-probability of the best partial hypothesis.
-            max_length_B: maximum number of target tokens, the end token not counted.
-            finished: the finished hypotheses.
-            top: how many of them are returned.
+            log_prob_B: log-probability of the best partial hypothesis.
+            max_length_B: maximum number of target tokens, not including the end token.
+            finished: finished hypotheses.
+            n_best: number of hypotheses to return.
         """
-        stay_B = can_improve(best_B, self.norm(max_length_B + 1), finished.score_BW[:, top - 1])
-        return stay_B & ~finished.full_B if self.early_stopping else stay_B
+        running_B = can_improve(log_prob_B, self.length_norm(max_length_B + 1), finished.score_BW[:, n_best - 1])
+        return running_B & ~finished.is_full_B if self.early_stopping else running_B
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beam(BeamOptions):
-    """Keeps the W most probable partial hypotheses at every step.
+    """Keeps the W most probable partial hypotheses at each step.
 
-    The W most probable extensions of a sentence's beams are taken; those that end become hypotheses, and the W best
-    that do not end are continued. A sentence is done when no beam can still reach one of the `top` best
-    (`can_improve`), or, with `early_stopping`, already when W hypotheses have finished.
+    Of the W most probable candidates of a sentence, those that end become finished hypotheses. The W best candidates
+    that do not end become the new beams. The search stops when no beam can improve the n-best list (`can_improve`), or,
+    with `early_stopping`, when W hypotheses have finished.
     """
 
     coverage_penalty: float = 0.0
-    """β of the coverage penalty (Wu et al. 2016, equation 14): translations that leave a part of the source without
-    attention lose; 0 is off, 0.2 is usual."""
+    """Weight β of the coverage penalty (Wu et al. 2016, equation 14), which penalizes translations that do not attend
+    to all source tokens; 0 is off, 0.2 is usual."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError for options out of range."""
+        """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         if not 0 <= self.coverage_penalty <= 10:
             raise ConfigError(f"coverage_penalty must be between 0 and 10, got {self.coverage_penalty}", "0.2 is usual")
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
-        """Return the `top` best hypotheses per sentence, best first."""
-        # All beams would begin alike: one row for each sentence reads the start token; its extensions fill the beam.
+        """Return the `top_beams` best hypotheses of each sentence, best first."""
+        # One row per sentence at the start token; its extensions fill the beams.
         partial = PartialHypotheses(model, request, self, track_attention=bool(self.coverage_penalty))
         finished = FinishedHypotheses(len(partial), self.beam_size)
         coverage_RS: Floats | None = None
         log_prob_BW = np.zeros((len(partial), 1), np.float32)
         while len(partial):
-            # At most one extension per beam ends, so among 2W at least W do not.
+            # At most one extension per beam ends, so at least W of the 2W best do not.
             result = partial.step(2 * self.beam_size)
             width, k = partial.width, result.tokens_RK.shape[1]
-            log_prob_BC, at_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.beam_size)
-            rows_BC = np.arange(len(partial))[:, None] * width + at_BC // k
-            tokens_BC = result.tokens_RK[rows_BC, at_BC % k]
+            log_prob_BC, index_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.beam_size)
+            rows_BC = np.arange(len(partial))[:, None] * width + index_BC // k
+            tokens_BC = result.tokens_RK[rows_BC, index_BC % k]
             ends_BC = tokens_BC == request.eos
 
-            # An impossible beam also proposes its end; it must not count as a hypothesis.
+            # The extensions of an impossible beam, at -inf, are not hypotheses.
             finishes_BC = ends_BC & np.isfinite(log_prob_BC)
             finishes_BC[:, self.beam_size :] = False
             penalty_BC = None
@@ -117,97 +117,98 @@ class Beam(BeamOptions):
                 coverage_RS = attention_RS if coverage_RS is None else coverage_RS + attention_RS
                 lengths_R = request.source_length_B[partial.sentence_B].repeat(width)
                 penalty_BC = self.coverage_penalty * coverage_penalty(coverage_RS, lengths_R)[rows_BC]
-            norm = self.norm(partial.length + 1)
-            finished.add(finishes_BC, rows_BC, partial, log_prob_BC, norm, penalty_BC)
+            length_norm = self.length_norm(partial.length + 1)
+            finished.add(finishes_BC, rows_BC, partial, log_prob_BC, length_norm, penalty_BC)
 
-            # What ends is out; where too few others are possible (the first step, the length limit), -inf fills up.
-            going_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
-            order_BW = np.argsort(-going_BC, axis=1, kind="stable")[:, : self.beam_size]
-            log_prob_BW = np.take_along_axis(going_BC, order_BW, 1)
-            stay_B = self.unfinished(log_prob_BW[:, 0], partial.max_length_B, finished, self.top_beams)
-            rows_R = np.take_along_axis(rows_BC, order_BW, 1)[stay_B].ravel()
-            tokens_R = np.take_along_axis(tokens_BC, order_BW, 1)[stay_B].ravel()
-            log_prob_BW = log_prob_BW[stay_B]
+            # Continue the others; -inf pads the beams if there are too few (first step, length limit).
+            continues_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
+            order_BW = np.argsort(-continues_BC, axis=1, kind="stable")[:, : self.beam_size]
+            log_prob_BW = np.take_along_axis(continues_BC, order_BW, 1)
+            is_running_B = self.is_running(log_prob_BW[:, 0], partial.max_length_B, finished, self.top_beams)
+            rows_R = np.take_along_axis(rows_BC, order_BW, 1)[is_running_B].ravel()
+            tokens_R = np.take_along_axis(tokens_BC, order_BW, 1)[is_running_B].ravel()
+            log_prob_BW = log_prob_BW[is_running_B]
             coverage_RS = None if coverage_RS is None else coverage_RS[rows_R]
-            finished.keep(stay_B)
-            partial.advance(rows_R, tokens_R, stay_B)
+            finished.keep(is_running_B)
+            partial.advance(rows_R, tokens_R, is_running_B)
         return finished.best(self.top_beams)
 
 
 def best_candidates(log_prob_BW: Floats, log_p_RK: Floats, count: int) -> tuple[Floats, Ints]:
-    """Return the `count` best extensions of each sentence, best first, and their places; -inf fills up.
+    """Return the log-probabilities of the `count` best candidates of each sentence, best first, and their indices.
 
-    A place is w*K + k: the k-th best token of row w.
+    Candidate w*K + k extends row w with its k-th best token. Log-probabilities are padded with -inf.
     """
-    total_BX = (log_prob_BW.reshape(-1, 1) + log_p_RK).reshape(len(log_prob_BW), -1)
-    at_BC = np.argsort(-total_BX, axis=1, kind="stable")[:, :count]
-    best_BC = np.take_along_axis(total_BX, at_BC, 1)
-    if missing := count - at_BC.shape[1]:
-        best_BC = np.pad(best_BC, ((0, 0), (0, missing)), constant_values=-np.inf)
-        at_BC = np.pad(at_BC, ((0, 0), (0, missing)))
-    return best_BC, at_BC
+    log_prob_BX = (log_prob_BW.reshape(-1, 1) + log_p_RK).reshape(len(log_prob_BW), -1)
+    index_BC = np.argsort(-log_prob_BX, axis=1, kind="stable")[:, :count]
+    log_prob_BC = np.take_along_axis(log_prob_BX, index_BC, 1)
+    if missing := count - index_BC.shape[1]:
+        log_prob_BC = np.pad(log_prob_BC, ((0, 0), (0, missing)), constant_values=-np.inf)
+        index_BC = np.pad(index_BC, ((0, 0), (0, missing)))
+    return log_prob_BC, index_BC
 
 
-def first_beams(sentences: int, size: int) -> Floats:
-    """Return log-probabilities [B, W] of equal first rows: only one proposes, or copies of it would fill the beam."""
-    log_prob_BW = np.full((sentences, size), -np.inf, np.float32)
+def initial_log_probs(num_sentences: int, width: int) -> Floats:
+    """Return the log-probabilities of equal initial rows, [B, W]: -inf for all but one, to avoid duplicates."""
+    log_prob_BW = np.full((num_sentences, width), -np.inf, np.float32)
     log_prob_BW[:, 0] = 0.0
     return log_prob_BW
 
 
-def can_improve(best_B: Floats, longest_B: Floats, worst_B: Floats) -> Bools:
-    """Return for which sentences a partial hypothesis may still enter the `top` best: an exact bound, not a guess.
+def can_improve(log_prob_B: Floats, max_length_norm_B: Floats, min_score_B: Floats) -> Bools:
+    """Return whether a partial hypothesis of each sentence can still enter the n-best list. The bound is exact.
 
-    Log-probabilities only fall, the divisor only grows with length, and a coverage penalty only subtracts, so a final
-    score is at most the present log-probability divided by the norm of the longest translation allowed.
+    Log-probabilities decrease and length norms increase with the length, and a coverage penalty is at most 0. A final
+    score is therefore at most the current log-probability divided by the length norm of the longest translation.
     """
     with np.errstate(invalid="ignore"):
-        return (best_B > -np.inf) & (best_B / longest_B > worst_B)
+        return (log_prob_B > -np.inf) & (log_prob_B / max_length_norm_B > min_score_B)
 
 
 def coverage_penalty(coverage_RS: Floats, lengths_R: Ints) -> Floats:
-    """Return Σ_i log min(Σ_j p_ij, 1) over each row's source tokens (Wu et al. 2016, equation 14), [R]."""
-    tiny = np.finfo(np.float32).tiny  # a weight may underflow, and log 0 would forbid what it should only dislike
-    real_RS = np.arange(coverage_RS.shape[1]) < lengths_R[:, None]
-    log_RS = np.where(real_RS, np.log(coverage_RS.clip(tiny, 1.0)), np.float32(0.0))
-    penalty_R: Floats = log_RS.cumsum(1)[:, -1]  # in order, so that the batch's padding does not change the rounding
+    """Return Σ_i log min(Σ_j p_ij, 1) over the source tokens of each row (Wu et al. 2016, equation 14), [R]."""
+    tiny = np.finfo(np.float32).tiny  # a weight may underflow, and log 0 would exclude the hypothesis
+    is_source_RS = np.arange(coverage_RS.shape[1]) < lengths_R[:, None]
+    log_RS = np.where(is_source_RS, np.log(coverage_RS.clip(tiny, 1.0)), np.float32(0.0))
+    penalty_R: Floats = log_RS.cumsum(1)[:, -1]  # sequential, so that padding does not change the rounding
     return penalty_R
 
 
 class FinishedHypotheses:
     """The finished hypotheses of every sentence."""
 
-    def __init__(self, sentences: int, size: int) -> None:
-        self.size = size
-        self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
-        self.score_BW = np.full((sentences, size), -np.inf, np.float32)
+    def __init__(self, num_sentences: int, width: int) -> None:
+        self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
+        self.score_BW = np.full((num_sentences, width), -np.inf, np.float32)
         """The W best scores of each running sentence, best first."""
 
     @property
-    def full_B(self) -> Bools:
-        """Which running sentences have W finished hypotheses."""
+    def is_full_B(self) -> Bools:
+        """Whether each running sentence has W finished hypotheses."""
         return self.score_BW[:, -1] > -np.inf
 
     def add(
-        self, finishes_BC: Bools, rows_BC: Ints, partial: PartialHypotheses, log_prob_BC: Floats, norm: Floats,
+        self, finishes_BC: Bools, rows_BC: Ints, partial: PartialHypotheses, log_prob_BC: Floats, length_norm: Floats,
         penalty_BC: Floats | None = None,
     ) -> None:  # fmt: skip
-        """Add the candidates that `finishes_BC` marks: rows that end now, scored log_prob / norm + penalty."""
+        """Add the rows of the candidates selected by `finishes_BC`, with the score log_prob / length_norm + penalty."""
         if not finishes_BC.any():
             return
-        score_BC = log_prob_BC / norm if penalty_BC is None else log_prob_BC / norm + penalty_BC
+        score_BC = log_prob_BC / length_norm
+        if penalty_BC is not None:
+            score_BC = score_BC + penalty_BC
         all_BX = np.concatenate((self.score_BW, np.where(finishes_BC, score_BC, np.float32(-np.inf))), 1)
-        self.score_BW = -np.sort(-all_BX, axis=1)[:, : self.size]
+        self.score_BW = -np.sort(-all_BX, axis=1)[:, : self.score_BW.shape[1]]
         for sentence, ids, log_prob, score in zip(
             partial.sentence_B[finishes_BC.nonzero()[0]].tolist(), partial.tokens_RT[rows_BC[finishes_BC], 1:].tolist(),
             log_prob_BC[finishes_BC].tolist(), score_BC[finishes_BC].tolist(), strict=True,
         ):  # fmt: skip
-            self.found[sentence].append(Hypothesis(ids, log_prob, score, float(norm)))
+            self.hypotheses[sentence].append(Hypothesis(ids, log_prob, score, float(length_norm)))
 
-    def keep(self, stay_B: Bools) -> None:
-        """Keep some of the running sentences."""
-        self.score_BW = self.score_BW[stay_B]
+    def keep(self, is_running_B: Bools) -> None:
+        """Remove sentences that no longer run."""
+        self.score_BW = self.score_BW[is_running_B]
 
-    def best(self, top: int) -> list[list[Hypothesis]]:
-        """Return each sentence's best, best first."""
-        return [sorted(hypotheses, key=lambda h: -h.score)[:top] for hypotheses in self.found]
+    def best(self, count: int) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of each sentence, best first."""
+        return [sorted(hypotheses, key=lambda h: -h.score)[:count] for hypotheses in self.hypotheses]

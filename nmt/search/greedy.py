@@ -1,4 +1,4 @@
-"""Greedy search: the most probable token at every step. Letters: R rows, one of each sentence still running."""
+"""Greedy search. Shape letters: R rows, one per running sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmt.search.request import Hypothesis, SearchRequest, StepModel
 
 @dataclass(frozen=True, kw_only=True)
 class Greedy(SearchOptions):
-    """Takes the most probable token at every step."""
+    """Selects the most probable token at each step."""
 
     rows: ClassVar[int] = 1
     n_best: ClassVar[int] = 1
@@ -22,17 +22,17 @@ class Greedy(SearchOptions):
         """Return one hypothesis per sentence."""
         partial = PartialHypotheses(model, request, self)
         log_prob_R = np.zeros(len(partial), np.float32)
-        found = [Hypothesis([], 0.0, 0.0)] * len(partial)
+        hypotheses = [Hypothesis([], 0.0, 0.0)] * len(partial)
         while len(partial):
             result = partial.step(1)
             log_prob_R, tokens_R = log_prob_R + result.log_p_RK[:, 0], result.tokens_RK[:, 0]
-            going_R = tokens_R != request.eos
-            if not going_R.all():
-                ends = (~going_R).nonzero()[0]
-                for row, ids in zip(ends.tolist(), partial.tokens_RT[ends, 1:].tolist(), strict=True):
+            is_running_R = tokens_R != request.eos
+            if not is_running_R.all():
+                finished = (~is_running_R).nonzero()[0]
+                for row, ids in zip(finished.tolist(), partial.tokens_RT[finished, 1:].tolist(), strict=True):
                     log_prob = float(log_prob_R[row])
-                    found[partial.sentence_B[row]] = Hypothesis(ids, log_prob, log_prob)
-            rows_R = going_R.nonzero()[0]
+                    hypotheses[partial.sentence_B[row]] = Hypothesis(ids, log_prob, log_prob)
+            rows_R = is_running_R.nonzero()[0]
             log_prob_R = log_prob_R[rows_R]
-            partial.advance(rows_R, tokens_R[rows_R], going_R)
-        return [[hypothesis] for hypothesis in found]
+            partial.advance(rows_R, tokens_R[rows_R], is_running_R)
+        return [[hypothesis] for hypothesis in hypotheses]

@@ -1,6 +1,6 @@
-"""The partial hypotheses of a search: one place keeps running sentences, applies constraints and drops what is done.
+"""The partial hypotheses of a search, with its length limits, forced prefixes and banned tokens.
 
-Shape letters: B running sentences, W rows of each, R = B*W rows, T target tokens so far, the start token included,
+Shape letters: B running sentences, W rows of each, R = B*W rows, T target tokens including the start token,
 K best tokens of a row, P gathered tokens of a row, X banned tokens of a row, V vocabulary.
 """
 
@@ -15,18 +15,19 @@ from nmt.errors import ConfigError
 from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepRequest, StepResult
 
 UNCONSTRAINED = -1
+"""Marks a row whose next token is not forced."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Options of every search."""
+    """Options of all searches."""
 
     min_length_ratio: float = 0.0
-    """Minimum number of target tokens per source token, end tokens not counted."""
+    """Minimum number of target tokens per source token, not including end tokens."""
     max_length_ratio: float = 0.0
-    """Maximum number of target tokens per source token; 0: the request's limit, twice as many and ten."""
+    """Maximum number of target tokens per source token; 0: only the limit of the request applies."""
     no_repeat_ngram_size: int = 0
-    """No n-gram of this size may occur twice; 0 is off."""
+    """Size of the n-grams that may occur only once; 0: off."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError for options out of range."""
@@ -35,14 +36,14 @@ class SearchOptions:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.max_length_ratio and self.min_length_ratio > self.max_length_ratio:
             raise ConfigError(
-                f"min_length_ratio ({self.min_length_ratio}) must not be above max_length_ratio ({self.max_length_ratio})"
+                f"min_length_ratio ({self.min_length_ratio}) exceeds max_length_ratio ({self.max_length_ratio})"
             )
         if self.no_repeat_ngram_size < 0:
             raise ConfigError(f"no_repeat_ngram_size must be 0 or more, got {self.no_repeat_ngram_size}")
 
 
 class PartialHypotheses:
-    """The rows of a search; its length is the number of sentences still running."""
+    """The rows of a search. Its length is the number of running sentences."""
 
     def __init__(
         self,
@@ -54,36 +55,36 @@ class PartialHypotheses:
         reserved_B: Ints | int = 0,
         track_attention: bool = False,
     ) -> None:
-        """Encode the sources; every sentence begins with `width` equal rows.
+        """Encode the sources, and start each sentence with `width` equal rows.
 
         Args:
-            model: what predicts the next tokens.
+            model: predicts the next tokens.
             request: the sentences.
-            options: limits of the search.
-            width: W in the first step.
-            reserved_B: tokens besides the prefix that the length limit must leave room for.
-            track_attention: whether to note cross-attention; see `State`.
+            options: options of the search.
+            width: initial W.
+            reserved_B: number of tokens besides the prefix that the length limit must allow.
+            track_attention: whether to record cross-attention; see `State`.
         """
-        source_B = request.source_length_B - 1
+        length_B = request.source_length_B - 1
         self.request, self.no_repeat_ngram_size = request, options.no_repeat_ngram_size
         self.sentence_B = np.arange(len(request.sources))
         self.max_length_B = request.max_length_B.astype(np.int64)
         if options.max_length_ratio:
-            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_length_ratio * source_B)).astype(
+            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_length_ratio * length_B)).astype(
                 np.int64
             )
-        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_length_ratio * source_B)).astype(
+        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_length_ratio * length_B)).astype(
             np.int64
         )
-        longest = max(map(len, request.prefixes), default=0)
-        self.prefix_BT = np.full((len(source_B), longest), UNCONSTRAINED)
+        max_prefix_length = max(map(len, request.prefixes), default=0)
+        self.prefix_BT = np.full((len(length_B), max_prefix_length), UNCONSTRAINED)
         for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):
             prefix_T[: len(prefix)] = prefix
-        # A prefix counts toward the limits, and they do not cut it.
+        # A prefix counts toward the length limits but is never truncated.
         self.max_length_B = np.maximum(
             self.max_length_B, (self.prefix_BT != UNCONSTRAINED).sum(1, dtype=np.int64) + reserved_B
         )
-        self._forces_until = max(longest, int(self.min_length_B.max(initial=0)))
+        self._forces_until = max(max_prefix_length, int(self.min_length_B.max(initial=0)))
         self._forces_from = int(self.max_length_B.min(initial=0))
         self.parents_R: Ints = self.sentence_B.repeat(width)
         self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)
@@ -94,12 +95,12 @@ class PartialHypotheses:
 
     @property
     def width(self) -> int:
-        """W."""
+        """W, the number of rows per sentence."""
         return len(self.tokens_RT) // max(1, len(self))
 
     @property
     def length(self) -> int:
-        """Tokens of each partial hypothesis, the start token not counted."""
+        """Number of tokens of each partial hypothesis, not including the start token."""
         return self.tokens_RT.shape[1] - 1
 
     def step(self, k: int, *, gather_RP: Ints | None = None, all_log_probs: bool = False) -> StepResult:
@@ -135,22 +136,22 @@ class PartialHypotheses:
                 result = replace(result, gathered_RP=gathered_RP[:, :-1])
         return result
 
-    def advance(self, rows_R: Ints, tokens_R: Ints, stay_B: Bools | None = None) -> None:
-        """Continue rows with tokens, in that order; sentences of which `stay_B` is false are finished.
+    def advance(self, rows_R: Ints, tokens_R: Ints, is_running_B: Bools | None = None) -> None:
+        """Extend rows by one token.
 
         Args:
-            rows_R: which present row each new row continues, of the staying sentences only.
-            tokens_R: by which token.
-            stay_B: which of the running sentences go on; None: all.
+            rows_R: index of the row that each new row extends, for running sentences only.
+            tokens_R: the token that extends it.
+            is_running_B: which sentences continue; None: all.
         """
-        if stay_B is not None and not stay_B.all():
-            self.sentence_B, self.prefix_BT = self.sentence_B[stay_B], self.prefix_BT[stay_B]
-            self.max_length_B, self.min_length_B = self.max_length_B[stay_B], self.min_length_B[stay_B]
+        if is_running_B is not None and not is_running_B.all():
+            self.sentence_B, self.prefix_BT = self.sentence_B[is_running_B], self.prefix_BT[is_running_B]
+            self.max_length_B, self.min_length_B = self.max_length_B[is_running_B], self.min_length_B[is_running_B]
         self.parents_R = rows_R
         self.tokens_RT = np.concatenate((self.tokens_RT[rows_R], tokens_R[:, None]), 1)
 
     def _forced(self) -> Ints | None:
-        """Return the token that each row must continue with, or UNCONSTRAINED; None: no row must."""
+        """Return the forced next token of each row, or UNCONSTRAINED; None: no row has one."""
         length = self.length
         if self._forces_until <= length < self._forces_from:
             return None
@@ -160,7 +161,7 @@ class PartialHypotheses:
         return forced_B.repeat(self.width) if (forced_B != UNCONSTRAINED).any() else None
 
     def _banned(self) -> Ints | None:
-        """Return the tokens that no row may continue with, filled up with -1."""
+        """Return the banned next tokens of each row, padded with -1."""
         banned = []
         if (self.min_length_B > self.length).any():
             banned.append(np.where(self.min_length_B > self.length, self.request.eos, -1).repeat(self.width)[:, None])
@@ -170,9 +171,9 @@ class PartialHypotheses:
 
 
 def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:
-    """Return the tokens that would complete an n-gram that a row holds already, [R, X], filled up with -1.
+    """Return the tokens that would repeat an n-gram of their row, [R, X], padded with -1.
 
-    `tokens_RT` begins with the start token, which is part of no n-gram.
+    `tokens_RT` begins with the start token, which does not belong to an n-gram.
     """
     target_RT = tokens_RT[:, 1:]
     if target_RT.shape[1] < size:

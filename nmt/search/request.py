@@ -1,4 +1,4 @@
-"""What a search is given, what it returns, and the model it asks. Everything is NumPy.
+"""Input and output of a search, and the interface of its model. All arrays are NumPy arrays.
 
 Shape letters: B sentences, R rows (partial hypotheses), S source tokens, T target tokens, K best tokens of a row,
 X banned tokens of a row, P gathered tokens of a row, V vocabulary.
@@ -20,42 +20,42 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Sentences to translate together, and what every translation must satisfy."""
+    """A batch of sentences to translate, and the constraints on their translations."""
 
     sources: Sequence[Sequence[int]]
-    """Source ids of each sentence, the end token included."""
+    """Source token ids of each sentence, including the end token."""
     max_length_B: Ints
-    """Maximum number of target tokens, the end token not counted; there the end is forced."""
+    """Maximum number of target tokens, not including the end token, which is forced at this length."""
     bos: int
-    """Id that starts a translation."""
+    """Id of the start token."""
     eos: int
-    """Id that ends one."""
+    """Id of the end token."""
     prefixes: Sequence[Sequence[int]] = field(default=())
-    """Ids that each translation must begin with; empty: none must."""
+    """Token ids that each translation must begin with; empty: no prefixes."""
     constraints: Sequence[Sequence[Sequence[int]]] = field(default=())
-    """Runs of ids that must appear in each translation; only the search `constrained` satisfies them."""
+    """Sequences of token ids that must appear in each translation; only the search `constrained` supports them."""
     detokenize: Callable[[Sequence[int]], str] = str
-    """Returns the text of ids, for searches that compare texts."""
+    """Returns the text of token ids, for searches that compare texts."""
     banned_ids: Sequence[int] = ()
-    """Ids that are no text and must not be sampled."""
+    """Ids of special tokens that must not be sampled."""
 
     @property
     def source_length_B(self) -> Ints:
-        """Source tokens, the end token included."""
+        """Number of source tokens, including the end token."""
         return np.fromiter(map(len, self.sources), np.int64, len(self.sources))
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as ids, without start and end."""
+    """A translation as token ids, without start and end tokens."""
 
     ids: list[int]
     log_prob: float
-    """Σ log p(token), the end token included, in nats."""
+    """Σ log p(token) in nats, including the end token."""
     score: float
-    """What hypotheses are ranked by, such as the log-probability after length normalization."""
-    norm: float = 1.0
-    """Divisor of the log-probability in the score; infinity: the score does not contain it."""
+    """Score that hypotheses are ranked by, such as the log-probability after length normalization."""
+    length_norm: float = 1.0
+    """Divisor of the log-probability in the score; infinity if the score does not depend on the log-probability."""
 
 
 @dataclass(frozen=True)
@@ -79,46 +79,46 @@ class StepRequest:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a model says of the next token of each row."""
+    """A model's prediction of the next token of each row."""
 
     log_p_RK: Floats
-    """Log-probabilities of the best tokens, best first, and NaN before all; of equal ones the lower id comes first,
-    except in PyTorch, whose order of them is not defined."""
+    """Log-probabilities of the best tokens, best first; NaN ranks above all. Of equal ones the lower id comes first,
+    except with PyTorch, which does not define their order."""
     tokens_RK: Ints
     gathered_RP: Floats | None = None
-    """Log-probabilities of the tokens that were asked for, banned or not."""
+    """Log-probabilities of the gathered tokens, whether banned or not."""
     log_p_RV: Floats | None = None
-    """All log-probabilities, banned or not."""
+    """Log-probabilities of all tokens, whether banned or not."""
 
 
 class State(Protocol):
-    """A batch in the middle of a search."""
+    """The decoder state of a batch during a search."""
 
     @property
     def attention_RS(self) -> Floats | None:
-        """Where the rows of the last step attend in their sources, if that is tracked; zero beyond a source's end."""
+        """Cross-attention weights of the last step, if tracked; zero beyond the end of a source."""
 
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row and return the log-probabilities of the next."""
 
 
 class StepModel(Protocol):
-    """Anything that can be searched."""
+    """A model that a search can decode with."""
 
     def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> State:
-        """Encode source sentences and return the state in which a search begins."""
+        """Encode source sentences and return the initial decoder state."""
 
 
 def best_tokens(log_p_RV: Floats, request: StepRequest) -> StepResult:
-    """Return what `State.step` returns, for models that have all log-probabilities at hand."""
+    """Return the result of `State.step` from all log-probabilities."""
     banned_RX, gather_RP = request.banned_RX, request.gather_RP
     rows_R1 = np.arange(len(log_p_RV))[:, None]
     gathered_RP = None if gather_RP is None else log_p_RV[rows_R1, gather_RP]
     allowed_RV = log_p_RV
     if banned_RX is not None:
         allowed_RV = log_p_RV.copy()
-        row, at = (banned_RX >= 0).nonzero()
-        allowed_RV[row, banned_RX[row, at]] = -np.inf
+        row, column = (banned_RX >= 0).nonzero()
+        allowed_RV[row, banned_RX[row, column]] = -np.inf
     k = min(request.k, log_p_RV.shape[1])
     ranked_RV = np.where(np.isnan(allowed_RV), np.inf, allowed_RV)
     worst_R1 = -np.partition(-ranked_RV, max(k - 1, 0), axis=1)[:, max(k - 1, 0), None]

@@ -1,4 +1,4 @@
-"""Pages that nmt writes: one HTML file each, which needs no network and follows the reader's light or dark setting."""
+"""Templates of model cards and self-contained HTML pages, which support light and dark mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt import __version__
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template of `nmt/templates`; in HTML, text is escaped, since it comes from anywhere."""
+    """Render a template of `nmt/templates`. Values are escaped in HTML."""
     import jinja2
 
     environment = jinja2.Environment(

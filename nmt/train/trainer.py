@@ -19,7 +19,7 @@ from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
 from nmt.errors import CheckpointError, ConfigError, TrainingError
 from nmt.evaluate import metrics
-from nmt.inference.load import engine_of
+from nmt.inference.load import engine_from_models
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
@@ -233,7 +233,7 @@ class Trainer:
         count = self.config.train.valid_pairs or len(self.valid_src)
         longest = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
         sentences = self.prepared.meta.get("max_sentences_per_line", 1)
-        engine = engine_of([model], str(self.device), "auto", self.tokenizer.decode)
+        engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
         translator = Translator(engine, self.tokenizer, self.config, longest, sentences)
         texts = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.num_samples]

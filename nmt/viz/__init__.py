@@ -1,1 +1,1 @@
-"""Figures and pages: attention maps, learning curves, position encodings."""
+"""Visualization of attention maps, learning curves and position encodings."""

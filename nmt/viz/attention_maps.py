@@ -1,6 +1,6 @@
-"""What a model looks at while it translates a sentence: the weights of every attention, and what it thought of writing.
+"""Attention maps of a sentence and its translation, with the probabilities of each decoding step.
 
-Letters: L layers, H heads, S source pieces, T target pieces, both with the end token.
+Shape letters: L layers, H heads, S source tokens, T target tokens, including end tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmt.data.normalization import normalize_case
 from nmt.data.tokenizer import EOS
 from nmt.errors import UsageError
 from nmt.inference import Source
-from nmt.inference.load import engine_of
+from nmt.inference.load import engine_from_models
 from nmt.model.attention import record_attention
 from nmt.model.transformer import Transformer
 from nmt.registry import compose, parse
@@ -27,26 +27,26 @@ from nmt.runs.discovery import LoadedModel
 from nmt.search import SEARCHES, search
 
 END, START = "</s>", "<s>"
-PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "attention to the source"}
-"""The attentions of a Transformer; a recurrent model has but the last."""
-MOST = 128
-"""Pieces of a side, the end counted: a picture of more shows nothing."""
-WIDEST = 24
-"""Inches of a picture."""
+PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+"""Kinds of attention in a Transformer. A recurrent model has cross-attention only."""
+MAX_TOKENS = 128
+"""Maximum number of tokens of a sentence, including the end token. Larger maps are not readable."""
+MAX_WIDTH = 24
+"""Maximum width of a figure, in inches."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One piece that was written, how probable it was, and what else was probable."""
+    """A decoding step: the generated token and the most probable other tokens, with their probabilities."""
 
-    piece: str
+    token: str
     probability: float
-    others: list[tuple[str, float]]
+    alternatives: list[tuple[str, float]]
 
 
 @dataclass(frozen=True)
-class Alternative:
-    """A translation that the search found."""
+class RankedTranslation:
+    """A translation of the n-best list."""
 
     text: str
     score: float
@@ -54,99 +54,106 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class View:
-    """A sentence, its translation, and all weights. Rows are queries, columns keys; a row sums to one."""
+class AttentionMaps:
+    """Attention weights of a sentence and its translation. Rows are queries, columns are keys; each row sums to 1."""
 
     model: str
     languages: tuple[str, str]
     source_text: str
-    source: list[str]
-    """Pieces that the encoder reads."""
-    target: list[str]
-    """Pieces that the decoder writes; at the step of each it has read the start and those before."""
+    source_tokens: list[str]
+    """Input of the encoder."""
+    target_tokens: list[str]
+    """Output of the decoder."""
     translation: str
     weights: dict[str, Tensor]
-    """By part: encoder LHSS, decoder LHTT, cross LHTS."""
+    """Weights of each part: encoder [L, H, S, S], decoder [L, H, T, T], cross [L, H, T, S]."""
     steps: list[Step]
-    beam: list[Alternative]
-    """Best first; empty for a translation that was given."""
+    n_best: list[RankedTranslation]
+    """N-best list of the search; empty if the translation was given."""
 
-    def sides(self, part: str) -> tuple[list[str], list[str]]:
-        """Return who looks and at what, the rows and the columns of a part's weights."""
-        read = [START, *self.target[:-1]]
-        return {"encoder": (self.source, self.source), "decoder": (read, read)}.get(part, (self.target, self.source))
+    @property
+    def decoder_input(self) -> list[str]:
+        """Input of the decoder: the target tokens, shifted by the start token."""
+        return [START, *self.target_tokens[:-1]]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it, weights with four decimals."""
+    def query_and_key_tokens(self, part: str) -> tuple[list[str], list[str]]:
+        """Return the tokens of the rows and the columns of a part's weights."""
+        if part == "cross":
+            return self.target_tokens, self.source_tokens
+        tokens = self.source_tokens if part == "encoder" else self.decoder_input
+        return tokens, tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON, with weights rounded to four decimals."""
         return {
             "model": self.model,
             "languages": list(self.languages),
             "source_text": self.source_text,
-            "source": self.source,
-            "target": self.target,
-            "read": self.sides("decoder")[0],
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+            "decoder_input": self.decoder_input,
             "translation": self.translation,
-            "weights": {name: _rounded(weights.tolist()) for name, weights in self.weights.items()},
+            "weights": {name: _round(weights.tolist()) for name, weights in self.weights.items()},
             "steps": [asdict(step) for step in self.steps],
-            "beam": [asdict(alternative) for alternative in self.beam],
+            "n_best": [asdict(translation) for translation in self.n_best],
         }
 
-    def page(self) -> str:
-        """Return it as an HTML page that needs nothing else."""
+    def to_html(self) -> str:
+        """Return a self-contained HTML page."""
         from nmt.templates import render
 
-        return render("attention.html", view=self.as_dict(), parts=PARTS)
+        return render("attention.html", maps=self.to_dict(), parts=PARTS)
 
 
-def look(loaded: LoadedModel, text: str, *, target: str | None = None, spec: str | None = None, shown: int = 5) -> View:
-    """Translate a sentence and note what every attention looks at.
+def attention_maps(
+    loaded: LoadedModel, text: str, *, target: str | None = None, spec: str | None = None, num_alternatives: int = 5
+) -> AttentionMaps:
+    """Translate a sentence and return the attention weights of all layers.
 
     Args:
         loaded: the model.
-        text: the sentence.
-        target: its translation; None: the search's best.
-        spec: the search; None: the model's own.
-        shown: pieces to name at each step besides the one that was written.
+        text: source sentence.
+        target: translation; None uses the best translation of the search.
+        spec: search; None uses the search of the model's config.
+        num_alternatives: number of alternative tokens to return for each step.
 
     Raises:
-        UsageError: nothing to look at, or far too much.
-        ConfigError: no such search.
+        UsageError: the sentence is blank, or it or its translation is too long.
+        ConfigError: unknown search or option.
     """
-    tokenizer, model = loaded.tokenizer, loaded.model.eval()
-    src = tokenizer.encode(normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps))
+    tokenizer, config, model = loaded.tokenizer, loaded.config, loaded.model.eval()
+    src = tokenizer.encode(normalize_case(text, lowercase_all_caps=config.lowercase_all_caps))
     if not src:
-        raise UsageError("there is no sentence to look at", 'nmt attention "Are we done?"')
+        raise UsageError("the sentence is blank", 'nmt attention "Are we done?"')
     tgt = tokenizer.encode(target) if target is not None else []
-    for what, ids in (("sentence", src), ("translation", tgt)):
-        if len(ids) >= MOST:  # the end is one more
-            raise UsageError(f"the {what} has {len(ids)} pieces", f"give a shorter one, of up to {MOST - 1}")
-    beam = []
+    for name, ids in (("sentence", src), ("translation", tgt)):
+        if len(ids) >= MAX_TOKENS:  # including the end token
+            raise UsageError(f"the {name} has {len(ids)} tokens", f"shorten it to at most {MAX_TOKENS - 1}")
+    n_best = []
     if target is None:
-        engine = engine_of([model], "cpu", "fp32", tokenizer.decode)
-        found = engine.search([Source(src)], search(_whole_beam(spec or loaded.config.search)), lambda _: None)[0]
-        beam = [
-            Alternative(tokenizer.decode(each.ids), each.score, each.log_prob)
-            for each in found if math.isfinite(each.score) and math.isfinite(each.log_prob)
+        engine = engine_from_models([model], "cpu", "fp32", tokenizer.decode)
+        algorithm = search(_with_all_beams(spec or config.search))
+        hypotheses = engine.search([Source(src)], algorithm, lambda _: None)[0]
+        n_best = [
+            RankedTranslation(tokenizer.decode(h.ids), h.score, h.log_prob)
+            for h in hypotheses if math.isfinite(h.score) and math.isfinite(h.log_prob)
         ]  # fmt: skip
-        tgt = found[0].ids
-    weights, logits_TV = _run(loaded, src, list(tgt))
-    written = [*tokenizer.ids_to_pieces(tgt), END]
-    log_p_TV = logits_TV.log_softmax(-1)
-    ids = [*tgt, EOS]
+        tgt = hypotheses[0].ids
+    weights, logits_TV = _forward(loaded, src, list(tgt))
+    source_tokens, target_tokens = ([*tokenizer.ids_to_pieces(ids), END] for ids in (src, tgt))
     steps = [
-        Step(piece, math.exp(float(log_p_V[own])), _others(loaded, log_p_V, own, shown))
-        for piece, own, log_p_V in zip(written, ids, log_p_TV, strict=True)
+        Step(token, math.exp(float(log_p_V[token_id])), _alternatives(loaded, log_p_V, token_id, num_alternatives))
+        for token, token_id, log_p_V in zip(target_tokens, [*tgt, EOS], logits_TV.log_softmax(-1), strict=True)
     ]
-    languages = (loaded.config.data.src, loaded.config.data.tgt)
-    read = [*tokenizer.ids_to_pieces(src), END]
-    return View(
-        loaded.checkpoint.name, languages, text, read, written, tokenizer.decode(tgt), weights, steps, beam
+    return AttentionMaps(
+        loaded.checkpoint.name, (config.data.src, config.data.tgt), text, source_tokens, target_tokens,
+        tokenizer.decode(tgt), weights, steps, n_best,
     )  # fmt: skip
 
 
 @torch.inference_mode()
-def _run(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[str, Tensor], Tensor]:
-    """Read both sides at once and return the weights of each part, and the logits of every step."""
+def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the attention weights of each part and the logits of each step from a teacher-forced forward pass."""
     model = loaded.model
     batch = collate([(list(src), list(tgt))])
     with record_attention(model) as seen:
@@ -154,26 +161,26 @@ def _run(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[d
         state.track_attention()
         hidden_BTD = model.decode(batch.tgt_in_BT, state)
     logits_TV = model.logits(hidden_BTD[0]).float()
-    if not isinstance(model, Transformer):  # it attends once, with one head
+    if not isinstance(model, Transformer):  # it has one attention layer with one head
         return {"cross": state.cross_attention_RTS[None].float()}, logits_TV
     names = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention", "cross": "decoder.{}.cross_attention"}
     weights = {}
     for part, name in names.items():
         layers = [module for key, module in seen.items() if key in {name.format(i) for i in range(len(seen))}]
-        # Layers that share weights attend one after the other with the same module.
-        weights[part] = torch.stack([each[0] for notes in layers for each in notes]).float()
+        # Layers that share weights are calls of the same module.
+        weights[part] = torch.stack([weights_BHQK[0] for calls in layers for weights_BHQK in calls]).float()
     return weights, logits_TV
 
 
-def _others(loaded: LoadedModel, log_p_V: Tensor, own: int, shown: int) -> list[tuple[str, float]]:
-    best = log_p_V.topk(min(shown + 1, len(log_p_V)))
-    found = [(int(i), float(p)) for p, i in zip(best.values, best.indices, strict=True) if int(i) != own][:shown]
-    names = loaded.tokenizer.ids_to_pieces([i for i, _ in found])
-    return [(name, math.exp(p)) for name, (_, p) in zip(names, found, strict=True)]
+def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int, count: int) -> list[tuple[str, float]]:
+    """Return the most probable tokens other than `token_id`."""
+    best = log_p_V.topk(min(count + 1, len(log_p_V)))
+    ids = [i for i in best.indices.tolist() if i != token_id][:count]
+    return [(token, math.exp(float(log_p_V[i]))) for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)]
 
 
-def _whole_beam(spec: str) -> str:
-    """Return a beam search's spec so that it returns all its beams."""
+def _with_all_beams(spec: str) -> str:
+    """Return the spec of a beam search with `top_beams` set to the beam size."""
     name, options = parse(spec)
     if name not in ("beam", "diverse") or "top_beams" in options:
         return spec
@@ -181,36 +188,36 @@ def _whole_beam(spec: str) -> str:
     return compose(name, options)
 
 
-def draw(view: View, output: Path, part: str, layer: int) -> None:
-    """Draw the weights of one layer as heat maps, one for each head; the suffix of `output` is the picture's format.
+def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
+    """Draw the weights of a layer as heat maps, one per head. The suffix of `output` selects the format.
 
     Raises:
-        UsageError: no such part or layer, or matplotlib is not installed or does not know the format.
-        NMTError: the picture cannot be written.
+        UsageError: the part or layer does not exist, or matplotlib is not installed or does not support the format.
+        NMTError: the figure cannot be written.
     """
     from nmt.viz.figures import figure, save
 
-    if part not in view.weights:
-        raise UsageError(f"the model has no attention '{part}'", f"it has {', '.join(view.weights)}")
-    layers = view.weights[part]
+    if part not in maps.weights:
+        raise UsageError(f"the model has no {PARTS[part]}", f"--part {' or '.join(maps.weights)}")
+    layers = maps.weights[part]
     if not 1 <= layer <= len(layers):
-        raise UsageError(f"there is no layer {layer}", f"there are {len(layers)}")
-    rows, columns = view.sides(part)
+        raise UsageError(f"there is no layer {layer}", f"the model has {len(layers)} layers")
+    rows, columns = maps.query_and_key_tokens(part)
     heads = layers[layer - 1]
     size = (1.2 + 0.28 * len(columns), 0.8 + 0.28 * len(rows))
-    across = max(1, min(4, len(heads), int(WIDEST / size[0])))
-    page = figure(output, across * size[0], -(-len(heads) // across) * size[1])
-    panels = page.subplots(-(-len(heads) // across), across, squeeze=False).flat
-    for number, panel in enumerate(panels):
-        panel.set_visible(number < len(heads))
-        if number < len(heads):
-            panel.imshow(heads[number].numpy(), vmin=0, vmax=1, cmap="Blues")
+    num_columns = max(1, min(4, len(heads), int(MAX_WIDTH / size[0])))
+    num_rows = -(-len(heads) // num_columns)
+    page = figure(output, num_columns * size[0], num_rows * size[1])
+    for head, panel in enumerate(page.subplots(num_rows, num_columns, squeeze=False).flat):
+        panel.set_visible(head < len(heads))
+        if head < len(heads):
+            panel.imshow(heads[head].numpy(), vmin=0, vmax=1, cmap="Blues")
             panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
             panel.set_yticks(range(len(rows)), rows, fontsize=8)
-            panel.set_title(f"head {number + 1}", fontsize=9)
+            panel.set_title(f"head {head + 1}", fontsize=9)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)
 
 
-def _rounded(values: Any) -> Any:
-    return [_rounded(value) for value in values] if isinstance(values, list) else round(values, 4)
+def _round(values: Any) -> Any:
+    return [_round(value) for value in values] if isinstance(values, list) else round(values, 4)

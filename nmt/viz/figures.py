@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, which need no screen."""
+"""Create and save matplotlib figures without a display."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def figure(output: Path, width: float, height: float) -> Any:
-    """Return an empty figure of so many inches.
+    """Return an empty figure.
+
+    Args:
+        output: file that the figure is for.
+        width: width in inches.
+        height: height in inches.
 
     Raises:
-        UsageError: matplotlib is not installed, or does not know the format that the suffix of `output` names.
+        UsageError: matplotlib is not installed or does not support the format of `output`.
     """
     try:
-        from matplotlib.figure import Figure  # not pyplot, which would look for a screen
+        from matplotlib.figure import Figure  # pyplot would need a display
     except ImportError:
         raise UsageError("matplotlib is not installed", "pip install matplotlib") from None
     check_format(output)
@@ -25,24 +30,24 @@ def figure(output: Path, width: float, height: float) -> Any:
 
 
 def check_format(output: Path, *others: str) -> None:
-    """Refuse a name whose suffix, in capitals or not, is no format of pictures, nor one of `others`.
+    """Check that the suffix of a file name is the format of a figure or one of `others`, ignoring case.
 
     Raises:
         UsageError: it is not.
     """
-    known = [*others, *FORMATS]
-    if output.suffix.lower() not in known:  # without one, matplotlib would write to another name
-        raise UsageError(f"cannot write the format '{output.suffix}' of {output}", f"end it in {', '.join(known)}")
+    formats = [*others, *FORMATS]
+    if output.suffix.lower() not in formats:  # matplotlib appends a suffix to a name without one
+        raise UsageError(f"cannot write the format '{output.suffix}' of {output}", f"use {', '.join(formats)}")
 
 
-def save(page: Any, output: Path) -> None:
-    """Write a figure, its folder with it.
+def save(figure: Any, output: Path) -> None:
+    """Write a figure, and create its directory.
 
     Raises:
-        NMTError: it cannot be written.
+        NMTError: the file cannot be written.
     """
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        page.savefig(output, dpi=120)
+        figure.savefig(output, dpi=120)
     except OSError as error:
-        raise NMTError(f"cannot write {output}: {error.strerror}", "name another file with --output") from None
+        raise NMTError(f"cannot write {output}: {error.strerror}", "choose another file with --output") from None

@@ -1,4 +1,4 @@
-"""Learning curves of one or several runs, from what their metrics.jsonl says."""
+"""Plot the learning curves of runs from their metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import UsageError
-from nmt.viz import figures as picture
+from nmt.viz import figures
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What stands on the horizontal axis."""
+    """A quantity for the horizontal axis."""
 
     key: str
     label: str
@@ -36,53 +36,53 @@ PANELS: dict[str, dict[str, dict[str, Any]]] = {
     "learning rate": {"lr": {}},
     "target tokens/s": {"tokens_per_second": {}},
 }
-"""What each panel shows: the log's values by name, and how their lines look."""
+"""Metrics of each panel by name, with the style of their lines."""
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """Return the lines of a run's metrics.jsonl; one that a kill has cut is left out.
+    """Return the records of a run's metrics.jsonl, except for truncated lines.
 
     Raises:
-        UsageError: there is no log.
+        UsageError: the file cannot be read.
     """
     try:
         lines = (run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        raise UsageError(f"{run} holds no metrics.jsonl", "name the folder of a run, as in runs/quickstart") from None
-    found = []
+        raise UsageError(f"{run} has no metrics.jsonl", "give a run directory, such as runs/quickstart") from None
+    records = []
     for line in lines:
         try:
-            found.append(json.loads(line))
+            records.append(json.loads(line))
         except ValueError:
             continue
-    return [line for line in found if isinstance(line, dict) and "step" in line]
+    return [record for record in records if isinstance(record, dict) and "step" in record]
 
 
-def points(log: Sequence[dict[str, Any]], name: str, axis: Axis) -> tuple[list[float], list[float]]:
-    """Return places on the axis and values, for the lines of a log that have both."""
-    lines = [line for line in log if all(isinstance(line.get(key), int | float) for key in (name, axis.key))]
-    return [line[axis.key] * axis.scale for line in lines], [line[name] for line in lines]
+def points(log: Sequence[dict[str, Any]], metric: str, axis: Axis) -> tuple[list[float], list[float]]:
+    """Return the x and y values of a metric, for the records that have both."""
+    records = [record for record in log if all(isinstance(record.get(key), int | float) for key in (metric, axis.key))]
+    return [record[axis.key] * axis.scale for record in records], [record[metric] for record in records]
 
 
 def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
-    """Draw the curves of `runs` into one picture, a color for each; the suffix of `output` is its format.
+    """Draw the curves of runs in one figure, a color per run. The suffix of `output` selects the format.
 
     Raises:
-        UsageError: matplotlib is not installed or does not know the format, or a run has nothing to show.
-        NMTError: the picture cannot be written.
+        UsageError: matplotlib is not installed or does not support the format, or a log has no values.
+        NMTError: the figure cannot be written.
     """
-    figure = picture.figure(output, 11, 7)
+    figure = figures.figure(output, 11, 7)
     logs = [read_log(run) for run in runs]
     for run, log in zip(runs, logs, strict=True):
         if not any(points(log, axis.key, axis)[0]):
             raise UsageError(
-                f"the log of {run} has no {axis.label} yet", "train on, or draw it by something else: --by"
+                f"the log of {run} has no {axis.label} yet", "continue training, or choose another axis with --by"
             )
     panels = figure.subplots(2, 2).flat
     for panel, (title, lines) in zip(panels, PANELS.items(), strict=True):
         for number, log in enumerate(logs):
-            for name, look in lines.items():
-                panel.plot(*points(log, name, axis), color=f"C{number}", **look)
+            for metric, style in lines.items():
+                panel.plot(*points(log, metric, axis), color=f"C{number}", **style)
         panel.set(title=title, xlabel=axis.label)
         panel.grid(alpha=0.3)
     panels = figure.axes
@@ -91,4 +91,4 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
         figure.legend(panels[2].lines, [str(run) for run in runs], loc="outside upper center", ncols=min(4, len(runs)))
     else:
         figure.suptitle(str(runs[0]))
-    picture.save(figure, output)
+    figures.save(figure, output)

@@ -1,0 +1,99 @@
+"""Split source lines into segments that a model can translate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.config import Config
+from nmt.data.normalization import normalize, normalize_case
+from nmt.data.segmentation import count_sentences, split_to_fit
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import UsageError
+from nmt.inference import Source
+from nmt.inference.whitespace import separator
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line to translate, and the constraints on its translation."""
+
+    text: str
+    prefix: str = ""
+    """Text that the translation must begin with, in whole words."""
+    constraints: tuple[str, ...] = ()
+    """Phrases that must appear in the translation. They need the search `constrained`."""
+
+    def __post_init__(self) -> None:
+        """Raise a UsageError if `constraints` is a string, whose characters would become constraints."""
+        if isinstance(self.constraints, str):
+            raise UsageError("constraints must be a tuple of strings", f"constraints=({self.constraints!r},)")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a line that is translated as a unit, in most cases the entire line."""
+
+    source: Source
+    separator: str = ""
+    """White space between the previous segment and this one."""
+    word_offset: int = 0
+    """Index of its first word in the line."""
+
+
+class Segmenter:
+    """Tokenizes lines, and splits those that are longer than the training data."""
+
+    def __init__(self, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences: int) -> None:
+        self.tokenizer, self.language, self.lowercase = tokenizer, config.data.src, config.lowercase_all_caps
+        self.max_source_length, self.max_sentences = max_source_length, max_sentences
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of source texts."""
+        return self.tokenizer.encode_batch([normalize_case(text, lowercase_all_caps=self.lowercase) for text in texts])
+
+    def split(self, lines: Sequence[Line]) -> list[list[Segment]]:
+        """Return the segments of each line; a blank line has none.
+
+        A prefix and constraints apply to the first segment.
+
+        Raises:
+            UsageError: a prefix and constraints exceed the maximum source length.
+        """
+        encoded = self.encode([line.text for line in lines])
+        return [list(self._split(line, ids)) for line, ids in zip(lines, encoded, strict=True)]
+
+    def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
+        if len(ids) <= self.max_source_length and self._has_few_sentences(line.text):
+            if ids:
+                yield Segment(self._source(ids, line))
+            return
+        text, previous_end = line.text, None
+        spans = split_to_fit(text, self.language, self._fits)
+        for (start, end), segment_ids in zip(spans, self.encode([text[slice(*span)] for span in spans]), strict=True):
+            if not segment_ids:
+                continue
+            is_inside_word = start > 0 and not text[start - 1].isspace()
+            word_offset = len(normalize(text[:start]).split()) - is_inside_word
+            if previous_end is None:
+                yield Segment(self._source(segment_ids, line), "", word_offset)
+            else:
+                yield Segment(Source(segment_ids), separator(text, previous_end, start), word_offset)
+            previous_end = end
+
+    def _source(self, ids: list[int], line: Line) -> Source:
+        if not (line.prefix or line.constraints):
+            return Source(ids)
+        prefix, *constraints = self.tokenizer.encode_batch([line.prefix, *line.constraints])
+        if len(prefix) + sum(map(len, constraints)) > self.max_source_length:
+            raise UsageError(
+                f"prefix and constraints are longer than the model was trained for ({self.max_source_length} tokens)",
+                "shorten them",
+            )
+        return Source(ids, prefix, list(filter(None, constraints)))
+
+    def _fits(self, text: str) -> bool:
+        return self._has_few_sentences(text) and len(self.encode([text])[0]) <= self.max_source_length
+
+    def _has_few_sentences(self, text: str) -> bool:
+        return count_sentences(text, self.language) <= self.max_sentences

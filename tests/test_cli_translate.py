@@ -437,7 +437,11 @@ def test_threads_share_a_translator(many: CommandLine) -> None:
 
 def test_each_line_has_its_own_constraints(trained: CommandLine) -> None:
     translator = Translator.load(trained.folder / "runs/tiny")
-    lines: list[str | Line] = [Line("the dog", prefix="eine Katze"), "the dog", Line("the dog", constraints=("leise Vogel",))]
+    lines: list[str | Line] = [
+        Line("the dog", prefix="eine Katze"),
+        "the dog",
+        Line("the dog", constraints=("leise Vogel",)),
+    ]
     prefixed, plain, constrained = translator.translate(lines, "constrained(beam_size=4)")
     assert prefixed.startswith("eine Katze")
     assert "leise Vogel" in constrained

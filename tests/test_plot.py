@@ -254,7 +254,9 @@ def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> 
         nmt("plot", "positions", option, value).refuses(2, option)
     for argument in ("alibi", "--dim=64", "--heads=2"):
         nmt("plot", "positions", argument, "--model", "runs/tiny").refuses(2, "give encodings, or --model")
-    nmt("plot", "positions", "learned(max_positions=100000000000)").refuses(2, "learned': max_positions must be at most 1,000,000")
+    nmt("plot", "positions", "learned(max_positions=100000000000)").refuses(
+        2, "learned': max_positions must be at most 1,000,000"
+    )
     nmt("plot", "positions", "floater(hidden=100000)").refuses(2, "hidden must be at most 65,536")
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(2, "there is no layer 2", "there are 1")
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0

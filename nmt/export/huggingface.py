@@ -19,14 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
-from nmt.export.common import (
-    Engine,
-    max_tokens,
-    num_positions,
-    require_package,
-    require_transformer,
-    translate_in_batches,
-)
+from nmt.export import common
+from nmt.export.common import Engine, max_tokens, num_positions, require_package, require_transformer
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.runs.discovery import LoadedModel
@@ -80,7 +74,7 @@ def engine(folder: Path) -> Engine:
         texts: list[str] = tokenizer.batch_decode(ids, skip_special_tokens=True)
         return texts
 
-    return lambda sentences: translate_in_batches(sentences, translate)
+    return lambda sentences: common.translate_in_batches(sentences, translate)
 
 
 def _config(loaded: LoadedModel) -> dict[str, Any]:

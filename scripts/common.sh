@@ -6,7 +6,7 @@ set -euo pipefail
 trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
 trap 'exit 143' TERM
 
-for variable in NMT_DATA NMT_RUNS SHIPPED TATOEBA EUROPARL MULTI30K NEWSTEST; do
+for variable in NMT_DATA NMT_RUNS PRETRAINED_DIR TATOEBA EUROPARL MULTI30K NEWSTEST; do
   case "${!variable:-}" in
     "" | /*) ;;
     *) export "$variable=$PWD/${!variable}" ;;

@@ -145,15 +145,15 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     write(tmp_path / "europarl", source[840:], target[840:])
     changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
     places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "MULTI30K": "tatoeba", "NEWSTEST": "europarl"}
-    folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "SHIPPED": "shipped"}
+    folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
     environment = {name: str(tmp_path / path) for name, path in folders.items()}
     environment |= {name: str(tmp_path.relative_to("/") / path) for name, path in places.items()}  # from where one is
     changes += ["--set=train.valid_every=4", "--set=train.log_every=4"]
     trained = []
     for _ in range(2):  # again: what is trained is not trained again
-        (tmp_path / "shipped" / "en-de-small").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "shipped" / "en-de-small" / "README.md").write_text("a card")
-        script("../train_shipped.sh", *changes, STEPS="8", TUNE="4", **environment)
+        (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
+        script("../train_pretrained.sh", *changes, STEPS="8", TUNE="4", **environment)
         trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
     assert len(trained[0]) >= 6
     assert trained[0] == trained[1]
@@ -163,11 +163,11 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     greetings = (tmp_path / "data" / "everyday" / "courtesies-en-de.en").read_text().splitlines()
     assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}
     assert not {"how are you!", source[820]} & {*greetings}
-    assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh"] in [
-        [" ".join(row[0].split()[:3])] for row in script("../train_shipped.sh", "--help")
+    assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh"] in [
+        [" ".join(row[0].split()[:3])] for row in script("../train_pretrained.sh", "--help")
     ]
     for wrong in ("--resume", "--set=model.dimm=3", "--set=model.ffn_dim=24"):  # the last would be another model
-        assert script("../train_shipped.sh", *changes, wrong, code=2, **environment) == []
+        assert script("../train_pretrained.sh", *changes, wrong, code=2, **environment) == []
     everyday = tmp_path / "data" / "everyday"
     made = {path.name: path.read_bytes() for path in everyday.iterdir()}
     (everyday / "recipe").write_text("another")
@@ -175,10 +175,10 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     script("../everyday_text.sh", **environment)
     assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
     for variable in ("EUROPARL", "NEWSTEST"):
-        name = "everyday_text.sh" if variable == "EUROPARL" else "score_shipped.sh"
+        name = "everyday_text.sh" if variable == "EUROPARL" else "score_pretrained.sh"
         assert script(f"../{name}", code=2, **environment | {variable: str(tmp_path / "nowhere")}) == []
-    rows = script("../score_shipped.sh", str(tmp_path.relative_to("/") / "shipped" / "de-en-small"), **environment)
-    assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"
+    rows = script("../score_pretrained.sh", str(tmp_path.relative_to("/") / "pretrained" / "de-en-small"), **environment)
+    assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
     kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
     tests = [
@@ -188,22 +188,22 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
         "newstest2013",
     ]
     assert names == tests
-    assert script("../score_shipped.sh", "--elsewhere", code=2) == []
-    assert script("../score_shipped.sh", "nowhere", code=1, **environment) == []
-    table = script("shipped.sh", "back_translated", STEPS="8", PAIRS="3", **environment)
+    assert script("../score_pretrained.sh", "--elsewhere", code=2) == []
+    assert script("../score_pretrained.sh", "nowhere", code=1, **environment) == []
+    table = script("pretrained.sh", "back_translated", STEPS="8", PAIRS="3", **environment)
     assert table[2][0] == "back_translated"
     assert all(0 < float(cell) <= 100 for cell in table[2][1:])
     assert (
-        len((tmp_path / "runs" / "experiments" / "shipped" / "8-3" / "back_translated.en").read_text().splitlines())
+        len((tmp_path / "runs" / "experiments" / "pretrained" / "8-3" / "back_translated.en").read_text().splitlines())
         == 3
     )
-    assert script("shipped.sh", "bpe", code=2, **environment) == []
+    assert script("pretrained.sh", "bpe", code=2, **environment) == []
     scores, test = tmp_path / "runs" / "scores", tmp_path / "data" / "corpora" / "tatoeba" / "test.de"
     scored = {Path(json.loads(path.read_text())["test"]).name for path in scores.glob("*/*.json")}
     assert scored == {f"{name}.de" for name in (*kinds, "test", "europarl")}
     assert (scores / "uppercase.de").read_text() == test.read_text().upper()
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
-        loaded = discovery.load(tmp_path / "shipped" / f"{direction}-small")
+        loaded = discovery.load(tmp_path / "pretrained" / f"{direction}-small")
         run = discovery.load(tmp_path / "runs" / "everyday" / direction)
         assert run.config.train.init_from == str(tmp_path / "runs" / "everyday" / "both")
         assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(run.checkpoint)

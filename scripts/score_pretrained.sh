@@ -2,10 +2,10 @@
 # Score the models that come with nmt, in Markdown: on text like their own, on text of other kinds, and on sentences as
 # people type them.
 #
-#   scripts/score_shipped.sh
-#   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_shipped.sh
+#   scripts/score_pretrained.sh
+#   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_pretrained.sh
 #                                                                        # at hand: archive, prefix of .en and .de, folder
-#   scripts/score_shipped.sh runs/a runs/b                               # other models
+#   scripts/score_pretrained.sh runs/a runs/b                               # other models
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 case "${1:-}" in -*) refuse "unknown option '$1'" ;; esac

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Train the two models that come with nmt and write them to nmt/shipped: everyday English and German, from Tatoeba and the
-# beginning of Europarl. Takes some five hours on two cores; interrupt it and it goes on. scripts/score_shipped.sh tells how
+# Train the two models that come with nmt and write them to nmt/runs/pretrained: everyday English and German, from Tatoeba and the
+# beginning of Europarl. Takes some five hours on two cores; interrupt it and it goes on. scripts/score_pretrained.sh tells how
 # good they are.
 #
-#   scripts/train_shipped.sh
-#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh      # from files that are at hand
-#   STEPS=... TUNE=... scripts/train_shipped.sh --set model.dim=128           # other numbers of updates, another model
+#   scripts/train_pretrained.sh
+#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh      # from files that are at hand
+#   STEPS=... TUNE=... scripts/train_pretrained.sh --set model.dim=128           # other numbers of updates, another model
 #
 # Of nmt train's options it takes --set.
 set -euo pipefail
@@ -13,7 +13,7 @@ set -euo pipefail
 case "${1:-}" in "" | --set | --set=*) ;; *) refuse "unknown argument '$1'" ;; esac
 environment
 text="${NMT_DATA:-data}/everyday" runs="${NMT_RUNS:-runs}"
-shipped="${SHIPPED:-nmt/shipped}"
+pretrained="${PRETRAINED_DIR:-nmt/runs/pretrained}"
 
 options=("$@")
 nmt config everyday ${options[@]+"${options[@]}"} > /dev/null # a mistake shows before hours of work
@@ -41,10 +41,10 @@ for direction in en-de de-en; do
   trained "$direction" --set "train.init_from=$runs/everyday/both" --set "tokenizer.model=$runs/everyday/both/spm.model" \
     --set "data.train=[$everyday, $courtesies]" --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
     --set "train.steps=${TUNE:-14300}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
-  folder="$shipped/$direction-small"
+  folder="$pretrained/$direction-small"
   rm -rf "$folder.new"
   nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --min-agreement 0.8 --output "$folder.new"
-  sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init: .*|  init: ''|" -e "s|$text/|data/everyday/|g" \
+  sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init_from: .*|  init_from: ''|" -e "s|$text/|data/everyday/|g" \
     "$runs/everyday/$direction/config.yaml" > "$folder.new/config.yaml" # it names no one's folders
   if [ -f "$folder/README.md" ]; then cp "$folder/README.md" "$folder.new/"; fi
   rm -rf "$folder"

@@ -2,13 +2,13 @@
 # What helps a model such as those that come with nmt, English to German: trainings of equally many updates, and their scores
 # by beam search as a table. All of it takes two hours on two cores; what is trained is not trained again.
 #
-#   scripts/experiments/shipped.sh
-#   scripts/experiments/shipped.sh base bpe_dropout                           # some of them
-#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/experiments/shipped.sh # from files that are at hand
-#   STEPS=100 PAIRS=1000 scripts/experiments/shipped.sh                       # fewer updates, less text by models
+#   scripts/experiments/pretrained.sh
+#   scripts/experiments/pretrained.sh base bpe_dropout                           # some of them
+#   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/experiments/pretrained.sh # from files that are at hand
+#   STEPS=100 PAIRS=1000 scripts/experiments/pretrained.sh                       # fewer updates, less text by models
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 steps="${STEPS:-800}" pairs="${PAIRS:-60000}"
-data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}/experiments/shipped/$steps-$pairs"
+data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}/experiments/pretrained/$steps-$pairs"
 text="$data/everyday"
 
 # Train a model of this name, as its config and the options say.

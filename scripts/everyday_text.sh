@@ -9,9 +9,9 @@
 # What is there stays; it is made anew when this script, the courtesies or the files at hand are others than before.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
-if [ -n "${EUROPARL:-}" ]; then both_languages EUROPARL .gz; fi
-environment
+if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
+if [ -n "${EUROPARL:-}" ]; then require_parallel EUROPARL .gz; fi
+activate
 data="${NMT_DATA:-data}"
 text="$data/everyday"
 recipe="$(cat scripts/everyday_text.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"

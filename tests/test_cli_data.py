@@ -61,7 +61,7 @@ def test_download_from_a_folder_prints_where_it_lies_and_a_second_time_says_so(t
     second = nmt(tmp_path, "download", "multi30k", "--from", source)
     assert second.returncode == 0
     assert second.stdout == first.stdout
-    assert "there already" in second.stderr
+    assert "already installed" in second.stderr
     (tmp_path / "mine" / "train.de").write_text("1\n2\n")
     assert nmt(tmp_path, "download", "multi30k", "--from", source, "--force").returncode == 0
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"

@@ -334,7 +334,7 @@ def test_a_person_is_asked_for_sentences(trained: CommandLine, tmp_path: Path) -
 def test_lines_of_all_sessions_are_remembered(tmp_path: Path) -> None:
     pytest.importorskip("readline")
     typed = (
-        "import readline, sys; from nmt.cli import prompt; prompt._remember_lines(); readline.add_history(sys.argv[1])"
+        "import readline, sys; from nmt.cli import prompt; prompt._load_history(); readline.add_history(sys.argv[1])"
     )
     for line in ("the dog", "the cat"):
         environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}

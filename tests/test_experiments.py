@@ -65,7 +65,7 @@ def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
 def test_the_cost_of_layers_is_printed_and_drawn(tmp_path: Path) -> None:
     small = ("--lengths", "16", "64", "--widths", "16", "32", "--length", "16", "--width", "16", "--repeats", "1")
     rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
-    heads = [row for row in rows if row[-1] == "power"]
+    heads = [row for row in rows if row[-1] == "exponent"]
     assert [head[0] for head in heads] == [
         f"{unit} by {of}" for of in ("length, at width 16", "width, at length 16") for unit in ("ms", "MB")
     ]
@@ -110,7 +110,7 @@ def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
         (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
     arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.vocab_size=320")
     table = script("extrapolation.sh", *arguments, SIZE="20", POSITIONS="none", **environment)
-    assert table[0] == ["positions, seed", "to 12 words", "to 16", "to 20", "more"]
+    assert table[0] == ["position encoding, seed", "up to 12 words", "13-16", "17-20", "more than 20"]
     assert [row[0] for row in table[2:]] == ["positions=none_seed=1"]
 
 

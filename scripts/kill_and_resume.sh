@@ -7,4 +7,4 @@
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh dev
-KILLS="${1:-20}" OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q tests/test_cli_train.py -k killed_again_and_again
+KILLS="${1:-20}" OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q tests/test_cli_train.py -k repeated_sigkill

@@ -48,7 +48,7 @@ def compared(first: Sequence[str], second: Sequence[str], test: TestSet = ONE, *
     return compare(System("a", first), System("b", second), test, **options)  # type: ignore[arg-type]
 
 
-def test_scores_are_those_of_evaluate() -> None:
+def test_scores_equal_evaluate() -> None:
     systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.2)]
     found = compared(*systems, TEST, metrics=("bleu", "chrf", "ter"), resamples=100)
     for metric, name in zip(found.metrics, ("bleu", "chrf", "ter"), strict=True):
@@ -59,7 +59,7 @@ def test_scores_are_those_of_evaluate() -> None:
         assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:100"}
 
 
-def test_a_better_system_is_told_from_an_equal_one() -> None:
+def test_significantly_better_system() -> None:
     base = spoilt(ONE.references[0], 0.3, 4)
     better = compared(base, spoilt(ONE.references[0], 0.2, 5), metrics=("bleu", "ter"))
     assert [metric.better for metric in better.metrics] == [1, 1]
@@ -74,7 +74,7 @@ def test_a_better_system_is_told_from_an_equal_one() -> None:
     assert (same.overall.first_wins, same.overall.second_wins, same.differences) == (0, 0, [])
 
 
-def test_wins_and_the_largest_differences_are_of_single_sentences() -> None:
+def test_wins_and_largest_differences() -> None:
     base = list(ONE.references[0])
     base[7] = "nothing of it"
     other = list(ONE.references[0])
@@ -108,12 +108,12 @@ def test_every_sentence_is_in_one_bucket() -> None:
         (COUNT_LIMITS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
     ],
 )
-def test_buckets_have_the_limits_they_are_named_by(limits: Sequence[int], values: list[int], names: list[str]) -> None:
+def test_bucket_limits_match_their_names(limits: Sequence[int], values: list[int], names: list[str]) -> None:
     assert [*_group(values, limits, "x")] == names
     assert sorted(i for numbers in _group(values, limits, "x").values() for i in numbers) == list(range(len(values)))
 
 
-def test_as_many_lines_as_the_test_set_are_needed() -> None:
+def test_different_numbers_of_lines() -> None:
     with pytest.raises(DataError, match="b has 2 lines and made 200"):
         compared(ONE.references[0], ["x", "y"])
 
@@ -121,7 +121,7 @@ def test_as_many_lines_as_the_test_set_are_needed() -> None:
 # ---- the command
 
 
-def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
+def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
     folder = trained.folder
     write(folder / "probe", *sentences(40))
     write(folder / "other", [line + " <i>" for line in sentences(40)[1]], [])
@@ -163,7 +163,7 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
         (["runs/tiny", "runs/tiny", "--resamples", "5"], 2, "--resamples"),
     ],
 )
-def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
+def test_usage_errors_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
     (trained.folder / "less").write_text("one\n")
     trained("compare", *arguments).refuses(code, message)
 
@@ -171,11 +171,11 @@ def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code
 @pytest.mark.parametrize(
     ("bootstrap", "randomization", "better"), [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)]
 )
-def test_both_tests_must_agree(bootstrap: float, randomization: float, better: int) -> None:
+def test_both_significance_tests_must_agree(bootstrap: float, randomization: float, better: int) -> None:
     assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomization, "").better == better
 
 
-def test_each_p_is_that_of_its_own_test_with_its_own_draws() -> None:
+def test_p_values_equal_sacrebleu() -> None:
     systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
     (found,) = compared(*systems, TEST, metrics=("bleu",), resamples=100).metrics
     for kind, draws, p in (("bs", 100, found.bootstrap_p), ("ar", 1000, found.randomization_p)):
@@ -186,7 +186,7 @@ def test_each_p_is_that_of_its_own_test_with_its_own_draws() -> None:
     assert [found.first_confidence, found.second_confidence] == lone
 
 
-def test_a_bucket_has_the_score_of_its_own_sentences() -> None:
+def test_bucket_score() -> None:
     systems = [spoilt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
     bucket = compared(*systems, resamples=100).by_length[-1]
     numbers = [i for i, source in enumerate(ONE.sources) if 30 < len(source.split()) <= 50]
@@ -195,14 +195,14 @@ def test_a_bucket_has_the_score_of_its_own_sentences() -> None:
     assert bucket.second == METRICS["chrf"](lines[1], [lines[2]]).value
 
 
-def test_a_sentence_is_as_rare_as_its_rarest_word() -> None:
+def test_sentence_rarity_is_that_of_its_rarest_word() -> None:
     test = TestSet("made", ["red blue", "red red"], [["a b", "c d"]])
     found = compare(System("a", ["a", "c"]), System("b", ["a", "d"]), test, resamples=100,
                     counts=Counter(red=5000, blue=5))  # fmt: skip
     assert [bucket.name for bucket in found.by_rarity] == ["1 to 10 times", "more than 1000 times"]
 
 
-def test_differences_and_wins_stand_under_their_own_heads() -> None:
+def test_table_columns() -> None:
     assert _bucket_row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
     found = compared(
         spoilt(ONE.references[0], 0.4, 4), spoilt(ONE.references[0], 0.1, 5), metrics=("bleu",), resamples=100
@@ -213,20 +213,20 @@ def test_differences_and_wins_stand_under_their_own_heads() -> None:
     assert metric.second > metric.first
 
 
-def test_equal_systems_differ_by_nothing_but_chance() -> None:
+def test_identical_systems_do_not_differ() -> None:
     base = spoilt(ONE.references[0], 0.3, 4)
     (metric,) = compared(base, base, metrics=("bleu",), resamples=100).metrics
     assert (metric.bootstrap_p, metric.randomization_p, metric.better) == (1.0, 1.0, -1)
 
 
-def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 2 * 200 * 500)
     with pytest.raises(UsageError, match="1,000 resamples of 200 lines") as caught:
         compared(ONE.references[0], ONE.references[0])
     assert caught.value.hint == "--resamples 500"
 
 
-def test_a_page_overwrites_nothing_that_is_read(trained: CommandLine, tmp_path: Path) -> None:
+def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "t", ["the dog"], ["der Hund"])
     files = (tmp_path / "t.de", tmp_path / "t.de", "--src", tmp_path / "t.en", "--ref", tmp_path / "t.de")
     trained("compare", *files, "--html", tmp_path / "t.en").refuses(2, "would be overwritten, and it is read")

@@ -45,7 +45,7 @@ def small(folder: Path) -> tuple[list[str], dict[str, str]]:
     return changes, folders | {"CONFIG": str(config), "SEEDS": "1", "LIMIT": "5m"}
 
 
-def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
+def test_experiments_print_tables(tmp_path: Path) -> None:
     changes, environment = small(tmp_path)
     table = script("label_smoothing.sh", *changes, **environment)
     assert [row[0].split(":")[0] for row in table[:3]] == [
@@ -62,7 +62,7 @@ def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[1:])
 
 
-def test_the_cost_of_layers_is_printed_and_drawn(tmp_path: Path) -> None:
+def test_cost_of_layers(tmp_path: Path) -> None:
     small = ("--lengths", "16", "64", "--widths", "16", "32", "--length", "16", "--width", "16", "--repeats", "1")
     rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
     heads = [row for row in rows if row[-1] == "exponent"]
@@ -76,7 +76,7 @@ def test_the_cost_of_layers_is_printed_and_drawn(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "cost.svg").read_text()
 
 
-def test_longer_sentences_are_kept_apart(tmp_path: Path) -> None:
+def test_split_by_length(tmp_path: Path) -> None:
     lengths = [*range(1, 11)] * 4
     for code in ("en", "de"):
         lines = (" ".join([f"{code}{number}"] * length) for number, length in enumerate(lengths))
@@ -101,7 +101,7 @@ def test_longer_sentences_are_kept_apart(tmp_path: Path) -> None:
     assert len(set(together)) == len(together)
 
 
-def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
+def test_extrapolation(tmp_path: Path) -> None:
     changes, environment = small(tmp_path)
     source, target = sentences(503)
     lengths = [7] * 400 + [14] * 30 + [18] * 30 + [25] * 40
@@ -114,7 +114,7 @@ def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
     assert [row[0] for row in table[2:]] == ["positions=none_seed=1"]
 
 
-def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
+def test_wmt14_script(tmp_path: Path) -> None:
     folders = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     trained = []
     for _ in range(2):  # again: what is done is not done again
@@ -137,7 +137,7 @@ def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
         assert script("../wmt14.sh", code=1, GPUS="") == []
 
 
-def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) -> None:
+def test_pretrained_model_scripts(tmp_path: Path) -> None:
     source, target = sentences(900)
     for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):
         (tmp_path / "tatoeba").mkdir(exist_ok=True)

@@ -35,21 +35,21 @@ figures = script("figures.py")
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)
-def test_a_figure_is_drawn(name: str, tmp_path: Path) -> None:
+def test_figure_is_drawn(name: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         figures.FIGURES[name]().savefig(tmp_path / name)
     assert (tmp_path / name).stat().st_size > 5000
 
 
-def test_the_guide_shows_what_the_scripts_draw() -> None:
+def test_guide_shows_all_figures() -> None:
     shown = {name for page in GUIDE.glob("*.md") for name in re.findall(r"\(figures/(.*?)\)", page.read_text())}
     by_models = set(re.findall(r"\$figures/(\w+\.png)", (ROOT / "scripts" / "make_figures.sh").read_text()))
     assert shown == {*figures.FIGURES, *by_models, "encoder.png", "cross.png"}
     assert {path.name for path in (GUIDE / "figures").iterdir()} == shown
 
 
-def test_a_learned_kernel_guesses_better() -> None:
+def test_learned_kernel_width_reduces_the_error() -> None:
     keys_S = torch.rand(40, generator=torch.Generator().manual_seed(2)).mul(5).sort().values
     values_S = (3 * keys_S).sin()
     errors = [
@@ -63,14 +63,14 @@ def test_a_learned_kernel_guesses_better() -> None:
     assert errors[1] < errors[0] / 4
 
 
-def test_masks_share_attention_among_what_may_be_seen() -> None:
+def test_masked_attention_is_uniform_over_visible_keys() -> None:
     real_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
     assert figures._weights(0, real_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
     ahead = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
     assert ahead.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
 
 
-def test_the_worked_example_is_what_the_searches_do() -> None:
+def test_worked_example_matches_the_searches() -> None:
     page = (GUIDE / "9-searching.md").read_text()
     assert figures.translations(Greedy()) == [("der Hund", pytest.approx(0.2))]
     found = figures.translations(Beam(beam_size=2, top_beams=2, length_penalty=0.0))

@@ -9,7 +9,7 @@ from commandline import CommandLine, sentences, write
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A folder with text.en, text.de and runs/tiny, trained through the command line; not to be changed."""
+    """A folder with text.en, text.de and the trained model runs/tiny. Tests must not change these files."""
     nmt = CommandLine(tmp_path_factory.mktemp("trained"))
     write(nmt.folder / "text", *sentences(400))
     done = nmt.train("runs/tiny")
@@ -20,7 +20,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 @pytest.fixture
 def nmt(trained: CommandLine, tmp_path: Path) -> CommandLine:
-    """A copy of the trained folder, to do anything with."""
+    """A copy of the trained folder that tests may change."""
     folder = tmp_path / "here"
     shutil.copytree(trained.folder, folder)
     return CommandLine(folder)

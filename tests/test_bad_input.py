@@ -1,4 +1,4 @@
-"""What bad input gets: one line that names the place, or a result in which nothing is lost. Never a traceback."""
+"""Invalid input results in a one-line error with the location, or in complete output, but never in a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
 
 
 def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
-    """The prepared folder that a run was trained on."""
+    """Return the prepared data of a run."""
     fingerprint = json.loads((nmt.folder / run / "data.json").read_text())["fingerprint"]
     return nmt.folder / "data" / "prepared" / str(fingerprint)
 
@@ -29,7 +29,7 @@ def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, st
     return list(zip(*sides, strict=True))
 
 
-# ---- training text
+# ---- training data
 
 
 def test_different_line_counts_are_reported(nmt: CommandLine) -> None:
@@ -58,7 +58,7 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
     write(nmt.folder / "odd", source, TARGET)
     done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
     assert done.code == 0, done.err
-    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each one became a space
+    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each is replaced by a space
 
 
 def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) -> None:
@@ -98,7 +98,7 @@ def test_unusable_training_data(source: list[str] | bytes, message: str, trained
     done.refuses(1, message)
 
 
-# ---- text to translate
+# ---- translation input
 
 
 def test_output_has_one_line_per_input_line(trained: CommandLine) -> None:
@@ -111,7 +111,7 @@ def test_output_has_one_line_per_input_line(trained: CommandLine) -> None:
         assert done.code == 0, done.err
         assert len(out.split("\n")[:-1]) == 12
         assert [i for i in blank if out.split("\n")[i].strip()] == []
-        assert out.split("\n")[2] == "  \t "  # a blank line keeps its white space
+        assert out.split("\n")[2] == "  \t "  # an empty line keeps its whitespace
     assert filed.out == ""
 
 
@@ -124,7 +124,7 @@ def test_missing_final_newline_and_crlf_do_not_change_output(trained: CommandLin
 def test_line_of_3000_words_is_translated(trained: CommandLine) -> None:
     long = " ".join(SOURCE[i % 400] for i in range(430))
     assert len(long.split()) > 3000
-    word = "x" * 5000  # nowhere to cut
+    word = "x" * 5000  # cannot be split
     lines = ["the dog", long, word, "the cat"]
     done = trained("translate", "--search", "greedy", stdin="\n".join(lines).encode())
     assert done.code == 0, done.err
@@ -158,13 +158,13 @@ def test_invalid_utf8_is_located_or_replaced(way: str, trained: CommandLine) -> 
         "--src": ["evaluate", "--src", "bad.en", "--ref", "good.en"],
         "--ref": ["evaluate", "--src", "good.en", "--ref", "bad.en"],
     }
-    given = text if way == "stdin" else b""
+    stdin = text if way == "stdin" else b""
     name = {"stdin": "standard input", "arguments": "the command line"}.get(way, "bad.en")
-    strict = trained(*command[way], stdin=given)
+    strict = trained(*command[way], stdin=stdin)
     assert strict.code == 1
     assert strict.errors == [f"{name}, line 2, byte 5 of the line: not UTF-8 (0xff)"]
     assert "--encoding-errors replace" in strict.err
-    lenient = trained(*command[way], "--encoding-errors", "replace", stdin=given)
+    lenient = trained(*command[way], "--encoding-errors", "replace", stdin=stdin)
     assert lenient.code == 0, lenient.err
     assert lenient.out.count("\n") == (3 if command[way][0] == "translate" else 1)
 
@@ -176,7 +176,7 @@ def test_missing_and_empty_input(trained: CommandLine) -> None:
     trained("translate", "--input", "runs").refuses(1, "runs is a folder, not a text file")
     trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").refuses(1, "test set empty.txt is empty")
     trained("translate", "--search", "beem", "hi", "--output", "precious.de").refuses(2, "did you mean 'beam'?")
-    assert (trained.folder / "precious.de").read_text() == "ein Werk\n"  # no mistake may cost an older result
+    assert (trained.folder / "precious.de").read_text() == "ein Werk\n"  # errors do not delete existing files
     for done in (trained("translate", "--input", "empty.txt"), trained("translate")):
         assert (done.code, done.out) == (0, "")
 
@@ -229,7 +229,7 @@ def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
     assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="requires a machine without a GPU")
 @pytest.mark.parametrize("command", ["train", "translate", "evaluate"])
 def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> None:
     text = ["the dog"] if command == "translate" else []
@@ -250,7 +250,7 @@ def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None
         done.refuses(2, message, suggestion)
 
 
-# ---- nothing that stands is lost
+# ---- existing files
 
 
 def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
@@ -279,12 +279,12 @@ def test_test_sets_with_the_same_file_name_have_separate_reports(trained: Comman
         write(trained.folder / folder / "test", ["the dog"] * lines, ["der Hund"] * lines)
         command = ("evaluate", "--model", "runs/tiny", "--src", f"{folder}/test.en", "--ref", f"{folder}/test.de")
         assert trained(*command).code == 0
-    found = [trained.folder / "runs/tiny/eval" / f"{folder}-test.en.hyp" for folder in ("x", "y")]
-    assert [path.read_text().count("\n") for path in found] == [1, 2]
+    paths = [trained.folder / "runs/tiny/eval" / f"{folder}-test.en.hyp" for folder in ("x", "y")]
+    assert [path.read_text().count("\n") for path in paths] == [1, 2]
 
 
 def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
-    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # without it another tokenizer would be made
+    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # otherwise the tokenizer would change, too
     assert nmt.train("runs/new", "files(train='text')", **tokenizer).code == 0
     path = nmt.folder / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
@@ -311,7 +311,7 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     assert done.stdout.count("\n") == 1
 
 
-# ---- sizes out of all proportion
+# ---- out-of-range values
 
 
 @pytest.mark.parametrize(

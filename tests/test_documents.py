@@ -1,4 +1,4 @@
-"""The documents keep their word: every command is in them, and every link leads somewhere."""
+"""The documents mention every command, and their links, commands and options exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every command's full name with its help text."""
+    """Return the full name and help text of each command."""
     root = typer.main.get_command(app)
     found = []
     for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Evaluation: the same text that a user gets, scored as sacrebleu's own command scores the written files."""
+"""Evaluation: hypotheses equal those of `nmt translate`, and scores equal those of the sacreBLEU command."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    found = evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.MetricOptions(["bleu", "chrf", "ter"]))
-    scores, report = found.scores, found.report
+    evaluation = evaluate.evaluate(
+        translator, test, "greedy", tmp_path, evaluate.MetricOptions(["bleu", "chrf", "ter"])
+    )
+    scores, report = evaluation.scores, evaluation.report
     reference = tmp_path / "ref"
     reference.write_text("".join(f"{line}\n" for line in test.references[0]), encoding="utf-8")
     hypotheses = report.with_suffix(".hyp")
@@ -63,15 +65,15 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
 def test_report(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     options = evaluate.MetricOptions(["chrf"], resamples=0)
-    found = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", options)
-    report = json.loads(found.report.read_text(encoding="utf-8"))
+    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", options)
+    report = json.loads(evaluation.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6
     assert report["direction"] == "en-de"
-    score = found.scores[0]
+    score = evaluation.scores[0]
     entry = {"name": "chrF2", "value": score.value, "signature": score.signature, "confidence": None}
     assert report["scores"] == [entry]
-    assert found.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
+    assert evaluation.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
 
 
 def test_hypotheses_equal_translate(translator: Translator, tmp_path: Path) -> None:
@@ -183,17 +185,17 @@ def test_multiple_references_of_a_sacrebleu_test_set(tmp_path: Path, monkeypatch
 def test_comet_input_and_scale(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[dict[str, str]] = []
+    inputs: list[dict[str, str]] = []
 
     class Model:
         def predict(self, lines: list[dict[str, str]], **_: object) -> SimpleNamespace:
-            asked.extend(lines)
+            inputs.extend(lines)
             return SimpleNamespace(system_score=0.85)
 
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)
     assert metrics.comet("a/b")(["s"], ["h"], ["r"]) == metrics.Score("COMET", 85.0, "model:a/b")
-    assert asked == [{"src": "s", "mt": "h", "ref": "r"}]
+    assert inputs == [{"src": "s", "mt": "h", "ref": "r"}]
 
 
 def test_default_test_set_of_a_config(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The experiment scripts, run for real on something small."""
+"""The experiment scripts with tiny models."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def script(name: str, *arguments: str, code: int = 0, **environment: str) -> list[list[str]]:
-    """Run a script from another folder and return the cells of the table it prints."""
+    """Run a script in another working directory, and return the cells of the table it prints."""
     if not (ROOT / ".venv" / ".installed-dev").exists():
-        pytest.skip("the scripts use .venv, which scripts/test.sh makes")
+        pytest.skip("the scripts use .venv, which scripts/test.sh creates")
     done = subprocess.run(
         [ROOT / "scripts" / "experiments" / name, *arguments],
         cwd="/", env=os.environ | environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
@@ -34,7 +34,7 @@ def script(name: str, *arguments: str, code: int = 0, **environment: str) -> lis
 
 
 def small(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment for experiments of some updates."""
+    """Return arguments and environment for experiments with few updates."""
     sections = ("tokenizer", "model")
     tiny = {name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key] for name in sections}
     options = "".join(f"{name}: {{{', '.join(values)}}}\n" for name, values in tiny.items())
@@ -70,7 +70,7 @@ def test_cost_of_layers(tmp_path: Path) -> None:
         f"{unit} by {of}" for of in ("length, at width 16", "width, at length 16") for unit in ("ms", "MB")
     ]
     kept = {row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"}
-    # 64 positions: 8 heads of 64 x 64 weights in float32 are kept; what a recurrence keeps grows with the length alone.
+    # Self-attention saves 8 heads of 64 x 64 weights in float32. The memory of a recurrence is linear in the length.
     assert kept["self-attention"][1] >= 8 * 64 * 64 * 4 / 1e6
     assert kept["recurrence"][1] == pytest.approx(4 * kept["recurrence"][0], rel=0.01)
     assert "<svg" in (tmp_path / "cost.svg").read_text()
@@ -89,14 +89,14 @@ def test_split_by_length(tmp_path: Path) -> None:
     assert {name: len(lines) for name, lines in found.items()} == {
         "train": 6, "valid": 5, "to-4": 5, "to-7": 5, "longer": 5,
     }  # fmt: skip
-    for name, (least, most) in {
+    for name, (min_words, max_words) in {
         "train": (1, 4),
         "valid": (1, 4),
         "to-4": (1, 4),
         "to-7": (5, 7),
         "longer": (8, 10),
     }.items():
-        assert all(least <= len(line.split()) <= most for line in found[name])
+        assert all(min_words <= len(line.split()) <= max_words for line in found[name])
     together = [line for lines in found.values() for line in lines]
     assert len(set(together)) == len(together)
 
@@ -117,7 +117,7 @@ def test_extrapolation(tmp_path: Path) -> None:
 def test_wmt14_script(tmp_path: Path) -> None:
     folders = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     trained = []
-    for _ in range(2):  # again: what is done is not done again
+    for _ in range(2):  # completed steps are not repeated
         table = script("../wmt14.sh", "--stand-in", **folders)
         assert [row for row in table if row[0].startswith("BLEU")]
         trained.append(
@@ -147,10 +147,12 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "MULTI30K": "tatoeba", "NEWSTEST": "europarl"}
     folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
     environment = {name: str(tmp_path / path) for name, path in folders.items()}
-    environment |= {name: str(tmp_path.relative_to("/") / path) for name, path in places.items()}  # from where one is
+    environment |= {
+        name: str(tmp_path.relative_to("/") / path) for name, path in places.items()
+    }  # relative to the working directory
     changes += ["--set=train.valid_every=4", "--set=train.log_every=4"]
     trained = []
-    for _ in range(2):  # again: what is trained is not trained again
+    for _ in range(2):  # trained models are not trained again
         (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
         (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
         script("../train_pretrained.sh", *changes, STEPS="8", TUNE="4", **environment)
@@ -166,7 +168,11 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh"] in [
         [" ".join(row[0].split()[:3])] for row in script("../train_pretrained.sh", "--help")
     ]
-    for wrong in ("--resume", "--set=model.dimm=3", "--set=model.ffn_dim=24"):  # the last would be another model
+    for wrong in (
+        "--resume",
+        "--set=model.dimm=3",
+        "--set=model.ffn_dim=24",
+    ):  # the last changes the model of an existing run
         assert script("../train_pretrained.sh", *changes, wrong, code=2, **environment) == []
     everyday = tmp_path / "data" / "everyday"
     made = {path.name: path.read_bytes() for path in everyday.iterdir()}
@@ -218,6 +224,6 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     assert both == [text["everyday.en"] + text["everyday.de"], text["everyday.de"] + text["everyday.en"]]
     kept = text["everyday.en"].splitlines()
     assert {*source[840:]} & {*kept}
-    assert 550 < len({*kept} & {*source}) < 860  # what is near a test sentence is not trained on
+    assert 550 < len({*kept} & {*source}) < 860  # near duplicates of test sentences are removed
     pairs = json.loads((tmp_path / "runs" / "everyday" / "both" / "data.json").read_text())["pairs"]["train"]
     assert 1.9 * len(kept) < pairs <= 2 * len(kept)

@@ -1,4 +1,4 @@
-"""The guide's figures: all are made by the scripts, and show what the pages say."""
+"""The figures of the guide: scripts draw all of them, and they match the text."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def test_learned_kernel_width_reduces_the_error() -> None:
 
 
 def test_masked_attention_is_uniform_over_visible_keys() -> None:
-    real_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
-    assert figures._weights(0, real_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
-    ahead = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
-    assert ahead.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
+    padding_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
+    assert figures._weights(0, padding_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
+    windowed = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
+    assert windowed.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
 
 
 def test_worked_example_matches_the_searches() -> None:
     page = (GUIDE / "9-searching.md").read_text()
     assert figures.translations(Greedy()) == [("der Hund", pytest.approx(0.2))]
-    found = figures.translations(Beam(beam_size=2, top_beams=2, length_penalty=0.0))
-    assert found == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]
-    every = figures.translations(Beam(beam_size=20, top_beams=20, length_penalty=0.0))
-    assert every[:2] == found
-    assert sum(probability for _, probability in every) == pytest.approx(1)
+    best = figures.translations(Beam(beam_size=2, top_beams=2, length_penalty=0.0))
+    assert best == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]
+    complete = figures.translations(Beam(beam_size=20, top_beams=20, length_penalty=0.0))
+    assert complete[:2] == best
+    assert sum(probability for _, probability in complete) == pytest.approx(1)
     for text in (
         "ein Hund 0.32, der Hund 0.20, der kleine 0.175, der Mann 0.125, ein Mann 0.04, ein kleiner 0.04",
         "0.5 · 0.4",

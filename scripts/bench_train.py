@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Measure how fast nmt trains, against the machine's own limit and, where it is installed, against Eole.
+"""Benchmark training speed, relative to the machine's matrix product speed and optionally to Eole.
 
     scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width 256
-    scripts/bench_train.py --workload gpu           the paper's base model on made-up text of WMT's lengths
-    scripts/bench_train.py --peer path/to/python    Eole as well, in turn with nmt, on the same text
+    scripts/bench_train.py --workload gpu           the paper's base model on random data with WMT's sentence lengths
+    scripts/bench_train.py --peer path/to/python    also benchmark Eole on the same data
 
-Tokens are target tokens without padding. All of it runs in one process, apart from the peer, so that ratios hold on a
-machine that is shared. Multi30k must be there (nmt data download multi30k).
+Tokens are target tokens without padding. Measurements alternate, so that ratios are reliable on a shared machine.
+Requires Multi30k (nmt data download multi30k).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 from nmt.cli import environment
 
-environment.set_defaults()  # before torch is loaded, as the command does
+environment.set_defaults()  # before importing torch, like the nmt command
 
 import numpy as np
 import torch
@@ -55,7 +55,7 @@ WORKLOADS = {
     ),
     "gpu": ("wmt14-base", ["train.batch_tokens=25000", "train.grad_accumulation=1"]),
 }
-PARTS = {  # of the profile, by the names of torch's operators; the first that fits counts
+OPERATOR_GROUPS = {  # regular expressions of PyTorch operator names; the first match counts
     "matrix products": r"mm$|bmm|linear|matmul|mkldnn_linear|baddbmm|convolution",
     "attention (fused)": r"scaled_dot_product|flash|efficient",
     "softmax and loss": r"softmax|logsumexp|exp|log|gather|scatter",
@@ -75,11 +75,10 @@ def main() -> None:
     name, changes = WORKLOADS[arguments.workload]
     config = config_io.load(config_io.find(name), [*changes, *arguments.set])
     chosen = training_dtype(arguments.precision, device, config)
-    # Where `auto` measures, so does this: both types in turn.
-    both = arguments.precision == "auto" and device.type == "cpu"
-    dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if both else ())]
+    compare_dtypes = arguments.precision == "auto" and device.type == "cpu"
+    dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if compare_dtypes else ())]
     torch.manual_seed(config.seed)
-    batches, vocabulary = _text(config) if arguments.workload == "cpu" else _made_up(config)
+    batches, vocabulary = _prepared_batches(config) if arguments.workload == "cpu" else _random_batches(config)
     needed = 5 + arguments.repeats * arguments.updates
     batches = [batch.to(device) for batch in (batches * (needed // len(batches) + 1))[:needed]]
     updates = {dtype: _trainer(config, vocabulary, device, dtype) for dtype in dtypes}
@@ -89,7 +88,7 @@ def main() -> None:
     for batch in batches[:5]:
         for update in updates.values():
             update(batch)
-    for first in range(5, needed, arguments.updates):  # batches not seen yet: every shape is new, as in training
+    for first in range(5, needed, arguments.updates):  # new batches have new shapes, as in training
         for dtype, update in updates.items():
             rates[dtype].append(_matrix_rate(device, dtype))
             speeds[dtype].append(_speed(update, batches[first : first + arguments.updates], device))
@@ -110,10 +109,10 @@ def main() -> None:
             peer = statistics.median(peers[dtype])
             print(f"{f'{name}, Eole, target tokens/s, median':<42}{peer:>10,.0f}   {_all(peers[dtype])}")
     medians = {dtype: statistics.median(speeds[dtype]) for dtype in dtypes}
-    print(f"{'chosen type to the faster one':<42}{medians[chosen] / max(medians.values()):>10.2f}")
+    print(f"{'chosen type / fastest type':<42}{medians[chosen] / max(medians.values()):>10.2f}")
     if arguments.peer:
         best = max(statistics.median(each) for each in peers.values())
-        print(f"{'ratio to Eole in its faster type':<42}{medians[chosen] / best:>10.2f}")
+        print(f"{'ratio to Eole in its fastest type':<42}{medians[chosen] / best:>10.2f}")
     print(f"{'work, MFLOP per target token':<42}{per_token / 1e6:>10.1f}")
     print(f"{'padding among target positions':<42}{1 - sum(b.tokens for b in batches) / padded:>10.1%}")
     print(f"{'padding among source positions':<42}{1 - _source_tokens(batches) / padded_source:>10.1%}")
@@ -130,7 +129,7 @@ def _arguments() -> Any:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--peer", metavar="PYTHON", help="a Python that has Eole")
+    parser.add_argument("--peer", metavar="PYTHON", help="Python interpreter of an environment with Eole")
     parser.add_argument("--peer-updates", type=int, default=100)
     return parser.parse_args()
 
@@ -142,7 +141,7 @@ def _all(values: Any) -> str:
 # ---- nmt
 
 
-def _text(config: Config) -> tuple[list[Batch], int]:
+def _prepared_batches(config: Config) -> tuple[list[Batch], int]:
     from nmt.data.prepare import prepare
 
     prepared = prepare(config)
@@ -151,8 +150,8 @@ def _text(config: Config) -> tuple[list[Batch], int]:
     return [batch for update in loader.updates(0) for batch in update.batches], len(tokenizer)
 
 
-def _made_up(config: Config) -> tuple[list[Batch], int]:
-    """Random ids whose lengths are spread as WMT's are: log-normal around 24 tokens, both sides alike."""
+def _random_batches(config: Config) -> tuple[list[Batch], int]:
+    """Return batches of random ids with the length distribution of WMT: log-normal around 24 tokens."""
     rng = np.random.default_rng(0)
     src_N = rng.lognormal(3.2, 0.6, 200_000)
     tgt_N = src_N * rng.lognormal(0.05, 0.2, len(src_N))
@@ -162,8 +161,8 @@ def _made_up(config: Config) -> tuple[list[Batch], int]:
     def ids(length: int) -> Any:
         return rng.integers(4, vocabulary, length)
 
-    numbers = plan(lengths_N2, config.train.batch_tokens, config.seed, 0)[:64]
-    return [collate([(ids(s), ids(t)) for s, t in lengths_N2[batch]]) for batch in numbers], vocabulary
+    indices = plan(lengths_N2, config.train.batch_tokens, config.seed, 0)[:64]
+    return [collate([(ids(s), ids(t)) for s, t in lengths_N2[batch]]) for batch in indices], vocabulary
 
 
 def _source_tokens(batches: Sequence[Batch]) -> int:
@@ -190,7 +189,7 @@ def _speed(update: Callable[[Batch], Any], batches: Sequence[Batch], device: tor
 
 
 def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s of a product as large and well shaped as there can be: [4096, 1024] by [1024, 1024], more on a GPU."""
+    """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a GPU."""
     side = 1024 if device.type == "cpu" else 8192
     a, b = torch.randn(4096, side, device=device, dtype=dtype), torch.randn(side, side, device=device, dtype=dtype)
     seconds = []
@@ -205,7 +204,7 @@ def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def _work(update: Callable[[Batch], Any], batches: Sequence[Batch], device: torch.device) -> tuple[float, Counter[str]]:
-    """Return the floating-point operations of some updates, and where their time goes."""
+    """Return the floating-point operations of the updates, and their time by operator group."""
     with FlopCounterMode(display=False) as counter:
         for batch in batches:
             update(batch)
@@ -220,7 +219,7 @@ def _work(update: Callable[[Batch], Any], batches: Sequence[Batch], device: torc
     for event in profile.key_averages():
         seconds = event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total
         name = event.key.removeprefix("aten::")
-        part = next((part for part, names in PARTS.items() if re.search(names, name)), "the rest")
+        part = next((part for part, names in OPERATOR_GROUPS.items() if re.search(names, name)), "other")
         spent[part] += seconds
     return float(counter.get_total_flops()), spent
 
@@ -236,32 +235,32 @@ def _peak(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-# ---- the peer
+# ---- Eole
 
 
 def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> float:
-    """Train the same model with Eole on the same pieces; return its median target tokens/s after the first report."""
+    """Train the same model with Eole on the same data, and return the median target tokens/s."""
     from nmt.data.prepare import prepare
 
     prepared = prepare(config)
     tokenizer = prepared.tokenizer()
     with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
+        work = Path(folder)
         for code, side in (("src", prepared.src), ("tgt", prepared.tgt)):
             lines = (prepared.folder / f"train.{side}").read_text(encoding="utf-8").splitlines()
             pieces = (" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))) for line in lines)
-            (here / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
-        (here / "config.json").write_text(json.dumps(_eole_config(config, dtype, here, updates)))
+            (work / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
+        (work / "config.json").write_text(json.dumps(_eole_config(config, dtype, work, updates)))
         tool = str(Path(python).with_name("eole"))
         for command in (["build_vocab", "-n_sample", "-1"], ["train"]):
             done = subprocess.run(
                 [tool, command[0], "-config", "config.json", *command[1:]],
-                cwd=here, capture_output=True, text=True, check=False,
+                cwd=work, capture_output=True, text=True, check=False,
             )  # fmt: skip
             if done.returncode:
                 sys.exit(f"eole {command[0]} failed:\n{done.stderr[-2000:]}")
-    found = re.findall(r"\d+/\s*(\d+) tok/s", done.stdout + done.stderr)  # source/target
-    return statistics.median(float(speed) for speed in found[1:])
+    speeds = re.findall(r"\d+/\s*(\d+) tok/s", done.stdout + done.stderr)  # source/target
+    return statistics.median(float(speed) for speed in speeds[1:])
 
 
 def _eole_config(config: Config, dtype: torch.dtype, folder: Path, updates: int) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""Measure how fast nmt translates, beside CTranslate2 and Eole with the same weights.
+"""Benchmark the translation speed of nmt, and optionally of CTranslate2 and Eole with the same weights.
 
     scripts/bench_translate.py --model runs/multi30k --input test.en
     scripts/bench_translate.py --model runs/multi30k --input test.en --peer path/to/python --eole path/to/another
 
-Each engine is a process of its own that loads the model once; passes over the input are made in turn, so that ratios
-hold on a machine that is shared. Time runs from text to text, and tokens are those of the translations, the end not
-counted. `--peer` names a Python that has ctranslate2 and sentencepiece, `--eole` one that has eole and sentencepiece;
-without them nmt runs alone.
+Each engine runs in its own process and loads the model once. The engines take turns, so that ratios are reliable on a
+shared machine. Times include tokenization and detokenization. Tokens are target tokens without the end token.
+`--peer` is the Python interpreter of an environment with ctranslate2 and sentencepiece, `--eole` one with eole and
+sentencepiece.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from typing import Any
 import eole_model
 
 SEARCHES = {"greedy": 1, "beam 4": 4}
-LIMIT = 80
-"""Most tokens of a translation in the other engines: CTranslate2 knows no limit relative to the source. Tokens beyond
-it are those of a model that repeats itself; nmt stops at twice the source and ten."""
+MAX_LENGTH = 80
+"""Maximum target tokens in the other engines, because CTranslate2 has no limit relative to the source. Only repetitive
+translations are longer. The limit of nmt is twice the source length plus ten."""
 THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
 
 
 def main() -> None:
-    """Run the benchmark, or be one of its engines."""
+    """Run the benchmark, or one of its engine processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--input", type=Path, required=True)
@@ -90,7 +90,7 @@ def _compare(arguments: Any, exported: Path) -> None:
             )
             for name, path in python.items()
         }  # fmt: skip
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
         for repeat in range(arguments.repeats + 1):
             for name, engine in engines.items():
                 assert engine.stdin
@@ -98,20 +98,20 @@ def _compare(arguments: Any, exported: Path) -> None:
                 engine.stdin.write(json.dumps({"beam": SEARCHES[search]}) + "\n")
                 engine.stdin.flush()
                 answer = json.loads(engine.stdout.readline())
-                if repeat:  # the first warms up
-                    found[name].append(answer)
+                if repeat:  # the first pass is a warmup
+                    results[name].append(answer)
         for name, engine in engines.items():
             engine.communicate()
-            speeds = [answer["tokens"] / answer["seconds"] for answer in found[name]]
-            single = statistics.median(answer["single"] for answer in found[name])
-            memory = found[name][-1]["memory"]
+            speeds = [answer["tokens"] / answer["seconds"] for answer in results[name]]
+            single = statistics.median(answer["single"] for answer in results[name])
+            memory = results[name][-1]["memory"]
             print(
                 f"{search:<8}{name:<22}{statistics.median(speeds):>8,.0f} tok/s ({min(speeds):,.0f}-{max(speeds):,.0f})"
                 f"   one sentence {1000 * single:5.1f} ms   peak {memory / 1e6:,.0f} MB"
             )
 
 
-# ---- the engines, each in its own process
+# ---- engine processes
 
 
 def _serve(arguments: Any) -> None:
@@ -126,7 +126,7 @@ def _serve(arguments: Any) -> None:
         before = time.perf_counter()
         translate_one(lines[:50], beam)
         single = (time.perf_counter() - before) / 50
-        status = Path("/proc/self/status").read_text()  # getrusage counts what the parent had before exec
+        status = Path("/proc/self/status").read_text()  # getrusage includes the memory of the parent before exec
         memory = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024  # type: ignore[union-attr]
         answer = {"tokens": tokens, "seconds": seconds, "single": single, "memory": memory}
         print(json.dumps(answer), flush=True)
@@ -141,7 +141,7 @@ def _nmt(arguments: Any) -> tuple[Translate, Translate]:
     translator = Translator.load(arguments.model, precision=arguments.engine.split()[1])
 
     def translate(lines: list[str], beam: int) -> int:
-        spec = "greedy" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True)"  # the peers' rule
+        spec = "greedy" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True)"  # like the other engines
         return sum(map(len, translator.tokenizer.encode_batch(translator.translate(lines, spec))))
 
     return translate, partial(_one_by_one, translate)
@@ -165,8 +165,8 @@ def _ctranslate2(arguments: Any) -> tuple[Translate, Translate]:
 
     def run(engine: Any, size: int, lines: list[str], beam: int) -> int:
         sources = tokenizer.encode(lines, out_type=str)
-        found = engine.translate_batch(sources, beam_size=beam, max_batch_size=size, max_decoding_length=LIMIT)
-        texts = tokenizer.decode([each.hypotheses[0] for each in found])
+        results = engine.translate_batch(sources, beam_size=beam, max_batch_size=size, max_decoding_length=MAX_LENGTH)
+        texts = tokenizer.decode([each.hypotheses[0] for each in results])
         return sum(map(len, tokenizer.encode(texts)))
 
     batched = _fastest(partial(run, engine, size) for engine, size in product(engines, (16, 32, 64, 128)))
@@ -180,11 +180,11 @@ def _eole(arguments: Any) -> tuple[Translate, Translate]:
     torch.set_num_threads(THREADS)
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(arguments.export / "spm.model"))
     kind = arguments.engine.split()[1]
-    decoder = cache(partial(eole_model.decoder, arguments.export / "eole", kind, LIMIT))
+    decoder = cache(partial(eole_model.decoder, arguments.export / "eole", kind, MAX_LENGTH))
 
     def run(size: int, lines: list[str], beam: int) -> int:
         sources = [" ".join(pieces) for pieces in tokenizer.encode(lines, out_type=str)]
-        texts = tokenizer.decode([found.split() for found in decoder(beam)(sources, size)])
+        texts = tokenizer.decode([tokens.split() for tokens in decoder(beam)(sources, size)])
         return sum(map(len, tokenizer.encode(texts)))
 
     return _fastest(partial(run, size) for size in (32, 64, 128, 256)), partial(_one_by_one, partial(run, 1))
@@ -195,7 +195,7 @@ def _one_by_one(translate: Translate, lines: list[str], beam: int) -> int:
 
 
 def _fastest(settings: Iterable[Translate]) -> Translate:
-    """Return what tries all settings in its first pass, the one that warms up, and keeps to the fastest."""
+    """Return a function that measures all settings in its first call, the warmup, and then uses the fastest."""
     best: list[Translate] = []
 
     def translate(lines: list[str], beam: int) -> int:

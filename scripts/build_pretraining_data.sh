@@ -11,9 +11,9 @@
 # Existing data is rebuilt only if this script, the courtesies or the local files have changed.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
-if [ -n "${EUROPARL:-}" ]; then both_languages EUROPARL .gz; fi
-environment
+if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
+if [ -n "${EUROPARL:-}" ]; then require_parallel EUROPARL .gz; fi
+activate
 data="${NMT_DATA:-data}"
 text="$data/everyday"
 recipe="$(cat scripts/build_pretraining_data.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"

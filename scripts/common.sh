@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What the scripts that train and score share; sourced by them, before they do anything else.
+# Shared functions. Scripts source this file first.
 #
-# Goes to the repository. What the environment names may be named from where one stands: it is made absolute before.
+# Changes to the repository root, after making paths in environment variables absolute.
 set -euo pipefail
-trap 'exit 130' INT # nmt saves and ends well when it is interrupted; what follows must not
+trap 'exit 130' INT # stop the script, too, when Ctrl-C stops an nmt command
 trap 'exit 143' TERM
 
-for variable in NMT_DATA NMT_RUNS SHIPPED TATOEBA EUROPARL MULTI30K NEWSTEST; do
+for variable in NMT_DATA NMT_RUNS PRETRAINED_DIR TATOEBA EUROPARL MULTI30K NEWSTEST; do
   case "${!variable:-}" in
     "" | /*) ;;
     *) export "$variable=$PWD/${!variable}" ;;
@@ -15,31 +15,32 @@ done
 here="$PWD" script="$0"
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-# Refuse what is asked for: one line, and a hint.
-refuse() {
+# Print a usage error with a hint and exit.
+usage_error() {
   printf '%s: error: %s\n     hint: %s\n' "${script##*/}" "$1" "${2:-$script --help}" >&2
   exit 2
 }
 
-# Refuse a variable's text unless both languages of it are there, plain or with one of these endings.
-both_languages() {
+# Check that the files PREFIX.en and PREFIX.de exist; $1 is the name of the variable with the prefix, and the other
+# arguments are additional extensions such as .gz.
+require_parallel() {
   local language ending
   for language in en de; do
     for ending in "" "${@:2}"; do
       if [ -f "${!1}.$language$ending" ]; then continue 2; fi
     done
-    refuse "no such text: ${!1}.$language" "$1 is what .en and .de come after, such as my/text"
+    usage_error "${!1}.$language does not exist" "$1 must be the path without .en and .de, such as my/corpus"
   done
 }
 
-# Put nmt's environment first; it is made where there is none. Arguments go to scripts/venv.sh.
-environment() {
+# Create nmt's virtual environment if necessary and activate it. Arguments go to scripts/venv.sh.
+activate() {
   scripts/venv.sh "$@"
   export PATH="$PWD/.venv/bin:$PATH"
 }
 
 case "${1:-}" in
-  -h | --help) # the comment that a script begins with
+  -h | --help) # print the header comment of the script
     case "$script" in /*) ;; *) script="$here/$script" ;; esac
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"
     exit

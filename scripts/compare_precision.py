@@ -1,11 +1,10 @@
 #!/usr/bin/env python
-"""Does speed cost quality? The same recipe, trained as nmt trains and in a plain float32 loop.
+"""Compare the validation loss of nmt's optimized training with a plain float32 training loop.
 
     scripts/compare_precision.py --updates 400 --seeds 1 2 3
 
-The plain loop shares the network, its first weights and the order of the text, and nothing of what makes nmt fast: its
-dropout, loss and optimizer are PyTorch's own, and everything is float32. Both are validated in float32. Multi30k must
-be there (nmt data download multi30k).
+The plain loop uses the same model, initial weights and batches, but the dropout, loss and optimizer of PyTorch in
+float32. Both models are validated in float32. Requires Multi30k (nmt data download multi30k).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from nmt.cli import environment
 
-environment.set_defaults()  # before torch is loaded, as the command does
+environment.set_defaults()  # before importing torch, like the nmt command
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -39,7 +38,7 @@ WORKLOAD = [
 
 
 def main() -> None:
-    """Train both ways with every seed and print a table."""
+    """Train both ways with each seed and print the losses."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])

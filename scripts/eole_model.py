@@ -1,4 +1,4 @@
-"""Eole as an engine of `bench_translate.py`: a run's weights in its format, and its decoder."""
+"""Export to Eole, and translation with Eole, for `bench_translate.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the Pythons that have other engines need not have these
+if TYPE_CHECKING:  # not installed in the environments of other engines
     from torch import Tensor
 
     from nmt.runs.discovery import LoadedModel
@@ -16,7 +16,7 @@ SPECIALS = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos
 
 
 def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write a pre-norm model with tied embeddings into `folder`, which stands."""
+    """Write a pre-norm model with tied embeddings to an existing folder."""
     from safetensors.torch import save_file
 
     model, config = loaded.model.state_dict(), loaded.config.model
@@ -31,7 +31,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.00.safetensors")
     shape: dict[str, Any] = {"heads": config.heads, "transformer_ff": config.ffn_dim, "hidden_size": config.dim}
     shape |= {"position_encoding_type": "SinusoidalInterleaved", "add_qkvbias": True, "add_ffnbias": True}
-    described = {
+    settings = {
         **SPECIALS,
         "share_vocab": True,
         "src_vocab": str(folder / "vocab.json"),
@@ -50,37 +50,37 @@ def export(loaded: LoadedModel, folder: Path) -> None:
             "decoder": {**shape, "decoder_type": "transformer", "layers": config.decoder_layers},
         },
     }
-    (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
-def _layer(model: dict[str, Tensor], own: str, its: str, decodes: bool) -> dict[str, Tensor]:
+def _layer(model: dict[str, Tensor], name: str, eole_name: str, is_decoder: bool) -> dict[str, Tensor]:
     norms = {"attention_residual": "input_layernorm", "ffn_residual": "post_attention_layernorm"}
-    if decodes:
+    if is_decoder:
         norms["cross_attention_residual"] = "precontext_layernorm"
-    found: dict[str, Tensor] = {}
-    for name, theirs in norms.items():
-        found |= _renamed(model, f"{own}.{name}.norm", f"{its}.{theirs}")
-    found |= _renamed(model, f"{own}.feed_forward.up", f"{its}.mlp.gate_up_proj")
-    found |= _renamed(model, f"{own}.feed_forward.down", f"{its}.mlp.down_proj")
-    found |= _renamed(model, f"{own}.self_attention.out", f"{its}.self_attn.final_linear")
+    tensors: dict[str, Tensor] = {}
+    for norm, eole_norm in norms.items():
+        tensors |= _renamed(model, f"{name}.{norm}.norm", f"{eole_name}.{eole_norm}")
+    tensors |= _renamed(model, f"{name}.feed_forward.up", f"{eole_name}.mlp.gate_up_proj")
+    tensors |= _renamed(model, f"{name}.feed_forward.down", f"{eole_name}.mlp.down_proj")
+    tensors |= _renamed(model, f"{name}.attention.out", f"{eole_name}.self_attn.final_linear")
     for kind in ("weight", "bias"):
-        parts = list(zip(("query", "keys", "values"), model[f"{own}.self_attention.qkv.{kind}"].chunk(3), strict=True))
-        found |= {f"{its}.self_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
-        if decodes:
-            both = model[f"{own}.cross_attention.kv.{kind}"].chunk(2)
-            parts = list(zip(("query", "keys", "values"), (model[f"{own}.cross_attention.q.{kind}"], *both), strict=True))
-            found |= {f"{its}.context_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
-    if decodes:
-        found |= _renamed(model, f"{own}.cross_attention.out", f"{its}.context_attn.final_linear")
-    return found
+        parts = list(zip(("query", "keys", "values"), model[f"{name}.attention.qkv.{kind}"].chunk(3), strict=True))
+        tensors |= {f"{eole_name}.self_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
+        if is_decoder:
+            both = model[f"{name}.cross.kv.{kind}"].chunk(2)
+            parts = list(zip(("query", "keys", "values"), (model[f"{name}.cross.q.{kind}"], *both), strict=True))
+            tensors |= {f"{eole_name}.context_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
+    if is_decoder:
+        tensors |= _renamed(model, f"{name}.cross.out", f"{eole_name}.context_attn.final_linear")
+    return tensors
 
 
-def _renamed(model: dict[str, Tensor], own: str, its: str) -> dict[str, Tensor]:
-    return {f"{its}.{kind}": model[f"{own}.{kind}"] for kind in ("weight", "bias")}
+def _renamed(model: dict[str, Tensor], name: str, eole_name: str) -> dict[str, Tensor]:
+    return {f"{eole_name}.{kind}": model[f"{name}.{kind}"] for kind in ("weight", "bias")}
 
 
-def decoder(folder: Path, precision: str, longest: int, beam: int) -> Callable[[list[str], int], list[str]]:
-    """Return what translates lines of pieces in batches of some size with beam search; runs in Eole's own Python."""
+def decoder(folder: Path, precision: str, max_length: int, beam_size: int) -> Callable[[list[str], int], list[str]]:
+    """Return a function that translates lines of tokens in batches with beam search. Requires Eole."""
     from eole.config.run import PredictConfig
     from eole.inference_engine import InferenceEnginePY
 
@@ -89,19 +89,19 @@ def decoder(folder: Path, precision: str, longest: int, beam: int) -> Callable[[
             model_path=[str(folder)],
             src="unused",
             compute_dtype=precision,
-            beam_size=beam,
+            beam_size=beam_size,
             length_penalty="wu",
             alpha=1.0,
-            max_length=longest,
+            max_length=max_length,
             max_length_ratio=0,
             gpu_ranks=[],
             world_size=0,
         )
     )
 
-    def translate(lines: list[str], size: int) -> list[str]:
-        engine.config.batch_size = size
-        _, _, found = engine.infer_list([f"{line} {SPECIALS['eos_token']}" for line in lines])
-        return [best[0] for best in found]
+    def translate(lines: list[str], batch_size: int) -> list[str]:
+        engine.config.batch_size = batch_size
+        _, _, translations = engine.infer_list([f"{line} {SPECIALS['eos_token']}" for line in lines])
+        return [best[0] for best in translations]
 
     return translate

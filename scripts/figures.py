@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draw the figures of docs/guide that need no trained model, by the functions that the guide is about.
+"""Draw the figures of docs/guide that do not need a trained model.
 
     scripts/figures.py docs/guide/figures
 
-scripts/make_figures.sh draws these and those of trained models.
+scripts/make_figures.sh draws all figures.
 
 Shape letters: Q queries, S keys, K width, V words, R rows.
 """
@@ -35,19 +35,19 @@ from nmt.train.optim import schedule
 
 
 def pooling() -> Figure:
-    """Draw the same noisy points, read off by average, by a kernel, and by a kernel whose width is learned."""
+    """Plot attention pooling of noisy points with uniform weights, a Gaussian kernel and a kernel of learned width."""
     generator = torch.Generator().manual_seed(1)
     keys_S = torch.rand(50, generator=generator).mul(5).sort().values
     values_S = _truth(keys_S) + 0.5 * torch.randn(50, generator=generator)
     queries_Q = torch.linspace(0, 5, 100)
     learned = _learned_width(keys_S, values_S)
-    kinds = {"average": 0.0, "Gaussian kernel": 1.0, f"learned kernel, w = {learned:.1f}": learned}
+    widths = {"average": 0.0, "Gaussian kernel": 1.0, f"learned kernel, w = {learned:.1f}": learned}
     figure = Figure(figsize=(11, 6), layout="constrained")
-    for (line, image), (name, width) in zip(figure.subplots(2, 3).T, kinds.items(), strict=True):
+    for (line, image), (name, width) in zip(figure.subplots(2, 3).T, widths.items(), strict=True):
         weights_QS = masked_softmax(_kernel(queries_Q, keys_S, width), None)
         line.plot(keys_S.numpy(), values_S.numpy(), "o", markersize=3, alpha=0.5, label="keys and values")
-        line.plot(queries_Q.numpy(), _truth(queries_Q).numpy(), "--", color="C7", label="the truth")
-        line.plot(queries_Q.numpy(), (weights_QS @ values_S).numpy(), color="C1", label="what queries get")
+        line.plot(queries_Q.numpy(), _truth(queries_Q).numpy(), "--", color="C7", label="true function")
+        line.plot(queries_Q.numpy(), (weights_QS @ values_S).numpy(), color="C1", label="attention output")
         line.set(title=name, xlabel="query")
         image.imshow(
             weights_QS.numpy(),
@@ -58,7 +58,7 @@ def pooling() -> Figure:
             extent=(0, 50, 5, 0),
             interpolation="nearest",
         )
-        image.set(xlabel="number of the key", ylabel="query")
+        image.set(xlabel="key index", ylabel="query")
     figure.axes[0].legend(fontsize=8)
     return figure
 
@@ -73,51 +73,51 @@ def _kernel(queries_Q: Tensor, keys_S: Tensor, width: float | Tensor) -> Tensor:
 
 
 def _learned_width(keys_S: Tensor, values_S: Tensor) -> float:
-    """Return the w with which each point is best told from the others."""
+    """Return the w that best predicts each point from the others."""
     width = torch.ones((), requires_grad=True)
     optimizer = torch.optim.Adam([width], lr=0.1)
     others = ~torch.eye(len(keys_S), dtype=torch.bool)
     for _ in range(200):
-        guess_S = masked_softmax(_kernel(keys_S, keys_S, width), others) @ values_S
+        predicted_S = masked_softmax(_kernel(keys_S, keys_S, width), others) @ values_S
         optimizer.zero_grad()
-        (guess_S - values_S).square().mean().backward()
+        (predicted_S - values_S).square().mean().backward()
         optimizer.step()
     return abs(float(width.detach()))
 
 
 def scores() -> Figure:
-    """Draw how much of its attention a query gives to one of 20 random keys, by width and scoring function."""
+    """Plot the largest attention weight over 20 random keys by width and scoring function."""
     widths = [2**n for n in range(1, 11)]
     generator = torch.Generator().manual_seed(1)
     torch.manual_seed(1)
-    found: dict[str, list[float]] = {"dot product": [], "scaled dot product": [], "additive, not yet trained": []}
+    weights: dict[str, list[float]] = {"dot product": [], "scaled dot product": [], "additive, untrained": []}
     for width in widths:
         q, k = (torch.randn(8, 1, count, width, generator=generator) for count in (25, 20))
         dot, additive = (ATTENTION_SCORES[name](1, width) for name in ("dot", "additive"))
-        for name, found_BHQS in zip(found, (dot(q, k), dot(q / width**0.5, k), additive(q, k)), strict=True):
-            found[name].append(float(masked_softmax(found_BHQS, None).amax(-1).mean().detach()))
+        for name, scores_BHQS in zip(weights, (dot(q, k), dot(q / width**0.5, k), additive(q, k)), strict=True):
+            weights[name].append(float(masked_softmax(scores_BHQS, None).amax(-1).mean().detach()))
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
-    for name, most in found.items():
-        axes.plot(widths, most, marker="o", markersize=3, label=name)
+    for name, values in weights.items():
+        axes.plot(widths, values, marker="o", markersize=3, label=name)
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="width of queries and keys", ylabel="largest weight, mean", ylim=(0, 1))
+    axes.set(xlabel="width of queries and keys", ylabel="mean largest weight", ylim=(0, 1))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     return figure
 
 
 def masks() -> Figure:
-    """Draw what a query may see under each mask: the weights of an attention to which all keys are alike."""
+    """Plot the attention weights under each mask for identical keys."""
     tokens, lengths = 8, (8, 5)
-    ahead_TT = torch.ones(tokens, tokens, dtype=torch.bool).tril()
-    real_B11S = (torch.arange(tokens) < torch.tensor(lengths)[:, None])[:, None, None]
+    causal_TT = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    padding_B11S = (torch.arange(tokens) < torch.tensor(lengths)[:, None])[:, None, None]
     panels = {
         "no mask": _weights(0, None, tokens)[0],
-        "padding, 5 of 8 are real": _weights(0, real_B11S, tokens)[1],
-        "look-ahead": _weights(0, ahead_TT, tokens)[0],
-        "window of 2": _weights(2, None, tokens)[0],
-        "window of 2 and look-ahead": _weights(2, ahead_TT, tokens)[0],
+        "padding, length 5 of 8": _weights(0, padding_B11S, tokens)[1],
+        "causal": _weights(0, causal_TT, tokens)[0],
+        "window 2": _weights(2, None, tokens)[0],
+        "window 2, causal": _weights(2, causal_TT, tokens)[0],
     }
     figure = Figure(figsize=(14, 3.1), layout="compressed")
     for axes, (name, weights_QS) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
@@ -131,7 +131,7 @@ def masks() -> Figure:
 
 
 def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
-    """Return the weights that a self-attention of zero queries and keys gives, [B, Q, S]."""
+    """Return the self-attention weights for zero queries and keys: [B, Q, S]."""
     attention = SelfAttention(ModelConfig(dim=4, heads=1, attention_window=window)).eval()
     zeros_BHTK = torch.zeros(2, 1, tokens, 4)
     with record_attention(attention) as found:
@@ -141,9 +141,9 @@ def _weights(window: int, mask: Tensor | None, tokens: int) -> Tensor:
 
 
 def layers() -> Figure:
-    """Draw how strongly each layer of a deep decoder is pulled by the first update, for post- and pre-norm."""
+    """Plot hidden state sizes and gradients by decoder layer at initialization, for post-norm and pre-norm."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
-    size, pull = figure.subplots(1, 2)
+    hidden_axes, gradient_axes = figure.subplots(1, 2)
     for norm in ("post", "pre"):
         torch.manual_seed(1)
         config = ModelConfig(
@@ -161,28 +161,28 @@ def layers() -> Figure:
         hidden_ND = model(ids_BT, torch.ones_like(ids_BT, dtype=torch.bool), ids_BT, real_N)
         loss = cross_entropy(hidden_ND, model.output_weight_VD, ids_BT.flatten().roll(-1), smoothing=0.0)
         (loss / len(real_N)).backward()
-        pulls = [
+        gradient_norms = [
             float(sum(p.grad.square().sum() for p in layer.feed_forward.parameters() if p.grad is not None)) ** 0.5
             for layer in model.decoder_layers
         ]
-        numbers = range(1, len(pulls) + 1)
-        size.plot(numbers, sizes, marker="o", markersize=3, label=f"{norm}-norm")
-        pull.plot(numbers, pulls, marker="o", markersize=3, label=f"{norm}-norm")
-    size.set(title="size of what a layer hands on", xlabel="decoder layer", ylabel="root mean square")
-    pull.set(title="gradient of its feed-forward weights", xlabel="decoder layer", ylabel="norm", yscale="log")
-    for axes in (size, pull):
+        layer_numbers = range(1, len(sizes) + 1)
+        hidden_axes.plot(layer_numbers, sizes, marker="o", markersize=3, label=f"{norm}-norm")
+        gradient_axes.plot(layer_numbers, gradient_norms, marker="o", markersize=3, label=f"{norm}-norm")
+    hidden_axes.set(title="hidden states", xlabel="decoder layer", ylabel="root mean square")
+    gradient_axes.set(title="gradient of feed-forward weights", xlabel="decoder layer", ylabel="norm", yscale="log")
+    for axes in (hidden_axes, gradient_axes):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
     return figure
 
 
 def parameters() -> Figure:
-    """Draw where the parameters of the shipped configurations are."""
+    """Plot the distribution of the parameters of the built-in configs."""
     names = ("quickstart", "multi30k", "tatoeba", "wmt14-base")
-    kinds = {
+    patterns = {
         "embeddings and output": "embeddings", "encoder: attention": "encoder.*attention.",
         "encoder: feed-forward": "encoder.*feed_forward", "decoder: self-attention": "decoder.*attention.",
-        "decoder: attention to the source": "decoder.*cross.", "decoder: feed-forward": "decoder.*feed_forward",
+        "decoder: cross-attention": "decoder.*cross.", "decoder: feed-forward": "decoder.*feed_forward",
         "norms": "*norm",
     }  # fmt: skip
     figure = Figure(figsize=(9, 2.8), layout="constrained")
@@ -192,13 +192,13 @@ def parameters() -> Figure:
         with torch.device("meta"):
             model = build_model(config.model, config.tokenizer.vocab_size)
         total, left = count_parameters(model), 0.0
-        for number, (kind, pattern) in enumerate(kinds.items()):
-            found = (p.numel() for key, p in model.named_parameters() if fnmatch(_plain(key), f"{pattern}*"))
-            share = sum(found) / total
-            axes.barh(row, share, left=left, color=f"C{number}", label=kind if row == 0 else None)
+        for i, (label, pattern) in enumerate(patterns.items()):
+            counts = (p.numel() for key, p in model.named_parameters() if fnmatch(_match_key(key), f"{pattern}*"))
+            share = sum(counts) / total
+            axes.barh(row, share, left=left, color=f"C{i}", label=label if row == 0 else None)
             left += share
         axes.text(1.01, row, f"{total / 1e6:.1f} M", va="center")
-        assert abs(left - 1) < 1e-6, f"{name}: {left} of its parameters are shown"
+        assert abs(left - 1) < 1e-6, f"{name}: the patterns cover {left} of the parameters"
     axes.set_yticks(range(len(names)), names)
     axes.set(xlim=(0, 1.1), xlabel="share of the parameters")
     axes.invert_yaxis()
@@ -206,13 +206,13 @@ def parameters() -> Figure:
     return figure
 
 
-def _plain(key: str) -> str:
-    """Tell norms around a sub-layer from the sub-layer."""
+def _match_key(key: str) -> str:
+    """Return the key of a parameter, or "norm" for the norm of a sub-layer."""
     return "norm" if "norm" in key else key
 
 
 def schedules() -> Figure:
-    """Draw learning rates over a training, and what label smoothing makes of being sure."""
+    """Plot learning rate schedules, and the loss with label smoothing by confidence."""
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     rates, smoothed = figure.subplots(1, 2)
     steps = range(1, 2001)
@@ -223,15 +223,15 @@ def schedules() -> Figure:
         rate = schedule(spec)
         rates.plot(steps, [rate(step, len(steps), 256) for step in steps], label=spec)
     rates.set(title="learning rate", xlabel="update")
-    words = 8000
-    target_1, leads = torch.tensor([3]), torch.linspace(0, 25, 200)
+    vocab_size = 8000
+    target_1, margins = torch.tensor([3]), torch.linspace(0, 25, 200)
     for smoothing in (0.0, 0.1, 0.2):
         losses = []
-        for lead in leads:  # the right word's logit stands so far above all the others
-            logits_V1 = torch.zeros(words, 1).index_fill(0, target_1, float(lead))
+        for margin in margins:
+            logits_V1 = torch.zeros(vocab_size, 1).index_fill(0, target_1, float(margin))
             losses.append(float(cross_entropy(torch.ones(1, 1), logits_V1, target_1, smoothing=smoothing)))
-        smoothed.plot(leads.numpy(), losses, label=f"label_smoothing={smoothing}")
-    smoothed.set(title="loss with label smoothing", xlabel="logit of the right word above all others", ylabel="nats")
+        smoothed.plot(margins.numpy(), losses, label=f"label_smoothing={smoothing}")
+    smoothed.set(title="loss with label smoothing", xlabel="logit of the target minus other logits", ylabel="nats")
     for axes in (rates, smoothed):
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
@@ -245,75 +245,74 @@ NEXT: dict[str, dict[str, float]] = {
     "der kleine": {"Hund": 0.6, "Mann": 0.4},
     "ein kleiner": {"Hund": 0.9, "Mann": 0.1},
 }
-"""A made-up model: which word follows what, with which probability. After anything else the sentence ends."""
+"""Next-word probabilities of a toy model by prefix. After any other prefix, the sentence ends."""
 END = "</s>"
 WORDS = ["<pad>", "<s>", END, *dict.fromkeys(word for row in NEXT.values() for word in row)]
 
 
 @dataclass
-class Memory:
-    """What the made-up model has read in each row: enough of a decoder's state for a search."""
+class ToyState:
+    """Decoder state of the toy model: the prefix of each row."""
 
-    read: list[str]
+    prefixes: list[str]
     attention_RS: NDArray[np.float32] | None = None
 
     def step(self, request: StepRequest) -> StepResult:
-        """Read a word for each row."""
+        """Append a word to each row."""
         words = [WORDS[token] for token in request.tokens_R.tolist()]
-        self.read = [self.read[parent] for parent in request.parents_R.tolist()]
+        self.prefixes = [self.prefixes[parent] for parent in request.parents_R.tolist()]
         if words != ["<s>"] * len(words):
-            self.read = [f"{read} {word}".strip() for read, word in zip(self.read, words, strict=True)]
-        rows = [NEXT.get(read, {END: 1.0}) for read in self.read]
+            self.prefixes = [f"{prefix} {word}".strip() for prefix, word in zip(self.prefixes, words, strict=True)]
+        rows = [NEXT.get(prefix, {END: 1.0}) for prefix in self.prefixes]
         with np.errstate(divide="ignore"):
             log_p_RV = np.log(np.array([[row.get(word, 0.0) for word in WORDS] for row in rows], np.float32))
         return best_tokens(log_p_RV, request)
 
 
-class MadeUp:
-    """The made-up model, as a search sees a model."""
+class ToyModel:
+    """The toy model with the interface that searches use."""
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Memory:
-        """Begin with nothing read."""
-        return Memory([""] * len(sources))
+    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> ToyState:
+        """Return the state with empty prefixes."""
+        return ToyState([""] * len(sources))
 
 
-def searched(search: Greedy | Beam) -> list[tuple[str, float]]:
-    """Return what a search finds in the made-up model, with its probability, best first."""
-    task = SearchRequest([[0]], np.array([5]), bos=WORDS.index("<s>"), eos=WORDS.index(END))
-    (found,) = search(MadeUp(), task)
-    return [(" ".join(WORDS[i] for i in each.ids), float(torch.tensor(each.log_prob).exp())) for each in found]
+def translations(search: Greedy | Beam) -> list[tuple[str, float]]:
+    """Return the hypotheses of the toy model and their probabilities, best first."""
+    request = SearchRequest([[0]], np.array([5]), bos=WORDS.index("<s>"), eos=WORDS.index(END))
+    (hypotheses,) = search(ToyModel(), request)
+    return [(" ".join(WORDS[i] for i in each.ids), float(torch.tensor(each.log_prob).exp())) for each in hypotheses]
 
 
 def search() -> Figure:
-    """Draw the made-up model's translations as a tree, and which of them greedy search and a beam of two find."""
-    (greedy, _), (beam, _) = searched(Greedy())[0], searched(Beam(beam_size=2, length_penalty=0.0))[0]
+    """Draw the search tree of the toy model, with the results of greedy search and of beam search with beam size 2."""
+    (greedy, _), (beam, _) = translations(Greedy())[0], translations(Beam(beam_size=2, length_penalty=0.0))[0]
     figure = Figure(figsize=(9, 5))
     axes = figure.add_axes((0, 0, 1, 1))
     leaves = iter(range(100))
 
-    def grow(read: str, probability: float) -> float:
-        """Draw what may follow, and return the height at which `read` itself stands."""
-        depth = len(read.split())
-        rows = NEXT.get(read, {})
-        heights = []
-        for word, share in rows.items():
-            after = f"{read} {word}".strip()
-            height = grow(after, probability * share)
-            heights.append((after, height, share))
-        own = sum(height for _, height, _ in heights) / len(heights) if heights else -float(next(leaves))
-        for after, height, share in heights:
-            on = [name for name, path in (("C3", greedy), ("C2", beam)) if f"{path} ".startswith(f"{after} ")]
-            axes.plot([depth, depth + 1], [own, height], color=on[0] if on else "0.8", linewidth=2.5 if on else 1)
-            axes.text(depth + 0.55, own + 0.55 * (height - own) + 0.08, f"{share:g}", fontsize=8, ha="center")
-        label = read.split()[-1] if read else "start"
-        axes.text(depth, own, label, ha="center", va="center", bbox={"facecolor": "w", "edgecolor": "0.6"})
-        if not rows:
-            axes.text(depth + 0.3, own, f"{probability:.3f}", va="center", fontsize=9)
-        return own
+    def draw_subtree(prefix: str, probability: float) -> float:
+        """Draw the continuations of a prefix, and return the y position of its node."""
+        depth = len(prefix.split())
+        next_words = NEXT.get(prefix, {})
+        children = []
+        for word, p in next_words.items():
+            child = f"{prefix} {word}".strip()
+            children.append((child, draw_subtree(child, probability * p), p))
+        y = sum(child_y for _, child_y, _ in children) / len(children) if children else -float(next(leaves))
+        for child, child_y, p in children:
+            colors = [color for color, path in (("C3", greedy), ("C2", beam)) if f"{path} ".startswith(f"{child} ")]
+            axes.plot([depth, depth + 1], [y, child_y], color=[*colors, "0.8"][0], linewidth=2.5 if colors else 1)
+            axes.text(depth + 0.55, y + 0.55 * (child_y - y) + 0.08, f"{p:g}", fontsize=8, ha="center")
+        label = prefix.split()[-1] if prefix else "start"
+        axes.text(depth, y, label, ha="center", va="center", bbox={"facecolor": "w", "edgecolor": "0.6"})
+        if not next_words:
+            axes.text(depth + 0.3, y, f"{probability:.3f}", va="center", fontsize=9)
+        return y
 
-    grow("", 1.0)
+    draw_subtree("", 1.0)
     axes.plot([], [], color="C3", linewidth=2.5, label=f"greedy: {greedy}")
-    axes.plot([], [], color="C2", linewidth=2.5, label=f"beam of 2: {beam}")
+    axes.plot([], [], color="C2", linewidth=2.5, label=f"beam size 2: {beam}")
     axes.legend(loc="upper left")
     axes.set_xlim(-0.3, 3.6)
     axes.set_axis_off()
@@ -327,12 +326,12 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
-    rcParams["svg.hashsalt"] = "nmt"  # the same picture is the same file
+    rcParams["svg.hashsalt"] = "nmt"  # for reproducible files
     for name, draw in FIGURES.items():
         draw().savefig(folder / name, metadata={"Date": None})
         print(folder / name)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Kill a training with SIGKILL at random moments, resume it each time, and compare the end with an unbroken run, bit by bit.
+# Kill a training run with SIGKILL at random times, resume it each time, and check that the final weights are bitwise
+# identical to those of an uninterrupted run.
 #
-#   scripts/kill_and_resume.sh        20 times
-#   scripts/kill_and_resume.sh 100
+#   scripts/kill_and_resume.sh        20 kills
+#   scripts/kill_and_resume.sh 100    100 kills
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 scripts/venv.sh dev
-KILLS="${1:-20}" OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q tests/test_cli_train.py -k killed_again_and_again
+KILLS="${1:-20}" OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q tests/test_cli_train.py -k repeated_sigkill

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Resolve pyproject.toml anew and write requirements.lock and requirements-dev.lock.
-# Arguments are further requirements: scripts/lock.sh 'torch==2.13.0'
+# Resolve the dependencies in pyproject.toml and update requirements.lock and requirements-dev.lock.
+# Arguments are additional requirements: scripts/lock.sh 'torch==2.13.0'
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 

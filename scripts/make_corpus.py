@@ -1,10 +1,10 @@
 #!/usr/bin/env python
-"""Make a large parallel text out of a small one, to measure what millions of pairs cost.
+"""Generate a large parallel corpus from a small one, to benchmark time and memory with millions of pairs.
 
     scripts/make_corpus.py 4500000 big europarl.en.gz:europarl.de.gz news.en.gz:news.de.gz
 
-Pairs are taken again and again in changing order; from the second round on, some words of each are replaced by other
-words of the same text, so that nearly all pairs differ. It is for measuring time and memory; no model should learn it.
+Repeats the pairs in random order. From the second repetition on, replaces some words of each sentence by random words
+of the corpus, so that nearly all pairs are unique. The result is not suitable for training.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ def main() -> None:
 def _perturbed(seeds: list[Pair], count: int, rng: random.Random) -> Iterator[Pair]:
     words = [[word for pair in seeds for word in pair[side].split()] for side in (0, 1)]
     order = list(range(len(seeds)))
-    made = 0
+    num_pairs = 0
     while True:
         rng.shuffle(order)
         for i in order:
-            if made == count:
+            if num_pairs == count:
                 return
             pair = (
-                seeds[i] if made < len(seeds) else tuple(_change(seeds[i][side], words[side], rng) for side in (0, 1))
+                seeds[i]
+                if num_pairs < len(seeds)
+                else tuple(_replace_words(seeds[i][side], words[side], rng) for side in (0, 1))
             )
             yield pair[0], pair[1]
-            made += 1
+            num_pairs += 1
 
 
-def _change(text: str, words: list[str], rng: random.Random) -> str:
-    changed = text.split()
-    for _ in range(1 + len(changed) // 4):
-        changed[rng.randrange(len(changed))] = rng.choice(words)
-    return " ".join(changed)
+def _replace_words(text: str, words: list[str], rng: random.Random) -> str:
+    result = text.split()
+    for _ in range(1 + len(result) // 4):
+        result[rng.randrange(len(result))] = rng.choice(words)
+    return " ".join(result)
 
 
 if __name__ == "__main__":

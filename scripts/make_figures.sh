@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# Draw every figure of docs/guide. Trains three small models on the phrasebook first, some minutes each on two cores,
-# unless they are there: the quickstart's, one with learned positions and one with T5's.
+# Draw every figure in docs/guide. Trains three small models on the phrasebook first, unless they exist: the quickstart
+# model, and one each with learned and T5 position encodings. Each takes a few minutes on two CPU cores.
 #
 #   scripts/make_figures.sh
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
-environment dev # matplotlib is one of the tests' packages
+if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
+activate dev # includes matplotlib
 figures=docs/guide/figures runs="${NMT_RUNS:-runs}"
 
 scripts/figures.py "$figures"
 
 nmt plot positions sinusoidal rotary alibi -o "$figures/positions.png"
-# Train a model of this name unless it is there; one that was stopped goes on.
-trained() {
+# Train a model with this name, resume it, or return at once if it is finished.
+train() {
   local run="$runs/$1"
   shift
   if [ -f "$run/config.yaml" ]; then set -- --resume; fi
   nmt train --run "$run" "$@" > /dev/null
 }
-trained quickstart
-trained guide-learned --set "model.position_encoding=learned(max_positions=64)" --set train.max_length=64
-trained guide-t5 --set model.position_encoding=t5
+train quickstart
+train guide-learned --set "model.position_encoding=learned(max_positions=64)" --set train.max_length=64
+train guide-t5 --set model.position_encoding=t5
 nmt plot positions --model "$runs/guide-learned" --length 20 -o "$figures/learned.png"
 nmt plot positions --model "$runs/guide-t5" --length 20 -o "$figures/t5.png"
 nmt plot curves "$runs/quickstart" -o "$figures/curves.png"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From a fresh clone to a translation and its BLEU: an environment, a small model of the built-in corpus, a sentence.
-# Run it again and nothing is installed or trained twice; interrupt it and the next run goes on from there.
+# Install nmt, train a small model on the built-in corpus, translate a sentence and compute BLEU.
+# Run the script again to resume after an interruption. Completed steps are not repeated.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-if [ "$#" -gt 0 ]; then refuse "unknown argument '$1'"; fi
-environment
+if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
+activate
 
 nmt() {
   { printf '\n$ nmt'; printf ' %q' "$@"; printf '\n'; } >&2
@@ -13,7 +13,7 @@ nmt() {
 
 run="${NMT_RUNS:-runs}/quickstart"
 if [ -f "$run/config.yaml" ]; then
-  nmt train --run "$run" --resume # returns at once when it is finished
+  nmt train --run "$run" --resume # returns at once if the run is finished
 else
   nmt train
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Install what the tests need; then style, types, import order and the whole suite.
-# --fast leaves out the tests marked `slow`: it takes two minutes and covers the main path. Other arguments go to
-# pytest: scripts/test.sh --fast -k beam
+# Install the test dependencies, then run the linters, the type checker and all tests.
+# --fast skips tests marked `slow` and takes about two minutes. Other arguments go to pytest:
+# scripts/test.sh --fast -k beam
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -14,6 +14,6 @@ ruff check
 ruff format --check
 mypy
 lint-imports --no-logo
-# Two workers of one thread each: torch's own threads would compete for the cores. Each worker takes half of the files,
-# so that most module fixtures are trained once, and the one that finishes first takes tests from the other.
+# Two workers with one thread each, because the threads of PyTorch would compete for the cores. `worksteal` gives each
+# worker half of the files, so that most module fixtures run once.
 OMP_NUM_THREADS=1 exec pytest -n 2 --dist worksteal "$@"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Make .venv beside this folder and install the locked dependencies; returns at once when that is done already.
+# Create the virtual environment .venv and install the locked dependencies. Returns at once if it is up to date.
 #
-#   scripts/venv.sh              what nmt needs to run
-#   scripts/venv.sh dev          and what its tests need
-# PYTHON=python3.12 scripts/venv.sh makes a new .venv with that interpreter.
+#   scripts/venv.sh              runtime dependencies
+#   scripts/venv.sh dev          runtime and test dependencies
+# PYTHON=python3.12 scripts/venv.sh chooses the interpreter of a new .venv.
 #
-# Everything is said on stderr: stdout belongs to the results of whoever calls this.
+# Prints messages on stderr only, because scripts that call it print results on stdout.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -19,33 +19,33 @@ case "${1:-}" in
 esac
 python=.venv/bin/python
 
-# Print the first interpreter that is new enough and can make environments.
+# Print the first interpreter that is new enough and can create virtual environments.
 find_python() {
-  local name old='' bare=''
+  local name old='' no_venv=''
   if [ -n "${PYTHON:-}" ]; then set -- "$PYTHON"; else set -- python3 python3.12 python3.13 python3.11; fi
   for name; do
     "$name" -c '' 2>/dev/null || continue
     "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { old="${old:-$name}"; continue; }
-    "$name" -c 'import ensurepip, venv' 2>/dev/null || { bare="${bare:-$name}"; continue; }
+    "$name" -c 'import ensurepip, venv' 2>/dev/null || { no_venv="${no_venv:-$name}"; continue; }
     printf '%s\n' "$name"
     return
   done
-  if [ -n "$bare" ]; then
-    die "$bare cannot make virtual environments" "install its venv package (Debian, Ubuntu: apt install python3-venv)"
+  if [ -n "$no_venv" ]; then
+    die "$no_venv cannot create virtual environments" "install its venv package (Debian, Ubuntu: apt install python3-venv)"
   fi
   die "no Python 3.11 or newer among $*${old:+; $old is $("$old" -V 2>&1)}" \
-    "install one, or name it: PYTHON=/path/to/python3"
+    "install one, or set PYTHON=/path/to/python3"
 }
 
-# An environment serves one place and one Python: it breaks when the folder moves or its interpreter is replaced.
-place() { "$python" -c 'import sys, pip; print(*sys.version_info[:2], sys.argv[1])' "$PWD" 2>/dev/null; }
+# An environment breaks when its folder moves or its interpreter is replaced.
+location() { "$python" -c 'import sys, pip; print(*sys.version_info[:2], sys.argv[1])' "$PWD" 2>/dev/null; }
 usable() {
-  local here
-  here="$(place)" && { [ ! -f .venv/.place ] || [ "$(cat .venv/.place)" = "$here" ]; }
+  local current
+  current="$(location)" && { [ ! -f .venv/.location ] || [ "$(cat .venv/.location)" = "$current" ]; }
 }
 
-# What an installation depends on, in one word.
-wanted() {
+# Print a hash of the files that the installation depends on.
+dependencies_hash() {
   "$python" - pyproject.toml requirements.lock requirements-dev.lock <<'PY'
 import hashlib, pathlib, sys
 
@@ -54,22 +54,22 @@ PY
 }
 
 if ! usable; then
-  found="$(find_python)"
-  say "making .venv with $("$found" -V)"
-  "$found" -m venv --clear .venv
+  interpreter="$(find_python)"
+  say "creating .venv with $("$interpreter" -V)"
+  "$interpreter" -m venv --clear .venv
 fi
 
 for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted)" ]; then
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(dependencies_hash)" ]; then
     say ".venv is up to date"
     exit 0
   fi
 done
 
-say "installing $lock into .venv (minutes the first time, most of them PyTorch)"
+say "installing $lock into .venv (this takes a few minutes the first time)"
 {
   "$python" -m pip install -r "$lock" && "$python" -m pip install --no-deps --no-build-isolation -e .
-} >&2 || die "pip could not install the locked dependencies" "its own words stand above; run this again to go on"
-place >.venv/.place
-wanted >".venv/.installed-$kind"
+} >&2 || die "pip could not install the locked dependencies" "see the output of pip above, then run this again"
+location >.venv/.location
+dependencies_hash >".venv/.installed-$kind"
 say ".venv is ready"

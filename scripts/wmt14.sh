@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# The base experiment of "Attention Is All You Need" (Vaswani et al. 2017), table 2, from the download to the score:
-# WMT 2014 English-German, 100,000 updates of 25,000 tokens, the last five checkpoints averaged, newstest2014 with beam 4
-# and a length penalty of 0.6. The paper has 27.3 BLEU, of tokenized text with compounds split; sacrebleu's, of the text
-# as it is, come out about half a point lower.
+# Reproduce the base model of "Attention Is All You Need" (Vaswani et al. 2017), table 2: WMT 2014 English-German,
+# 100,000 updates of 25,000 tokens, average of the last five checkpoints, newstest2014 with beam size 4 and length
+# penalty 0.6. The paper reports 27.3 BLEU on tokenized text with split compounds. sacreBLEU scores of detokenized text
+# are about 0.5 lower.
 #
-#   scripts/wmt14.sh                  on all GPUs there are, eight at most: 12 hours on the paper's eight P100
-#   GPUS=2 scripts/wmt14.sh           on so many: an update has 25,000 tokens in any case
-#   scripts/wmt14.sh --stand-in       every step in some minutes, without GPU or network: the phrasebook, a tiny model
+#   scripts/wmt14.sh                  use all GPUs, at most eight; 12 hours on the eight P100 of the paper
+#   GPUS=2 scripts/wmt14.sh           use two GPUs; an update still has 25,000 tokens
+#   scripts/wmt14.sh --stand-in       test all steps in a few minutes, with a tiny model and without GPU or network
 #
-# Needs 10 GB of disk and a network. Run it again and it goes on where it was interrupted.
+# Needs 10 GB of disk space and a network connection. Run the script again to resume after an interruption.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 case "$*" in
   "")
     experiment=wmt14-base options=(--config wmt14-base --set train.keep_last=5) tokens=25000
-    if ! found="$(nvidia-smi --list-gpus 2> /dev/null | wc -l)"; then found=0; fi
-    if [ "${GPUS:=$((found > 8 ? 8 : found))}" = 0 ]; then
-      echo "no GPU: this would take months; scripts/wmt14.sh --stand-in tries the steps" >&2
+    if ! gpus="$(nvidia-smi --list-gpus 2> /dev/null | wc -l)"; then gpus=0; fi
+    if [ "${GPUS:=$((gpus > 8 ? 8 : gpus))}" = 0 ]; then
+      echo "no GPU found; scripts/wmt14.sh --stand-in tests the steps without one" >&2
       exit 1
     fi
     ;;
@@ -28,15 +28,15 @@ case "$*" in
       --set train.steps=20 --set train.valid_every=4 --set train.valid_pairs=20 --set train.log_every=4)
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     ;;
-  *) refuse "unknown arguments: $*" ;;
+  *) usage_error "unknown arguments: $*" ;;
 esac
 case "$GPUS" in
   [1-8]) ;;
-  *) refuse "GPUS=$GPUS is not a number from 1 to 8" ;;
+  *) usage_error "GPUS must be from 1 to 8, got $GPUS" ;;
 esac
 run="${NMT_RUNS:-runs}/$experiment"
 
-environment
+activate
 step() {
   { printf '\n$'; printf ' %q' "$@"; printf '\n'; } >&2
   "$@"

@@ -1,4 +1,4 @@
-"""The `nmt` command in a folder of its own, and a small parallel text to train on."""
+"""Run `nmt` commands in a temporary folder, and a small parallel corpus."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VERBS = {"sees": "sieht", "draws": "malt", "finds": "findet", "carries": "trägt
 
 
 def sentences(count: int) -> tuple[list[str], list[str]]:
-    """Write different English sentences and their German translations."""
+    """Return unique English sentences and their German translations."""
     things = list(itertools.product(ADJECTIVES, NOUNS))
     chosen = random.Random(1).sample(list(itertools.product(things, VERBS, things)), count)
     source = [f"the {a} {n} {v} the {b} {m}." for (a, n), v, (b, m) in chosen]
@@ -55,13 +55,13 @@ def sentences(count: int) -> tuple[list[str], list[str]]:
 
 
 def heed_interrupts() -> None:
-    """Reset SIGINT, which shells ignore in background jobs; the test suite may be one."""
+    """Reset SIGINT, which is ignored if the tests run as a background job of a shell."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
 class Done:
-    """The exit code and the output of a command."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -69,17 +69,17 @@ class Done:
 
     @property
     def errors(self) -> list[str]:
-        """The error lines, without their label."""
+        """The error messages without their prefix."""
         label = "nmt: error: "
         return [line.removeprefix(label) for line in self.err.split("\n") if line.startswith(label)]
 
     def without_traceback(self) -> Done:
-        """Return itself, after a check that neither the command nor its child processes printed a traceback."""
+        """Check that neither the command nor its child processes printed a traceback, and return self."""
         assert "Traceback" not in self.err, self.err
         return self
 
     def refuses(self, code: int, *texts: str) -> None:
-        """Check that the command failed with one line, an exit code and nothing on stdout."""
+        """Check that the command failed with this exit code, one error line with the texts, and no output."""
         assert self.code == code, self.err
         assert len(self.errors) == 1, self.err
         assert self.out == ""
@@ -91,15 +91,15 @@ class Done:
 class CommandLine:
     """Runs `nmt` commands in `folder`.
 
-    A call runs a command in the process of the tests, which saves the seconds of importing PyTorch. `process` and
-    `start` run `python -m nmt`: for tests of signals, pipes, locks, limits, imports, and of two processes' equality.
+    A call runs a command in the test process, which avoids importing PyTorch again. `process` and `start` run
+    `python -m nmt`, for tests of signals, pipes, locks, limits and imports, or of equal results in two processes.
     """
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
-        """Run a command in this process. An exception that the command does not handle fails the test."""
+        """Run a command in this process. Unhandled exceptions fail the test."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             streams[0].write(stdin)
@@ -113,13 +113,13 @@ class CommandLine:
         return Done(end.value.code or 0, out.decode(), err.decode()).without_traceback()
 
     def start(self, *arguments: str | Path, **options: object) -> subprocess.Popen[bytes]:
-        """Start a process; stdin, stdout and stderr are pipes unless `options` say otherwise."""
+        """Start a process. By default, stdin, stdout and stderr are pipes."""
         defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"preexec_fn": heed_interrupts}
         command = [sys.executable, "-m", "nmt", *map(str, arguments)]
         return subprocess.Popen(command, cwd=self.folder, env=self._variables(), **defaults | options)  # type: ignore[call-overload, no-any-return]
 
     def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
-        """Run a process to its end; it must not print a traceback."""
+        """Run a process, and check that it does not print a traceback."""
         process = self.start(*arguments, **options)
         try:
             out, err = process.communicate(stdin or None, timeout=300)
@@ -132,18 +132,18 @@ class CommandLine:
         return os.environ | known | self.environment
 
     def train(self, run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> Done:
-        """Train a tiny model; `changes` are options with `__` for the dot of a section."""
+        """Train a tiny model. `changes` are config options with `__` in place of a dot."""
         return self(*training(run, corpus, *arguments, **changes))
 
 
 def training(run: str, corpus: str = "files(train='text')", *arguments: str, **changes: str) -> list[str]:
-    """Return the arguments that train a tiny model."""
+    """Return the arguments to train a tiny model."""
     options = TINY | {key.replace("__", "."): value for key, value in changes.items()} | {"data.train": corpus}
     return ["train", "--run", run, *arguments, *(w for k, v in options.items() for w in ("--set", f"{k}={v}"))]
 
 
 def write(prefix: Path, source: list[str] | bytes, target: list[str] | bytes) -> None:
-    """Write PREFIX.en and PREFIX.de, the lines as they are."""
+    """Write PREFIX.en and PREFIX.de."""
     for code, text in (("en", source), ("de", target)):
         content = text if isinstance(text, bytes) else "".join(f"{line}\n" for line in text).encode()
         prefix.with_name(f"{prefix.name}.{code}").write_bytes(content)
@@ -151,21 +151,21 @@ def write(prefix: Path, source: list[str] | bytes, target: list[str] | bytes) ->
 
 @contextlib.contextmanager
 def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
-    """Give a command the environment, seeds and warnings of a new process; check that it changes nothing else."""
+    """Emulate environment, seeds and warnings of a new process, and check that the command changes nothing else."""
     states = random.getstate(), np.random.get_state()
     settings = _process_settings()
     with (
         mock.patch.dict(os.environ, variables, clear=True),
         mock.patch.object(sys, "argv", sys.argv),
-        mock.patch.object(environment, "tune_malloc_for_training"),  # it would apply to all tests that follow
+        mock.patch.object(environment, "tune_malloc_for_training"),  # would affect the following tests
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
     ):
         random.seed()
         np.random.seed()
-        torch.manual_seed(67280421310721)  # the seed that PyTorch starts with
+        torch.manual_seed(67280421310721)  # default seed of PyTorch
         warnings.showwarning = _print_warning
-        warnings.simplefilter("ignore", DeprecationWarning)  # as outside of pytest
+        warnings.simplefilter("ignore", DeprecationWarning)  # default outside of pytest
         warnings.simplefilter("ignore", PendingDeprecationWarning)
         yield
     random.setstate(states[0])
@@ -174,7 +174,7 @@ def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _process_settings() -> tuple[object, ...]:
-    """Return settings of the process that a command must leave as they are."""
+    """Return process settings that a command must not change."""
     torch_settings = (
         torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(),
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
@@ -183,13 +183,13 @@ def _process_settings() -> tuple[object, ...]:
 
 
 def _print_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: object) -> None:
-    """Print a warning on stderr, where pytest would collect it."""
+    """Print a warning to stderr instead of recording it in pytest."""
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 @contextlib.contextmanager
 def _redirected(files: list[BinaryIO]) -> Iterator[None]:
-    """Make files the standard streams, also of child processes and of libraries in C."""
+    """Redirect the standard streams to files, including those of child processes and C libraries."""
     names = ("stdin", "stdout", "stderr")
     before = [(getattr(sys, name), os.dup(number)) for number, name in enumerate(names)]
     try:

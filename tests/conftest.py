@@ -9,7 +9,7 @@ from commandline import CommandLine, sentences, write
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with text.en, text.de and runs/tiny, trained through the command line; only to be copied."""
+    """A folder with text.en, text.de and runs/tiny, with a trained model. Tests copy it."""
     nmt = CommandLine(tmp_path_factory.mktemp("pristine"))
     write(nmt.folder / "text", *sentences(400))
     done = nmt.train("runs/tiny")
@@ -20,13 +20,13 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """The trained folder of a module: a test may add files and must not change any."""
+    """A copy for one module. Tests may add files but must not change existing ones."""
     return CommandLine(copy(pristine, tmp_path_factory.mktemp("trained")))
 
 
 @pytest.fixture
 def nmt(pristine: Path, tmp_path: Path) -> CommandLine:
-    """A copy of the trained folder for one test, which may change anything."""
+    """A copy for one test, which may change any file."""
     return CommandLine(copy(pristine, tmp_path / "here"))
 
 

@@ -1,4 +1,4 @@
-"""What bad input gets: one line that names the place, or a result in which nothing is lost. Never a traceback."""
+"""Invalid input results in a one-line error with the location, or in complete output, but never in a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
 
 
 def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
-    """The prepared folder that a run was trained on."""
+    """Return the prepared data of a run."""
     fingerprint = json.loads((nmt.folder / run / "data.json").read_text())["fingerprint"]
     return nmt.folder / "data" / "prepared" / str(fingerprint)
 
@@ -29,16 +29,16 @@ def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, st
     return list(zip(*sides, strict=True))
 
 
-# ---- training text
+# ---- training data
 
 
-def test_files_of_unequal_length_name_both_counts(nmt: CommandLine) -> None:
+def test_different_line_counts_are_reported(nmt: CommandLine) -> None:
     write(nmt.folder / "short", SOURCE, TARGET[:-3])
     nmt.train("runs/new", "files(train='short')").refuses(1, "short.en has 400 lines and short.de has 397", "hint: ")
     nmt("evaluate", "--src", "short.en", "--ref", "short.de").refuses(1, "short.en has 400 lines and short.de has 397")
 
 
-def test_a_blank_line_on_one_side_drops_that_pair_and_shifts_no_other(nmt: CommandLine) -> None:
+def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
     source, target = list(SOURCE), list(TARGET)
     source[5], source[90], target[200] = "", " \u2028\t", "\u200b"
     write(nmt.folder / "blank", source, target)
@@ -51,17 +51,17 @@ def test_a_blank_line_on_one_side_drops_that_pair_and_shifts_no_other(nmt: Comma
     assert prepared_pairs(nmt) == kept
 
 
-def test_odd_line_breaks_tabs_and_double_spaces_train_fine_and_stay_in_line(nmt: CommandLine) -> None:
+def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) -> None:
     source = list(SOURCE)
     for i, odd in enumerate(["\u0085", "\u2028", "\u2029", "\x0c", "\x0b", "\r", "\x1c", "\t", "  "]):
         source[10 * i] = source[10 * i].replace(" ", odd, 1)
     write(nmt.folder / "odd", source, TARGET)
     done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
     assert done.code == 0, done.err
-    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each one became a space
+    assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each is replaced by a space
 
 
-def test_odd_line_breaks_survive_without_normalizing(nmt: CommandLine) -> None:
+def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) -> None:
     source = [line.replace(" ", "\u2028", 1) for line in SOURCE[:60]]
     write(nmt.folder / "odd", source, TARGET[:60])
     done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)", data__clean="[]")
@@ -69,7 +69,7 @@ def test_odd_line_breaks_survive_without_normalizing(nmt: CommandLine) -> None:
     assert prepared_pairs(nmt) == list(zip(source, TARGET[:60], strict=True))
 
 
-def test_training_text_that_is_not_utf8_names_file_line_and_byte(nmt: CommandLine) -> None:
+def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     lines = [line.encode() for line in TARGET]
     lines[11] = b"sch\xf6n"
     write(nmt.folder / "latin", SOURCE, b"\n".join(lines) + b"\n")
@@ -91,17 +91,17 @@ def test_training_text_that_is_not_utf8_names_file_line_and_byte(nmt: CommandLin
     ],
     ids=["empty", "blank", "few", "binary"],
 )
-def test_text_that_nothing_can_be_learned_from(source: list[str] | bytes, message: str, trained: CommandLine) -> None:
+def test_unusable_training_data(source: list[str] | bytes, message: str, trained: CommandLine) -> None:
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "elsewhere"})
     write(nmt.folder / "poor", source, TARGET if source else [])
     done = nmt("data", "prepare", "--set", "data.train=files(train='poor')")
     done.refuses(1, message)
 
 
-# ---- text to translate
+# ---- translation input
 
 
-def test_every_line_in_is_a_line_out_blank_ones_too(trained: CommandLine) -> None:
+def test_output_has_one_line_per_input_line(trained: CommandLine) -> None:
     text = "\n".join(["the dog", "", "  \t ", "\u2028", *ODD, "\u200b", "the cat"]) + "\n"
     (trained.folder / "lines.en").write_bytes(text.encode())
     blank = [1, 2, 3, 10]
@@ -111,20 +111,20 @@ def test_every_line_in_is_a_line_out_blank_ones_too(trained: CommandLine) -> Non
         assert done.code == 0, done.err
         assert len(out.split("\n")[:-1]) == 12
         assert [i for i in blank if out.split("\n")[i].strip()] == []
-        assert out.split("\n")[2] == "  \t "  # a blank line keeps its white space
+        assert out.split("\n")[2] == "  \t "  # an empty line keeps its whitespace
     assert filed.out == ""
 
 
-def test_no_end_of_line_at_the_end_and_windows_line_ends_change_nothing(trained: CommandLine) -> None:
+def test_missing_final_newline_and_crlf_do_not_change_output(trained: CommandLine) -> None:
     unix = trained("translate", stdin=b"the dog\nthe cat\n")
     assert trained("translate", stdin=b"\xef\xbb\xbfthe dog\r\nthe cat").out == unix.out
     assert len(unix.out.split("\n")) == 3
 
 
-def test_a_line_of_3000_words_is_translated_whole(trained: CommandLine) -> None:
+def test_line_of_3000_words_is_translated(trained: CommandLine) -> None:
     long = " ".join(SOURCE[i % 400] for i in range(430))
     assert len(long.split()) > 3000
-    word = "x" * 5000  # nowhere to cut
+    word = "x" * 5000  # cannot be split
     lines = ["the dog", long, word, "the cat"]
     done = trained("translate", "--search", "greedy", stdin="\n".join(lines).encode())
     assert done.code == 0, done.err
@@ -133,7 +133,7 @@ def test_a_line_of_3000_words_is_translated_whole(trained: CommandLine) -> None:
     assert [done.out.split("\n")[0], done.out.split("\n")[3]] == alone[:2]
 
 
-def test_the_pieces_of_a_long_line_are_the_line(trained: CommandLine) -> None:
+def test_segments_of_a_long_line_cover_the_line(trained: CommandLine) -> None:
     from nmt.inference.translator import Line, Translator
     from nmt.search import search
 
@@ -147,7 +147,7 @@ def test_the_pieces_of_a_long_line_are_the_line(trained: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("way", ["arguments", "--input", "stdin", "--src", "--ref"])
-def test_text_that_is_not_utf8_is_named_or_replaced(way: str, trained: CommandLine) -> None:
+def test_invalid_utf8_is_located_or_replaced(way: str, trained: CommandLine) -> None:
     text = b"the dog\nthe \xff\xfe cat\nthe bird\n"
     (trained.folder / "bad.en").write_bytes(text)
     (trained.folder / "good.en").write_bytes(b"one\ntwo\nthree\n")
@@ -158,40 +158,40 @@ def test_text_that_is_not_utf8_is_named_or_replaced(way: str, trained: CommandLi
         "--src": ["evaluate", "--src", "bad.en", "--ref", "good.en"],
         "--ref": ["evaluate", "--src", "good.en", "--ref", "bad.en"],
     }
-    given = text if way == "stdin" else b""
-    name = {"stdin": "standard input", "arguments": "the sentences given"}.get(way, "bad.en")
-    strict = trained(*command[way], stdin=given)
+    stdin = text if way == "stdin" else b""
+    name = {"stdin": "standard input", "arguments": "the command line"}.get(way, "bad.en")
+    strict = trained(*command[way], stdin=stdin)
     assert strict.code == 1
     assert strict.errors == [f"{name}, line 2, byte 5 of the line: not UTF-8 (0xff)"]
     assert "--encoding-errors replace" in strict.err
-    lenient = trained(*command[way], "--encoding-errors", "replace", stdin=given)
+    lenient = trained(*command[way], "--encoding-errors", "replace", stdin=stdin)
     assert lenient.code == 0, lenient.err
     assert lenient.out.count("\n") == (3 if command[way][0] == "translate" else 1)
 
 
-def test_input_that_is_missing_a_folder_or_empty(trained: CommandLine) -> None:
+def test_missing_and_empty_input(trained: CommandLine) -> None:
     (trained.folder / "empty.txt").write_bytes(b"")
     (trained.folder / "precious.de").write_text("ein Werk\n")
     trained("translate", "--input", "nothing.en", "--output", "precious.de").refuses(1, "no such file: nothing.en")
     trained("translate", "--input", "runs").refuses(1, "runs is a folder, not a text file")
     trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").refuses(1, "test set empty.txt is empty")
     trained("translate", "--search", "beem", "hi", "--output", "precious.de").refuses(2, "did you mean 'beam'?")
-    assert (trained.folder / "precious.de").read_text() == "ein Werk\n"  # no mistake may cost an older result
+    assert (trained.folder / "precious.de").read_text() == "ein Werk\n"  # errors do not delete existing files
     for done in (trained("translate", "--input", "empty.txt"), trained("translate")):
         assert (done.code, done.out) == (0, "")
 
 
-def test_the_input_is_never_overwritten(trained: CommandLine) -> None:
+def test_output_must_not_be_the_input(trained: CommandLine) -> None:
     (trained.folder / "same.en").write_text("the dog\n")
     done = trained("translate", "--input", "same.en", "--output", "./same.en")
-    done.refuses(2, "same.en is the file that is read")
+    done.refuses(2, "same.en is the input file")
     assert (trained.folder / "same.en").read_text() == "the dog\n"
 
 
 # ---- models and runs
 
 
-def test_a_foreign_tokenizer_is_refused(nmt: CommandLine) -> None:
+def test_tokenizer_of_another_run_is_rejected(nmt: CommandLine) -> None:
     write(nmt.folder / "other", [line.upper() for line in SOURCE], TARGET)
     spm = nmt.folder / "runs/tiny/spm.model"
     assert nmt("tokenizer", "train", "other.en", "other.de", "--size", "320", "-o", spm).code == 0
@@ -209,7 +209,7 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_damaged_models_say_so(nmt: CommandLine) -> None:
+def test_damaged_models_are_reported(nmt: CommandLine) -> None:
     best = max((nmt.folder / "runs/tiny").glob("step-*"))
     damage(best / "model.safetensors")
     nmt("translate", "-m", best, "the dog").refuses(1, "model.safetensors is damaged: its checksum differs", "hint: ")
@@ -221,7 +221,7 @@ def test_damaged_models_say_so(nmt: CommandLine) -> None:
     nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").refuses(1, "data.json is damaged")
 
 
-def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: CommandLine) -> None:
+def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
     trained.train("runs/tiny").refuses(2, "runs/tiny already holds a run", "--resume", "--run")
     for part, change in {"model": {"model__dim": "64"}, "lowercase_all_caps": {"lowercase_all_caps": "true"}}.items():
@@ -229,15 +229,15 @@ def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: Command
     assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="requires a machine without a GPU")
 @pytest.mark.parametrize("command", ["train", "translate", "evaluate"])
-def test_a_gpu_that_is_not_there_is_one_line(command: str, trained: CommandLine) -> None:
+def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> None:
     text = ["the dog"] if command == "translate" else []
     done = trained(command, *text, "--device", "cuda")
     done.refuses(2, "there is no usable CUDA GPU here", "hint: --device auto")
 
 
-def test_a_misspelt_option_or_key_gets_the_right_one(trained: CommandLine) -> None:
+def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None:
     (trained.folder / "mine.yaml").write_text("model:\n  dimm: 8\n")
     cases: list[tuple[Done, str, str]] = [
         (trained("train", "--config", "mine.yaml"), "unknown key model.dimm", "did you mean 'dim'?"),
@@ -250,17 +250,17 @@ def test_a_misspelt_option_or_key_gets_the_right_one(trained: CommandLine) -> No
         done.refuses(2, message, suggestion)
 
 
-# ---- nothing that stands is lost
+# ---- existing files
 
 
-def test_a_tokenizer_does_not_overwrite_its_text(nmt: CommandLine) -> None:
+def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
     before = (nmt.folder / "text.en").read_bytes()
     done = nmt("tokenizer", "train", "text.en", "text.de", "--size", "300", "--output", "text.en")
-    done.refuses(2, "--output text.en is a file that is read")
+    done.refuses(2, "--output text.en is an input file")
     assert (nmt.folder / "text.en").read_bytes() == before
 
 
-def test_an_output_file_stands_until_there_is_a_line_for_it(trained: CommandLine) -> None:
+def test_output_file_is_kept_until_the_first_line_is_written(trained: CommandLine) -> None:
     (trained.folder / "latin.en").write_bytes(b"caf\xe9\n")
     (trained.folder / "old.de").write_text("precious\n")
     trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
@@ -273,18 +273,18 @@ def test_an_output_file_stands_until_there_is_a_line_for_it(trained: CommandLine
     assert "precious" not in (trained.folder / "old.de").read_text()
 
 
-def test_test_sets_of_one_name_have_files_of_their_own(trained: CommandLine) -> None:
+def test_test_sets_with_the_same_file_name_have_separate_reports(trained: CommandLine) -> None:
     for folder, lines in (("x", 1), ("y", 2)):
         (trained.folder / folder).mkdir()
         write(trained.folder / folder / "test", ["the dog"] * lines, ["der Hund"] * lines)
         command = ("evaluate", "--model", "runs/tiny", "--src", f"{folder}/test.en", "--ref", f"{folder}/test.de")
         assert trained(*command).code == 0
-    found = [trained.folder / "runs/tiny/eval" / f"{folder}-test.en.hyp" for folder in ("x", "y")]
-    assert [path.read_text().count("\n") for path in found] == [1, 2]
+    paths = [trained.folder / "runs/tiny/eval" / f"{folder}-test.en.hyp" for folder in ("x", "y")]
+    assert [path.read_text().count("\n") for path in paths] == [1, 2]
 
 
-def test_a_resumed_run_does_not_learn_from_changed_text(nmt: CommandLine) -> None:
-    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # without it another tokenizer would be made
+def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
+    tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # otherwise the tokenizer would change, too
     assert nmt.train("runs/new", "files(train='text')", **tokenizer).code == 0
     path = nmt.folder / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
@@ -297,21 +297,21 @@ def test_a_resumed_run_does_not_learn_from_changed_text(nmt: CommandLine) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["translate 'the dog' --model runs/tiny", "data list"])
-def test_a_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
+def test_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt {command} >&-"
     done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.split("\n")[0]) == (1, "nmt: error: standard output is closed")
 
 
 @pytest.mark.slow
-def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
+def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt translate 'the dog' 2>&-"
     done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
 
 
-# ---- sizes out of all proportion
+# ---- out-of-range values
 
 
 @pytest.mark.parametrize(
@@ -325,13 +325,13 @@ def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
         ("train --run runs/x --set model.ffn_dim=20000000000", 2, "model.ffn_dim must be at most 65536"),
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
-        ("train --run runs/x --time-limit=", 2, "cannot read --time-limit ''"),
+        ("train --run runs/x --time-limit=", 2, "invalid --time-limit ''"),
         ("evaluate --model runs/tiny --test=", 2, "unknown test set ''"),
-        ("config --options extra", 2, "--options explains every option and takes nothing else"),
+        ("config --options extra", 2, "--options does not take other arguments"),
         ("config --set search=beam(beam_size=4", 2, "cannot read 'beam(beam_size=4'"),
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),
     ],
 )
-def test_what_cannot_be_is_one_line(command: str, code: int, message: str, trained: CommandLine) -> None:
+def test_out_of_range_values_are_one_line_errors(command: str, code: int, message: str, trained: CommandLine) -> None:
     trained(*command.split()).refuses(code, message, "hint: ")

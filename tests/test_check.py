@@ -396,10 +396,10 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["good.en"], 2, "give two files, or --config"),
-        ([], 2, "give two files, or --config"),
-        (["good.en", "good.de", "--config", "quickstart"], 2, "give two files, or --config"),
-        (["good.en", "good.de", "--set", "a=1"], 2, "--set changes a config"),
+        (["good.en"], 2, "pass either two files or --config"),
+        ([], 2, "pass either two files or --config"),
+        (["good.en", "good.de", "--config", "quickstart"], 2, "pass either two files or --config"),
+        (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
         (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten, and it is read"),

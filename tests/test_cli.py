@@ -1,4 +1,4 @@
-"""The command line: exit codes, what goes to stdout and what to stderr, help, config, and mistakes in options."""
+"""The command line: help, exit codes, output streams, configs and usage errors."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import typer
 from commandline import CommandLine, write
 
 from nmt.cli import app, environment
-from nmt.cli.train import seconds
+from nmt.cli.duration import parse_duration
 from nmt.config import Config, config_io
 from nmt.errors import UsageError
 
 HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece", "httpx", "numpy")
-"""What must not be imported where it is not used: each costs from a tenth of a second to several."""
+"""Modules that take 0.1 to several seconds to import."""
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A folder without a model."""
+    """An empty folder without a model."""
     return CommandLine(tmp_path_factory.mktemp("bare"))
 
 
 def commands() -> list[list[str]]:
     root = typer.main.get_command(app)
-    found: list[list[str]] = []
+    names: list[list[str]] = []
     for name, command in root.commands.items():  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", {})
-        found += [[name, sub] for sub in inner] or [[name]]
-    return found
+        subcommands = getattr(command, "commands", {})
+        names += [[name, sub] for sub in subcommands] or [[name]]
+    return names
 
 
-# ---- help, and how fast it comes
+# ---- help and import time
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
@@ -50,12 +50,12 @@ def test_every_command_has_help_with_an_example(command: list[str], bare: Comman
     assert f"nmt {' '.join(command)}" in done.out.split("Example")[1]
 
 
-def test_nmt_alone_shows_its_commands(bare: CommandLine) -> None:
-    alone, asked = bare(), bare("--help")
-    assert (alone.code, asked.code) == (2, 0)
+def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
+    without_command, with_help = bare(), bare("--help")
+    assert (without_command.code, with_help.code) == (2, 0)
     for name in {command[0] for command in commands()}:
-        assert name in alone.out
-        assert name in asked.out
+        assert name in without_command.out
+        assert name in with_help.out
     assert bare("--version").out.startswith("nmt ")
 
 
@@ -72,7 +72,9 @@ def test_nmt_alone_shows_its_commands(bare: CommandLine) -> None:
     ],
     ids=" ".join,
 )
-def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[str, ...], bare: CommandLine) -> None:
+def test_fast_commands_do_not_import_slow_modules(
+    command: list[str], unused: tuple[str, ...], bare: CommandLine
+) -> None:
     (bare.folder / "text.en").write_text("the quick brown fox jumps over the lazy dog\n" * 3)
     code = (
         f"import sys; sys.argv = ['nmt', *{command}]\n"
@@ -88,11 +90,11 @@ def test_light_commands_import_nothing_heavy(command: list[str], unused: tuple[s
 @pytest.mark.parametrize(
     ("command", "trains"), [("train", True), ("sweep", True), ("reproduce", True), ("translate", False)]
 )
-def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_set_process_settings(command: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [*environment.DEFAULTS]
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(names[0], "7")  # what the user has set is kept
+    monkeypatch.setenv(names[0], "7")  # variables that are set already are kept
     code = (
         f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\n"
         "from nmt.cli import environment\n"
@@ -123,13 +125,13 @@ def test_a_command_sets_what_libraries_read(command: str, trains: bool, monkeypa
         "plot curves runs/tiny -o curves.svg",
     ],
 )
-def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
-    """Commands of other tests may rely on modules that the test process has imported."""
+def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
+    """Other tests run commands in the test process, which may have imported the modules that a command needs."""
     done = nmt.process(*command.split())
     assert done.code == 0, done.err
 
 
-# ---- wrong usage: exit 2, one line, a hint
+# ---- usage errors: one line, a hint, exit code 2
 
 
 @pytest.mark.parametrize(
@@ -145,13 +147,13 @@ def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
         ("translate --beam-size", "'--beam-size' requires an argument"),
         ("translate --beam-size many hi", "Invalid value for '--beam-size'"),
         ("translate --encoding-errors ignore hi", "--encoding-errors must be strict or replace, got 'ignore'"),
-        ("translate --input a.en hi", "give sentences or --input, not both"),
-        ("evaluate --src a.en", "--src and --ref go together"),
-        ("evaluate --ref a.de", "--src and --ref go together"),
-        ("evaluate --src a.en --ref a.de --test wmt14", "--test, not both"),
+        ("translate --input a.en hi", "pass either sentences or --input"),
+        ("evaluate --src a.en", "--src and --ref must be used together"),
+        ("evaluate --ref a.de", "--src and --ref must be used together"),
+        ("evaluate --src a.en --ref a.de --test wmt14", "or --test"),
         ("evaluate --encoding-errors ignore", "--encoding-errors must be strict or replace"),
-        ("train --time-limit nonsense", "cannot read --time-limit 'nonsense'"),
-        ("train --time-limit -5", "cannot read --time-limit '-5'"),
+        ("train --time-limit nonsense", "invalid --time-limit 'nonsense'"),
+        ("train --time-limit -5", "invalid --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
         ("train --config folder", "config folder is a folder, not a config file"),
         ("train --config double.yaml", "config double.yaml, line 3: key 'dim' is given twice"),
@@ -183,7 +185,7 @@ def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
         ("tokenizer train text.en --size 0", "--size must be between 1 and 65536, got 0"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
+def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
     (bare.folder / "folder").mkdir(exist_ok=True)
     for name, text in {
         "double": b"model:\n  dim: 8\n  dim: 16\n",
@@ -206,18 +208,18 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: 
         ("--beam-size 0", "beam size must be between 1 and 1000, got 0"),
         ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
-        ("--search greedy --beam-size 4", "--search greedy is no beam search"),
-        ("--search greedy --length-penalty 0.6", "--search greedy is no beam search"),
+        ("--search greedy --beam-size 4", "--search greedy is not a beam search"),
+        ("--search greedy --length-penalty 0.6", "--search greedy is not a beam search"),
         ("--search beam(sise=3)", "search 'beam' has no option 'sise'"),
         ("--output nowhere/out.de", "cannot write nowhere/out.de: No such file or directory"),
         ("--output runs", "cannot write runs: Is a directory"),
     ],
 )
-def test_wrong_options_of_a_search_and_its_output(arguments: str, message: str, trained: CommandLine) -> None:
+def test_invalid_search_and_output_options(arguments: str, message: str, trained: CommandLine) -> None:
     trained("translate", "the dog", *arguments.split()).refuses(2, message)
 
 
-def test_wrong_specs_of_a_training_stop_it_before_any_work(trained: CommandLine) -> None:
+def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> None:
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "none"})
     for option, message in {
         "train.schedule=linaer(peak=1)": "did you mean 'linear'?",
@@ -233,20 +235,20 @@ def test_wrong_specs_of_a_training_stop_it_before_any_work(trained: CommandLine)
 @pytest.mark.parametrize(
     ("text", "value"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("45", 45), ("1d", 86400)]
 )
-def test_durations(text: str, value: float) -> None:
-    assert seconds(text) == value
+def test_parse_duration(text: str, value: float) -> None:
+    assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "m", "5x", "5 m", "-5s", "nan", "inf", "1e999", "30m!", "s30"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot read --time-limit"):
-        seconds(text)
+def test_parse_duration_rejects_invalid_text(text: str) -> None:
+    with pytest.raises(UsageError, match="invalid --time-limit"):
+        parse_duration(text)
 
 
-# ---- models that are not there
+# ---- missing models
 
 
-def test_no_model_and_not_a_model(trained: CommandLine) -> None:
+def test_missing_and_invalid_models(trained: CommandLine) -> None:
     folder = trained.folder
     (folder / "hollow").mkdir()
     elsewhere = CommandLine(folder, {"NMT_RUNS": "hollow"})
@@ -257,7 +259,7 @@ def test_no_model_and_not_a_model(trained: CommandLine) -> None:
         trained("translate", "hi", "--model", name).refuses(1, f"{name} holds no checkpoint", "hint: ")
 
 
-# ---- what goes where
+# ---- output streams and files
 
 
 def test_stdout_carries_results_only(trained: CommandLine) -> None:
@@ -267,13 +269,13 @@ def test_stdout_carries_results_only(trained: CommandLine) -> None:
     assert all(line.startswith("nmt: ") for line in done.err.split("\n")[:-1])
     scores = trained("evaluate", "--bleu", "--chrf", "--ter", "--json", "--beam-size", "1")
     assert scores.code == 0, scores.err
-    (found,) = json.loads(scores.out)
-    assert [score["name"] for score in found["scores"]] == ["BLEU", "chrF2", "TER"]
-    assert all("|bs:1000|" in score["signature"] for score in found["scores"])
+    (evaluation,) = json.loads(scores.out)
+    assert [score["name"] for score in evaluation["scores"]] == ["BLEU", "chrF2", "TER"]
+    assert all("|bs:1000|" in score["signature"] for score in evaluation["scores"])
     assert list((trained.folder / "runs/tiny/eval").glob("*.hyp"))
 
 
-def test_top_beams_are_as_many_lines_for_every_sentence(trained: CommandLine) -> None:
+def test_top_beams_writes_n_lines_per_sentence(trained: CommandLine) -> None:
     done = trained("translate", "the dog", "", "the cat", "--top-beams", "3")
     lines = done.out.split("\n")[:-1]
     assert len(lines) == 9
@@ -281,25 +283,28 @@ def test_top_beams_are_as_many_lines_for_every_sentence(trained: CommandLine) ->
     assert len(trained("translate", "the dog", "--search", "beam(beam_size=4, top_beams=2)").out.split("\n")[:-1]) == 2
 
 
-def test_a_test_set_that_sacrebleu_holds(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files lie where sacrebleu keeps what it has downloaded."""
+def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the files where sacreBLEU stores its downloads."""
     for test in ("wmt13", "wmt14"):
         folder = trained.folder / "sacrebleu" / test
         folder.mkdir(parents=True)
-        monkeypatch.setattr(sacrebleu.DATASETS[test], "_outdir", str(folder))  # from SACREBLEU when it is imported
+        monkeypatch.setattr(sacrebleu.DATASETS[test], "_outdir", str(folder))  # set at import
         for name in sacrebleu.DATASETS[test].fieldnames("en-de"):
             (folder / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
     sets = ("--test", "wmt14", "--test", "wmt13")
     done = trained("evaluate", *sets, "--json")
     assert done.code == 0, done.err
-    assert [(found["test"], found["lines"]) for found in json.loads(done.out)] == [("wmt14", 2), ("wmt13", 2)]
+    assert [(evaluation["test"], evaluation["lines"]) for evaluation in json.loads(done.out)] == [
+        ("wmt14", 2),
+        ("wmt13", 2),
+    ]
     assert (trained.folder / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
     done = trained("evaluate", *sets, "--resamples", "0")
     assert [line.split("  ")[0] for line in done.out.split("\n")[:-1]] == ["wmt14", "wmt13"]
     assert "±" not in done.out
 
 
-def test_references_of_a_test_set_may_be_several(trained: CommandLine) -> None:
+def test_multiple_references(trained: CommandLine) -> None:
     write(trained.folder / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
     options = ("evaluate", "--src", "many.en", "--ref", "many.de", "--ref", "many.en", "--output", "several")
     done = trained(*options, "--chrf")
@@ -310,7 +315,7 @@ def test_references_of_a_test_set_may_be_several(trained: CommandLine) -> None:
     trained(*options, "--ref", "short.de").refuses(1, "many.en has 2 lines and short.de has 1")
 
 
-def test_hypotheses_are_beside_the_checkpoints_wherever_one_stands(trained: CommandLine) -> None:
+def test_hypotheses_are_written_to_the_run_from_any_working_directory(trained: CommandLine) -> None:
     step = sorted((trained.folder / "runs/tiny").glob("step-*"))[-1]
     data = {"NMT_DATA": str(trained.folder / "data"), "NMT_RUNS": "none"}
     write(trained.folder / "probe", ["the dog"], ["der Hund"])
@@ -321,7 +326,7 @@ def test_hypotheses_are_beside_the_checkpoints_wherever_one_stands(trained: Comm
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_enough_ends_it_quietly(trained: CommandLine) -> None:
+def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
     (trained.folder / "many.en").write_text("the dog sees the cat.\n" * 20_000)
     reading, writing = os.pipe()
     process = trained.start("translate", "--input", "many.en", "--beam-size", "1", stdout=writing)
@@ -335,31 +340,31 @@ def test_a_reader_that_has_enough_ends_it_quietly(trained: CommandLine) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_a_full_disk_under_the_output_is_one_line(trained: CommandLine) -> None:
+def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"]):
-            trained.process(*command, stdout=full).refuses(1, "No space left on device", "hint: make room")
+            trained.process(*command, stdout=full).refuses(1, "No space left on device", "hint: free some disk space")
 
 
-def test_without_a_standard_input_there_is_nothing_to_translate(trained: CommandLine) -> None:
+def test_translate_without_stdin(trained: CommandLine) -> None:
     code = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'nmt', 'translate'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=trained.folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: nmt translate")
 
 
-def test_evaluate_finds_out_about_its_folder_before_it_translates(trained: CommandLine) -> None:
+def test_evaluate_checks_the_output_folder_before_translating(trained: CommandLine) -> None:
     (trained.folder / "a.en").write_text("the dog\n")
     for folder, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
         done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", folder)
-        done.refuses(2, f"cannot write into {folder}: {reason}", "--output")
+        done.refuses(2, f"cannot write to {folder}: {reason}", "--output")
 
 
 # ---- nmt config
 
 
-def test_a_printed_config_reads_back_equal(bare: CommandLine) -> None:
+def test_printed_config_loads_equal(bare: CommandLine) -> None:
     changes = [
         "train.source_noise=[lowercase(p=0.1), no_punctuation(p=0.2)]",
         "train.eps=1e-4",
@@ -377,7 +382,7 @@ def test_a_printed_config_reads_back_equal(bare: CommandLine) -> None:
     assert bare("config", "mine.yaml").out == done.out
 
 
-def test_every_option_is_explained(bare: CommandLine) -> None:
+def test_every_config_option_has_a_description(bare: CommandLine) -> None:
     lines = bare("config", "--options").out.split("\n")[:-1]
     heads, texts = lines[::2], lines[1::2]
     assert [head.split()[0] for head in heads] == config_io.keys()
@@ -400,41 +405,41 @@ def test_paths_with_spaces_and_umlauts(nmt: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
-def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> None:
+def test_file_in_place_of_a_folder(variable: str, trained: CommandLine) -> None:
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: "text.de"})
     done = nmt("train", "--set", "data.train=files(train='text')")
     assert done.code in (1, 2)
     assert "text.de" in done.err
-    hint = {"NMT_DATA": "a part of this path is a file", "NMT_RUNS": "name another folder with --run"}
+    hint = {"NMT_DATA": "a parent of this path is a file", "NMT_RUNS": "name another folder with --run"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
 
 
-def test_what_else_the_system_refuses_has_a_hint(trained: CommandLine) -> None:
+def test_other_os_errors_have_a_hint(trained: CommandLine) -> None:
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
     done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322")
-    done.refuses(1, "File name too long", "hint: name another file or folder")
+    done.refuses(1, "File name too long", "hint: choose another file or folder")
 
 
-def as_anyone() -> None:
-    """Take from root, as which containers run tests, the right to write where the mode forbids it."""
+def drop_root_capabilities() -> None:
+    """Drop the capability of root, as in containers, to write to read-only folders."""
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for who has no rights anyway
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for other users, who do not need it
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can take rights from root")
+@pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can drop capabilities of root")
 @pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
-def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, tmp_path: Path) -> None:
+def test_read_only_folder(variable: str, trained: CommandLine, tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
-    limits = {"preexec_fn": as_anyone} if sys.platform == "linux" else {}
+    limits = {"preexec_fn": drop_root_capabilities} if sys.platform == "linux" else {}
     done = nmt.process(
         "train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits
     )
     assert done.code in (1, 2)
     assert "Permission denied" in done.err
-    hint = {"NMT_DATA": "name another place, or ask for the right to use this one", "NMT_RUNS": "name another folder"}
+    hint = {"NMT_DATA": "choose another path, or change its permissions", "NMT_RUNS": "name another folder"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
     assert not list(tmp_path.iterdir())

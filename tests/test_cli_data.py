@@ -61,7 +61,7 @@ def test_download_from_folder_prints_folder(tmp_path: Path) -> None:
     second = nmt(tmp_path, "download", "multi30k", "--from", source)
     assert second.returncode == 0
     assert second.stdout == first.stdout
-    assert "there already" in second.stderr
+    assert "already installed" in second.stderr
     (tmp_path / "mine" / "train.de").write_text("1\n2\n")
     assert nmt(tmp_path, "download", "multi30k", "--from", source, "--force").returncode == 0
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
@@ -139,7 +139,7 @@ def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
 def test_download_of_local_corpus_is_unnecessary(name: str, tmp_path: Path) -> None:
     done = nmt(tmp_path, "download", name)
     assert done.returncode == 0
-    assert "needs no download" in done.stderr
+    assert "does not need a download" in done.stderr
 
 
 def test_help_shows_examples(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`nmt train` interrupted, killed, out of disk and out of range: the last good checkpoint always loads."""
+"""`nmt train` with interrupts, SIGKILL, full disks and invalid options. The last good checkpoint always loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import torch
 from commandline import CommandLine, training, write
 from safetensors.torch import load_file
 
-from nmt.cli.train import _told, duration
+from nmt.cli.duration import format_duration
+from nmt.cli.train import _describe
 from nmt.runs import checkpoint
 from nmt.train.session import Estimate
 
@@ -27,7 +28,7 @@ FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 
 
 def wait_for(process: subprocess.Popen[bytes], run: Path, count: int) -> None:
-    """Wait until a training has written `count` checkpoints."""
+    """Wait until a training run has `count` checkpoints."""
     end = time.monotonic() + 60
     while len(checkpoint.checkpoints(run)) < count:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -40,7 +41,7 @@ def step(run: Path) -> int:
 
 
 def wait_past(process: subprocess.Popen[bytes], run: Path, before: int) -> None:
-    """Wait until a training has saved an update behind `before`."""
+    """Wait until a training run has saved a checkpoint after update `before`."""
     end = time.monotonic() + 120
     while not checkpoint.checkpoints(run) or step(run) <= before:
         assert process.poll() is None, f"it ended at update {step(run)}"
@@ -48,14 +49,14 @@ def wait_past(process: subprocess.Popen[bytes], run: Path, before: int) -> None:
         time.sleep(0.005)
 
 
-def translates(nmt: CommandLine, run: str) -> None:
+def check_translates(nmt: CommandLine, run: str) -> None:
     done = nmt("translate", "--model", run, "the dog", "the cat", "--beam-size", "1")
     assert done.code == 0, done.err
     assert done.out.count("\n") == 2
 
 
-def goes_on(nmt: CommandLine, run: str, extra: int = 5) -> None:
-    """Resume a run for a few updates with nothing but its folder's name."""
+def check_resumes(nmt: CommandLine, run: str, extra: int = 5) -> None:
+    """Resume a run for a few updates."""
     before = step(nmt.folder / run)
     done = nmt("train", "--run", run, "--resume", "--set", f"train.steps={before + extra}")
     assert done.code == 0, done.err
@@ -68,10 +69,10 @@ def goes_on(nmt: CommandLine, run: str, extra: int = 5) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.Signals, nmt: CommandLine) -> None:
+def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: CommandLine) -> None:
     run = nmt.folder / "runs/a run"
     process = nmt.start(*training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER))
-    while not (run / "metrics.jsonl").exists():  # training, with no checkpoint yet
+    while not (run / "metrics.jsonl").exists():  # training without a checkpoint yet
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
@@ -81,14 +82,14 @@ def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.S
     assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
     assert f"stopped and saved at update {stopped:,}; go on with: nmt train --run 'runs/a run' --resume" in err.decode()
     assert "Traceback" not in err.decode()
-    goes_on(nmt, "runs/a run")
+    check_resumes(nmt, "runs/a run")
 
 
 @pytest.mark.slow
-def test_an_interrupt_breaks_off_a_validation(nmt: CommandLine) -> None:
-    write = "\n".join(["the dog"] * 30_000) + "\n"  # it would take minutes
+def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
+    text = "\n".join(["the dog"] * 30_000) + "\n"  # validation would take minutes
     for code in ("en", "de"):
-        (nmt.folder / f"huge.{code}").write_text(write)
+        (nmt.folder / f"huge.{code}").write_text(text)
     corpus = "files(train='text', valid='huge', hold_out=False)"
     process = nmt.start(*training("runs/new", corpus, train__valid_every="2", train__valid_pairs="0", **FOREVER))
     while not (nmt.folder / "runs/new/data.json").exists():
@@ -103,11 +104,11 @@ def test_an_interrupt_breaks_off_a_validation(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
+def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
     for code in ("en", "de"):
         (nmt.folder / f"huge.{code}").write_text("\n".join(["the dog"] * 50_000) + "\n")
-    # an update of minutes, whose end the first request awaits
-    changes = FOREVER | {"train__accumulate": "100000", "model__dim": "512", "data__clean": "normalize"}
+    # an update takes minutes, and the first interrupt waits for its end
+    changes = FOREVER | {"train__grad_accumulation": "100000", "model__dim": "512", "data__clean": "normalize"}
     process = nmt.start(*training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes))
     while not (nmt.folder / "runs/new/data.json").exists():
         assert process.poll() is None
@@ -123,17 +124,17 @@ def test_a_second_interrupt_ends_at_once(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_never_train_in_one_folder(nmt: CommandLine) -> None:
+def test_run_directory_is_locked(nmt: CommandLine) -> None:
     first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
     wait_for(first, nmt.folder / "runs/one", 1)
     resume = nmt("train", "--run", "runs/one", "--resume")
     resume.refuses(2, "another process is training in runs/one")
-    first.kill()  # which leaves the lock file, but not the lock
+    first.kill()  # releases the lock and leaves the lock file
     first.communicate(timeout=60)
-    goes_on(nmt, "runs/one", 1)
+    check_resumes(nmt, "runs/one", 1)
 
 
-def test_what_cannot_be_prepared_leaves_no_run(nmt: CommandLine) -> None:
+def test_failed_preparation_leaves_no_run(nmt: CommandLine) -> None:
     done = nmt.train("runs/none", "files(train='nowhere')")
     done.refuses(1, "nowhere")
     assert not (nmt.folder / "runs/none").exists()
@@ -146,10 +147,12 @@ def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("moment", ["train.en", "cleaned.json"])
-def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
+def test_interrupted_preparation_resumes_with_identical_results(
     nmt: CommandLine, moment: str, sign: signal.Signals
 ) -> None:
-    lines = [f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)]  # takes seconds
+    lines = [
+        f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)
+    ]  # preparation takes seconds
     write(nmt.folder / "much", lines, lines)
     options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.vocab_size=400")
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
@@ -171,12 +174,14 @@ def test_an_interrupted_preparation_goes_on_and_ends_as_an_unbroken_one(
         assert (nmt.folder / done.out.strip() / "train.en").stat().st_ino == text
     assert nmt(*options).code == 0
     names = {path.parent.name for path in (nmt.folder / "broken/prepared").glob("[!.]*/meta.json")}
-    whole = {path.name: path.read_bytes() for name in names for path in (nmt.folder / "data/prepared" / name).iterdir()}
-    assert prepared_files(nmt, "broken") == whole
+    expected = {
+        path.name: path.read_bytes() for name in names for path in (nmt.folder / "data/prepared" / name).iterdir()
+    }
+    assert prepared_files(nmt, "broken") == expected
 
 
 @pytest.mark.slow
-def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> None:
+def test_concurrent_processes_prepare_the_same_data_once(nmt: CommandLine) -> None:
     options = ("data", "prepare", "--set", "tokenizer.vocab_size=1002")
     both = [nmt.start(*options) for _ in range(2)]
     errors = [process.communicate(timeout=120)[1].decode() for process in both]
@@ -184,40 +189,42 @@ def test_processes_that_need_the_same_text_prepare_it_once(nmt: CommandLine) -> 
     assert sum("prepared 36" in error for error in errors) == 1, errors
 
 
-# ---- killed, and a disk that is full
+# ---- SIGKILL and full disks
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_the_run_translates_and_goes_on(nmt: CommandLine) -> None:
+def test_run_is_usable_after_sigkill(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/killed"
     options = training("runs/killed", train__valid_every="1", train__valid_pairs="1", **FOREVER)
     moment = random.Random(0)
-    for attempt in range(4):  # saving takes most of the time when every update is followed by a checkpoint
+    for attempt in range(4):  # with a checkpoint after each update, most of the time is spent saving
         process = nmt.start(*options, *(["--resume"] if attempt else []), stderr=subprocess.DEVNULL)
         wait_past(process, run, step(run) if attempt else 1)
         time.sleep(moment.uniform(0.0, 0.3))
         process.kill()
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
-        found = checkpoint.latest_intact(run)
-        assert found is not None
-        assert found[0] == checkpoint.checkpoints(run)[-1]  # none under its final name was half written
-    translates(nmt, "runs/killed")
-    goes_on(nmt, "runs/killed", 1)
+        latest = checkpoint.latest_intact(run)
+        assert latest is not None
+        assert latest[0] == checkpoint.checkpoints(run)[-1]  # no incomplete checkpoint has its final name
+    check_translates(nmt, "runs/killed")
+    check_resumes(nmt, "runs/killed", 1)
     assert not list(run.glob(".step-*"))
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: CommandLine) -> None:
-    """`KILLS=20` makes it longer: scripts/kill_and_resume.sh."""
+def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> None:
+    """Set KILLS for a longer test, as scripts/kill_and_resume.sh does."""
     kills = int(os.environ.get("KILLS", "3"))
     changes = {
-        "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2", "train__accumulate": "2",
-        "train__ema": "0.9", "train__noise": "sloppy(p=0.3)", "train__patience": "100000", "train__log_every": "1",
-        "train__subword": "unigram(alpha=0.2)",
+        "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2",
+        "train__grad_accumulation": "2",
+        "train__ema": "0.9", "train__source_noise": "sloppy(p=0.3)", "train__patience": "100000",
+        "train__log_every": "1",
+        "train__subword_regularization": "unigram(alpha=0.2)",
     }  # fmt: skip
-    whole = nmt(*training("runs/whole", **changes))
-    assert whole.code == 0, whole.err
+    uninterrupted = nmt(*training("runs/uninterrupted", **changes))
+    assert uninterrupted.code == 0, uninterrupted.err
     run, moment, killed = nmt.folder / "runs/killed", random.Random(1), 0
     while killed < kills:
         options = ["train", "--run", "runs/killed", "--resume"] if killed else training("runs/killed", **changes)
@@ -230,7 +237,7 @@ def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: Comma
         killed += 1
     last = nmt("train", "--run", "runs/killed", "--resume")
     assert last.code == 0, last.err
-    runs = (nmt.folder / "runs/whole", run)
+    runs = (nmt.folder / "runs/uninterrupted", run)
     one, two = (load_file(checkpoint.checkpoints(path)[-1] / checkpoint.WEIGHTS) for path in runs)
     assert all(torch.equal(one[name], two[name]) for name in one)
     states = (checkpoint.read_progress(checkpoint.checkpoints(path)[-1]) for path in runs)
@@ -242,24 +249,26 @@ def test_killed_again_and_again_a_run_ends_where_an_unbroken_one_does(nmt: Comma
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
+def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
     before = sorted(path.name for path in run.iterdir())
-    room = (run / "step-000010/model.safetensors").stat().st_size + 4096  # the weights fit, the training state not
+    max_bytes = (
+        run / "step-000010/model.safetensors"
+    ).stat().st_size + 4096  # enough for the weights, not for the training state
 
-    def fill() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    def limit_file_size() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
     again = ["train", "--run", "runs/tiny", "--resume", "--set", "train.steps=30"]
-    done = nmt.process(*again, preexec_fn=fill)
+    done = nmt.process(*again, preexec_fn=limit_file_size)
     done.refuses(1, "cannot save runs/tiny/step-000030", "hint: free some space", "--resume")
     assert sorted(path.name for path in run.iterdir()) == before
-    translates(nmt, "runs/tiny")
+    check_translates(nmt, "runs/tiny")
     assert nmt(*again).code == 0
 
 
-def test_a_damaged_newest_checkpoint_is_skipped_and_named(nmt: CommandLine) -> None:
+def test_damaged_latest_checkpoint_is_skipped(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
     (run / "step-000020/training.safetensors").write_bytes(b"cut")
     done = nmt("train", "--run", "runs/tiny", "--resume")
@@ -275,7 +284,7 @@ def test_a_damaged_newest_checkpoint_is_skipped_and_named(nmt: CommandLine) -> N
 # ---- loss
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_update(nmt: CommandLine) -> None:
+def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
     run = nmt.folder / "runs/tiny"
     done = nmt(
         *("train", "--run", "runs/tiny", "--resume", "--precision", "fp32"),
@@ -286,30 +295,30 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(nmt: CommandLine) -> 
     for text in ("the loss is nan", "in a batch of ", "pairs (lines ", "of the prepared text", "lower learning rate"):
         assert text in done.err
     assert step(run) == 20
-    translates(nmt, "runs/tiny")
+    check_translates(nmt, "runs/tiny")
     again = ["--resume", "--set", "train.schedule=inverse_sqrt(peak=1e-3)", "--set", "train.steps=30"]
     assert nmt("train", "--run", "runs/tiny", *again).code == 0
     assert step(run) == 30
 
 
-# ---- going on
+# ---- resuming and fine-tuning
 
 
-def test_resume_needs_a_run(nmt: CommandLine) -> None:
+def test_resume_requires_a_run(nmt: CommandLine) -> None:
     nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "there is no run to resume in runs/tinny", "hint: ")
     assert not (nmt.folder / "runs/tinny").exists()
     nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
     nmt("train", "--run", "text.en/run").refuses(2, "cannot make text.en/run: Not a directory")
 
 
-def test_a_finished_run_says_so(nmt: CommandLine) -> None:
+def test_resuming_a_finished_run(nmt: CommandLine) -> None:
     done = nmt("train", "--run", "runs/tiny", "--resume")
     assert done.code == 0
     assert "this run is finished; set train.steps higher to go on" in done.err
     assert done.out.startswith("runs/tiny/step-")
 
 
-def test_fine_tuning_takes_model_and_tokenizer(nmt: CommandLine) -> None:
+def test_fine_tuning_uses_model_and_tokenizer_of_the_run(nmt: CommandLine) -> None:
     (nmt.folder / "new.en").write_text("a dog\n" * 30)
     (nmt.folder / "new.de").write_text("ein Hund\n" * 30)
     corpus = "data.train=files(train='new', valid='text', hold_out=False)"
@@ -318,67 +327,65 @@ def test_fine_tuning_takes_model_and_tokenizer(nmt: CommandLine) -> None:
     assert done.code == 0, done.err
     run = nmt.folder / "runs/tuned"
     assert (run / "spm.model").read_bytes() == (nmt.folder / "runs/tiny/spm.model").read_bytes()
-    translates(nmt, "runs/tuned")
+    check_translates(nmt, "runs/tuned")
     nmt("train", "--init-from", "runs/none", "--run", "runs/x").refuses(1, "there is no model at runs/none", "hint: ")
 
 
-def test_averaging_from_the_command_line(nmt: CommandLine) -> None:
+def test_average_command(nmt: CommandLine) -> None:
     done = nmt("average", "runs/tiny", "--last", "2")
     assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
-    translates(nmt, "runs/tiny/average-2")
+    check_translates(nmt, "runs/tiny/average-2")
     nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep_last=7")
     nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
 
 
-def test_a_plan_measures_and_leaves_nothing_behind(nmt: CommandLine) -> None:
+def test_plan_leaves_no_files(nmt: CommandLine) -> None:
     before = sorted(path.name for path in (nmt.folder / "runs").iterdir())
     options = training("runs/planned", "files(train='text')", train__steps="300", train__batch_tokens="2048")
     done = nmt(*options, "--plan", "--time-limit", "10m", "--batch-tokens", "256")
     assert done.code == 0, done.err
-    told = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
-    assert list(told) == [
-        "parameters", "text", "updates", "speed", "memory", "checkpoints", "time", "within limit",
+    plan = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+    assert list(plan) == [
+        "parameters", "data", "updates", "speed", "peak memory", "checkpoints", "time", "within limit",
     ]  # fmt: skip
     pairs = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["pairs"]["train"]
-    assert told["text"].startswith(f"{pairs:,} pairs; ")
-    assert told["updates"].startswith("300, which are ")
-    assert " epochs of " in told["updates"]
-    assert told["within limit"].startswith("300, which are ")
+    assert plan["data"].startswith(f"{pairs:,} pairs, ")
+    assert plan["updates"].startswith("300 (")
+    assert " epochs of " in plan["updates"]
+    assert plan["within limit"].startswith("300 (")
     assert sorted(path.name for path in (nmt.folder / "runs").iterdir()) == before
 
 
 @pytest.mark.parametrize("option", ["--resume", "--tensorboard"])
-def test_a_plan_refuses_what_it_would_ignore(nmt: CommandLine, option: str) -> None:
-    nmt("train", "--run", "runs/tiny", "--plan", option).refuses(2, f"--plan trains nothing: leave out {option}")
+def test_plan_rejects_training_options(nmt: CommandLine, option: str) -> None:
+    nmt("train", "--run", "runs/tiny", "--plan", option).refuses(2, f"--plan does not train: leave out {option}")
 
 
-def test_a_run_whose_config_is_empty_does_not_go_on_as_another(nmt: CommandLine) -> None:
+def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
     (nmt.folder / "runs/tiny/config.yaml").write_text("\n")
     nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: put")
-    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(
-        2, "--init-from begins a new training"
-    )
+    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(2, "--init-from starts a new run")
 
 
-def test_a_plan_is_told_in_updates_epochs_and_time() -> None:
-    plan = Estimate(
+def test_plan_output() -> None:
+    estimate = Estimate(
         parameters=2_500_000, pairs=1000, tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125, updates=9,
         tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
     )  # fmt: skip
-    assert _told(plan, 300, 100.0) == {
+    assert _describe(estimate, 300, 100.0) == {
         "parameters": "2.5 M",
-        "text": "1,000 pairs; 20,000 target tokens an epoch, 12.5% padding",
-        "updates": "300, which are 6.0 epochs of 50",
+        "data": "1,000 pairs, 20,000 target tokens per epoch, 12.5% padding",
+        "updates": "300 (6.0 epochs of 50)",
         "speed": "800 target tokens/s, 2.00 updates/s (9 measured)",
-        "memory": "1.5 GB at the peak",
+        "peak memory": "1.5 GB",
         "checkpoints": "up to 30 MB on disk",
-        "time": "2 min, validations not counted",
-        "within limit": "200, which are 4.0 epochs, validations not counted",
+        "time": "2 min without validation",
+        "within limit": "200 (4.0 epochs) without validation",
     }
-    assert _told(plan, 300, 1000.0)["within limit"].startswith("300, which are 6.0 epochs")
+    assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 (6.0 epochs)")
 
 
-def test_a_batch_is_fitted_on_a_gpu_only_and_at_the_start(nmt: CommandLine) -> None:
+def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> None:
     nmt(*training("runs/x"), "--batch-tokens", "auto", "--device", "cpu").refuses(2, "needs a GPU", "hint: on a CPU")
     nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").refuses(2, "is for new runs")
     nmt(*training("runs/x"), "--batch-tokens", "many").refuses(2, "train.batch_tokens: expected int, got 'many'")
@@ -389,14 +396,14 @@ def test_a_batch_is_fitted_on_a_gpu_only_and_at_the_start(nmt: CommandLine) -> N
     ("seconds", "text"),
     [(44.6, "45 s"), (59.9, "60 s"), (61, "1 min"), (3569, "59 min"), (3599, "1 h 0 min"), (93_600, "1 d 2 h")],
 )
-def test_durations_are_written_as_people_read_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_format_duration(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
-# ---- what a run leaves behind
+# ---- run directory
 
 
-def test_a_run_holds_what_it_promises_readable_for_others(trained: CommandLine) -> None:
+def test_files_and_modes_of_a_run(trained: CommandLine) -> None:
     run = trained.folder / "runs/tiny"
     names = {path.name for path in run.iterdir()} - {"eval", ".lock"}
     files = {"README.md", "config.yaml", "data.json", "metrics.jsonl", "sessions.jsonl", "spm.model"}
@@ -410,7 +417,7 @@ def test_a_run_holds_what_it_promises_readable_for_others(trained: CommandLine) 
     assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
 
 
-def test_progress_in_a_file_is_whole_lines_of_log(nmt: CommandLine) -> None:
+def test_log_file_has_complete_lines_only(nmt: CommandLine) -> None:
     done = nmt.train("runs/new")
     assert done.code == 0
     assert all(line.startswith("nmt: ") for line in done.err.split("\n")[:-1]), done.err

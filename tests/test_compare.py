@@ -1,3 +1,5 @@
+"""Comparison of systems: scores, significance, buckets and the `nmt compare` command."""
+
 from __future__ import annotations
 
 import json
@@ -11,16 +13,16 @@ from commandline import CommandLine, sentences, write
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from nmt.cli.compare import _row, _table
+from nmt.cli.compare import _bucket_row, _format_comparison
 from nmt.errors import DataError, UsageError
 from nmt.evaluate.comparison import (
-    COUNTS,
-    LENGTHS,
+    COUNT_LIMITS,
+    LENGTH_LIMITS,
     Bucket,
     Comparison,
     MetricResult,
     System,
-    _buckets,
+    _group,
     compare,
     word_counts,
 )
@@ -35,7 +37,7 @@ def texts(count: int, seed: int) -> list[str]:
     return [" ".join(rng.choices(WORDS, k=rng.randint(3, 40))) for _ in range(count)]
 
 
-def spoilt(lines: Sequence[str], share: float, seed: int) -> list[str]:
+def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
     rng = random.Random(seed)
     return [" ".join(w if rng.random() > share else rng.choice(WORDS) for w in line.split()) for line in lines]
 
@@ -45,16 +47,16 @@ FEW = TestSet("made", texts(20, 1), [texts(20, 2), texts(20, 3)])  # TER against
 ONE = TestSet("made", texts(200, 1), [texts(200, 2)])
 
 
-def compared(first: Sequence[str], second: Sequence[str], test: TestSet = ONE, **options: object) -> Comparison:
+def compare_systems(first: Sequence[str], second: Sequence[str], test: TestSet = ONE, **options: object) -> Comparison:
     return compare(System("a", first), System("b", second), test, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_scores_are_those_of_evaluate() -> None:
-    systems = [spoilt(FEW.references[0], share, 4) for share in (0.3, 0.2)]
-    found = compared(*systems, FEW, metrics=("bleu", "chrf", "ter"), resamples=100)
-    for metric, name in zip(found.metrics, ("bleu", "chrf", "ter"), strict=True):
-        scores = [METRICS[name](system, FEW.references, resamples=100) for system in systems]
+def test_scores_equal_evaluate() -> None:
+    systems = [corrupt(TEST.references[0], share, 4) for share in (0.3, 0.2)]
+    comparison = compare_systems(*systems, TEST, metrics=("bleu", "chrf", "ter"), resamples=100)
+    for metric, name in zip(comparison.metrics, ("bleu", "chrf", "ter"), strict=True):
+        scores = [METRICS[name](system, TEST.references, resamples=100) for system in systems]
         assert [metric.first, metric.second] == [score.value for score in scores]
         assert metric.name == scores[0].name
         assert [metric.first_confidence, metric.second_confidence] == [score.confidence for score in scores]
@@ -62,71 +64,71 @@ def test_scores_are_those_of_evaluate() -> None:
 
 
 @pytest.mark.slow
-def test_a_better_system_is_told_from_an_equal_one() -> None:
-    base = spoilt(ONE.references[0], 0.3, 4)
-    better = compared(base, spoilt(ONE.references[0], 0.2, 5), metrics=("bleu", "ter"))
+def test_significantly_better_system() -> None:
+    base = corrupt(ONE.references[0], 0.3, 4)
+    better = compare_systems(base, corrupt(ONE.references[0], 0.2, 5), metrics=("bleu", "ter"))
     assert [metric.better for metric in better.metrics] == [1, 1]
     assert better.as_dict()["metrics"][0]["better"] == 1
-    worse = compared(spoilt(ONE.references[0], 0.2, 5), base, metrics=("bleu", "ter"))
+    worse = compare_systems(corrupt(ONE.references[0], 0.2, 5), base, metrics=("bleu", "ter"))
     assert [metric.better for metric in worse.metrics] == [0, 0]
-    like = compared(base, spoilt(ONE.references[0], 0.3, 6), metrics=("bleu",))
-    assert like.metrics[0].better == -1
-    assert like.metrics[0].bootstrap_p > 0.05
-    same = compared(base, base, metrics=("bleu",))
+    similar = compare_systems(base, corrupt(ONE.references[0], 0.3, 6), metrics=("bleu",))
+    assert similar.metrics[0].better == -1
+    assert similar.metrics[0].bootstrap_p > 0.05
+    same = compare_systems(base, base, metrics=("bleu",))
     assert same.metrics[0].better == -1
     assert (same.overall.first_wins, same.overall.second_wins, same.differences) == (0, 0, [])
 
 
 @pytest.mark.slow
-def test_wins_and_the_largest_differences_are_of_single_sentences() -> None:
+def test_wins_and_largest_differences() -> None:
     base = list(ONE.references[0])
     base[7] = "nothing of it"
     other = list(ONE.references[0])
     other[11] = "nothing of it"
     other[12] = other[12].rsplit(" ", 1)[0]
-    found = compared(base, other, shown=1)
-    assert (found.overall.first_wins, found.overall.second_wins) == (2, 1)
-    assert [each.line for each in found.differences] == [8, 12]
-    assert found.differences[0].first == "nothing of it"
-    assert found.differences[0].references == [ONE.references[0][7]]
-    assert found.differences[0].second_score == 100
-    assert [each.line for each in compared(base, other, shown=9).differences] == [8, 12, 13]
-    assert compared(base, other, shown=0).differences == []
+    comparison = compare_systems(base, other, num_examples=1)
+    assert (comparison.overall.first_wins, comparison.overall.second_wins) == (2, 1)
+    assert [each.line for each in comparison.differences] == [8, 12]
+    assert comparison.differences[0].first == "nothing of it"
+    assert comparison.differences[0].references == [ONE.references[0][7]]
+    assert comparison.differences[0].second_score == 100
+    assert [each.line for each in compare_systems(base, other, num_examples=9).differences] == [8, 12, 13]
+    assert compare_systems(base, other, num_examples=0).differences == []
 
 
 @pytest.mark.slow
 def test_every_sentence_is_in_one_bucket() -> None:
-    systems = [spoilt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
+    systems = [corrupt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
     counts = word_counts(ONE.sources[:3], {word for source in ONE.sources for word in source.split()})
-    found = compared(*systems, counts=counts)
-    for buckets in (found.by_length, found.by_rarity):
+    comparison = compare_systems(*systems, counts=counts)
+    for buckets in (comparison.by_length, comparison.by_rarity):
         for part in ("sentences", "first_wins", "second_wins"):
-            assert sum(getattr(bucket, part) for bucket in buckets) == getattr(found.overall, part)
-    assert compared(*systems).by_rarity == []
-    assert found.overall.first == found.metrics[1].first
+            assert sum(getattr(bucket, part) for bucket in buckets) == getattr(comparison.overall, part)
+    assert compare_systems(*systems).by_rarity == []
+    assert comparison.overall.first == comparison.metrics[1].first
 
 
 @pytest.mark.parametrize(
     ("limits", "values", "names"),
     [
-        (LENGTHS, [0, 10, 11, 50, 51], ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"]),
-        (COUNTS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
+        (LENGTH_LIMITS, [0, 10, 11, 50, 51], ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"]),
+        (COUNT_LIMITS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
     ],
 )
-def test_buckets_have_the_limits_they_are_named_by(limits: Sequence[int], values: list[int], names: list[str]) -> None:
-    assert [*_buckets(values, limits, "x")] == names
-    assert sorted(i for numbers in _buckets(values, limits, "x").values() for i in numbers) == list(range(len(values)))
+def test_bucket_limits_match_their_names(limits: Sequence[int], values: list[int], names: list[str]) -> None:
+    assert [*_group(values, limits, "x")] == names
+    assert sorted(i for numbers in _group(values, limits, "x").values() for i in numbers) == list(range(len(values)))
 
 
-def test_as_many_lines_as_the_test_set_are_needed() -> None:
+def test_different_numbers_of_lines() -> None:
     with pytest.raises(DataError, match="b has 2 lines and made 200"):
-        compared(ONE.references[0], ["x", "y"])
+        compare_systems(ONE.references[0], ["x", "y"])
 
 
 # ---- the command
 
 
-def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
+def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
     folder = trained.folder
     write(folder / "probe", *sentences(40))
     write(folder / "other", [line + " <i>" for line in sentences(40)[1]], [])
@@ -136,17 +138,17 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
     done = trained("compare", runs[-1], "other.en", *files, "--html", page, "--resamples", "100")
     assert done.code == 0, done.err
     assert "B is better" in done.out
-    assert "\n0 times" not in done.out  # every word was in the training text
-    assert "by how often the training text has the rarest source word" in done.out
+    assert "\n0 times" not in done.out  # every word is in the training data
+    assert "by training frequency of the rarest source word" in done.out
     html = page.read_text()
     assert "&lt;i&gt;" in html
     assert "<i>" not in html
     done = trained("compare", "runs/tiny", runs[-1], "--json", "--chrf", "--resamples", "100")
-    (found,) = json.loads(done.out)
-    assert [metric["name"] for metric in found["metrics"]] == ["chrF2"]
-    assert found["overall"]["sentences"] > 0
+    (comparison,) = json.loads(done.out)
+    assert [metric["name"] for metric in comparison["metrics"]] == ["chrF2"]
+    assert comparison["overall"]["sentences"] > 0
     done = trained("compare", "other.en", "probe.de", *files, "--resamples", "100")
-    assert "no training text to tell rare words by" in done.err
+    assert "no comparison by word frequency" in done.err
     assert "rarest" not in done.out
     assert (
         "rarest" in trained("compare", "other.en", "probe.de", *files, "--train", "text.en", "--resamples", "100").out
@@ -156,19 +158,19 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["text.en", "text.de"], 2, "files of translations need --src and --ref"),
+        (["text.en", "text.de"], 2, "translation files require --src and --ref"),
         (["runs/tiny", "nowhere"], 1, "there is no model at nowhere"),
-        (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref go together"),
+        (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref must be used together"),
         (
             ["text.en", "less", "--src", "text.en", "--ref", "text.de"],
             1,
             "less has 1 lines and text.en 400",
         ),
-        (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a file holds the translations of one"),
+        (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a translation file belongs to one"),
         (["runs/tiny", "runs/tiny", "--resamples", "5"], 2, "--resamples"),
     ],
 )
-def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
+def test_usage_errors_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
     (trained.folder / "less").write_text("one\n")
     trained("compare", *arguments).refuses(code, message)
 
@@ -176,62 +178,62 @@ def test_bad_calls_are_one_line(trained: CommandLine, arguments: list[str], code
 @pytest.mark.parametrize(
     ("bootstrap", "randomization", "better"), [(0.01, 0.2, -1), (0.2, 0.01, -1), (0.05, 0.01, -1), (0.04, 0.04, 1)]
 )
-def test_both_tests_must_agree(bootstrap: float, randomization: float, better: int) -> None:
+def test_both_significance_tests_must_agree(bootstrap: float, randomization: float, better: int) -> None:
     assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomization, "").better == better
 
 
-def test_each_p_is_that_of_its_own_test_with_its_own_draws() -> None:
-    systems = [spoilt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
-    (found,) = compared(*systems, TEST, metrics=("bleu",), resamples=100).metrics
-    for kind, draws, p in (("bs", 100, found.bootstrap_p), ("ar", 1000, found.randomization_p)):
+def test_p_values_equal_sacrebleu() -> None:
+    systems = [corrupt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
+    (comparison,) = compare_systems(*systems, TEST, metrics=("bleu",), resamples=100).metrics
+    for kind, draws, p in (("bs", 100, comparison.bootstrap_p), ("ar", 1000, comparison.randomization_p)):
         named = list(zip("AB", systems, strict=True))
         _, theirs = PairedTest(named, {"bleu": BLEU()}, TEST.references, test_type=kind, n_samples=draws)()
         assert p == theirs["BLEU"][1].p_value
     lone = [METRICS["bleu"](system, TEST.references, resamples=100).confidence for system in systems]
-    assert [found.first_confidence, found.second_confidence] == lone
+    assert [comparison.first_confidence, comparison.second_confidence] == lone
 
 
-def test_a_bucket_has_the_score_of_its_own_sentences() -> None:
-    systems = [spoilt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
-    bucket = compared(*systems, resamples=100).by_length[-1]
+def test_bucket_score() -> None:
+    systems = [corrupt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
+    bucket = compare_systems(*systems, resamples=100).by_length[-1]
     numbers = [i for i, source in enumerate(ONE.sources) if 30 < len(source.split()) <= 50]
     lines = [[system[i] for i in numbers] for system in (*systems, ONE.references[0])]
     assert bucket.first == METRICS["chrf"](lines[0], [lines[2]]).value
     assert bucket.second == METRICS["chrf"](lines[1], [lines[2]]).value
 
 
-def test_a_sentence_is_as_rare_as_its_rarest_word() -> None:
+def test_sentence_rarity_is_that_of_its_rarest_word() -> None:
     test = TestSet("made", ["red blue", "red red"], [["a b", "c d"]])
-    found = compare(System("a", ["a", "c"]), System("b", ["a", "d"]), test, resamples=100,
+    comparison = compare(System("a", ["a", "c"]), System("b", ["a", "d"]), test, resamples=100,
                     counts=Counter(red=5000, blue=5))  # fmt: skip
-    assert [bucket.name for bucket in found.by_rarity] == ["1 to 10 times", "more than 1000 times"]
+    assert [bucket.name for bucket in comparison.by_rarity] == ["1 to 10 times", "more than 1000 times"]
 
 
-def test_differences_and_wins_stand_under_their_own_heads() -> None:
-    assert _row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
-    found = compared(
-        spoilt(ONE.references[0], 0.4, 4), spoilt(ONE.references[0], 0.1, 5), metrics=("bleu",), resamples=100
+def test_table_columns() -> None:
+    assert _bucket_row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
+    comparison = compare_systems(
+        corrupt(ONE.references[0], 0.4, 4), corrupt(ONE.references[0], 0.1, 5), metrics=("bleu",), resamples=100
     )
-    (metric,) = found.metrics
-    (row,) = [line for line in _table(found).splitlines() if line.startswith("BLEU ")]
+    (metric,) = comparison.metrics
+    (row,) = [line for line in _format_comparison(comparison).splitlines() if line.startswith("BLEU ")]
     assert f"{metric.second - metric.first:+.1f}" in row.split()
     assert metric.second > metric.first
 
 
-def test_equal_systems_differ_by_nothing_but_chance() -> None:
-    base = spoilt(ONE.references[0], 0.3, 4)
-    (metric,) = compared(base, base, metrics=("bleu",), resamples=100).metrics
+def test_identical_systems_do_not_differ() -> None:
+    base = corrupt(ONE.references[0], 0.3, 4)
+    (metric,) = compare_systems(base, base, metrics=("bleu",), resamples=100).metrics
     assert (metric.bootstrap_p, metric.randomization_p, metric.better) == (1.0, 1.0, -1)
 
 
-def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED", 2 * 200 * 500)
-    with pytest.raises(UsageError, match="1,000 draws of 200 lines") as caught:
-        compared(ONE.references[0], ONE.references[0])
+def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 2 * 200 * 500)
+    with pytest.raises(UsageError, match="1,000 resamples of 200 lines") as caught:
+        compare_systems(ONE.references[0], ONE.references[0])
     assert caught.value.hint == "--resamples 500"
 
 
-def test_a_page_overwrites_nothing_that_is_read(trained: CommandLine, tmp_path: Path) -> None:
+def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "t", ["the dog"], ["der Hund"])
     files = (tmp_path / "t.de", tmp_path / "t.de", "--src", tmp_path / "t.en", "--ref", tmp_path / "t.de")
     trained("compare", *files, "--html", tmp_path / "t.en").refuses(2, "would be overwritten, and it is read")

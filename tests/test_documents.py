@@ -1,4 +1,4 @@
-"""The documents keep their word: every command is in them, and every link leads somewhere."""
+"""The documents mention every command, and their links, commands and options exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every command's full name with its help text."""
+    """Return the full name and help text of each command."""
     root = typer.main.get_command(app)
     found = []
     for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
@@ -35,7 +35,7 @@ def test_every_command_is_documented_with_an_example(name: str, text: str) -> No
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -55,12 +55,12 @@ def test_options_in_the_documents_exist() -> None:
             assert key in known or key == "a.b", f"{page.name}: {key}"
 
 
-def test_no_page_is_unfinished() -> None:
+def test_no_page_has_placeholders() -> None:
     for page in PAGES:
         assert "@@" not in page.read_text(encoding="utf-8"), page.name
 
 
-def test_every_module_stands_in_the_architecture_document() -> None:
+def test_every_module_is_in_the_architecture_document() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         parts = path.relative_to(ROOT / "nmt").parts

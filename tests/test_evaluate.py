@@ -1,4 +1,4 @@
-"""Evaluation: the same text that a user gets, scored as sacrebleu's own command scores the written files."""
+"""Evaluation: hypotheses equal those of `nmt translate`, and scores equal those of the sacreBLEU command."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         return Translator.load(folder / "run", "cpu")
 
 
-def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Translator, tmp_path: Path) -> None:
+def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    found = evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(["bleu", "chrf", "ter"]))
-    scores, report = found.scores, found.report
+    evaluation = evaluate.evaluate(
+        translator, test, "greedy", tmp_path, evaluate.MetricOptions(["bleu", "chrf", "ter"])
+    )
+    scores, report = evaluation.scores, evaluation.report
     reference = tmp_path / "ref"
     reference.write_text("".join(f"{line}\n" for line in test.references[0]), encoding="utf-8")
     hypotheses = report.with_suffix(".hyp")
@@ -60,33 +62,33 @@ def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Tra
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
 
 
-def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -> None:
+def test_report(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    wish = evaluate.Wish(["chrf"], resamples=0)
-    found = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", wish)
-    report = json.loads(found.report.read_text(encoding="utf-8"))
+    options = evaluate.MetricOptions(["chrf"], resamples=0)
+    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", options)
+    report = json.loads(evaluation.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6
     assert report["direction"] == "en-de"
-    score = found.scores[0]
+    score = evaluation.scores[0]
     entry = {"name": "chrF2", "value": score.value, "signature": score.signature, "confidence": None}
     assert report["scores"] == [entry]
-    assert found.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
+    assert evaluation.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
 
 
-def test_hypotheses_are_what_translate_gives(translator: Translator, tmp_path: Path) -> None:
+def test_hypotheses_equal_translate(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     path = evaluate.evaluate(translator, test, "greedy", tmp_path).report
     alone = [translator.translate([line], "greedy")[0] for line in test.sources]
     assert path.with_suffix(".hyp").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in alone)
 
 
-def test_a_slash_in_a_test_sets_name_makes_no_folder(translator: Translator, tmp_path: Path) -> None:
+def test_slash_in_test_set_name(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.TestSet("a/b c", ["the red"], [["the red"]])
     assert evaluate.evaluate(translator, test, "greedy", tmp_path).report == tmp_path / "a-b-c.json"
 
 
-def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
+def test_empty_or_unknown_test_set(tmp_path: Path) -> None:
     for name in ("empty.en", "empty.de"):
         (tmp_path / name).write_text("", encoding="utf-8")
     with pytest.raises(DataError, match="is empty"):
@@ -97,11 +99,11 @@ def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown test set 'tatoebaa'") as caught:
         test_sets.named_test_set("tatoebaa", "en", "de")
     assert caught.value.hint == "did you mean 'tatoeba'?"
-    with pytest.raises(UsageError, match="has no xx-yy"):
+    with pytest.raises(UsageError, match="does not have the language pair xx-yy"):
         test_sets.named_test_set("wmt14", "xx", "yy")
 
 
-def test_perfect_text_scores_perfectly() -> None:
+def test_perfect_hypotheses_get_perfect_scores() -> None:
     lines = ["Das ist ein kleiner Satz für alle.", "Und hier steht noch ein zweiter."]
     assert METRICS["bleu"](lines, [lines]).value == pytest.approx(100)
     assert METRICS["chrf"](lines, [lines]).value == pytest.approx(100)
@@ -109,7 +111,7 @@ def test_perfect_text_scores_perfectly() -> None:
     assert "case:mixed" in METRICS["bleu"](lines, [lines]).signature
 
 
-def test_scores_of_several_references_equal_the_sacrebleu_command(tmp_path: Path) -> None:
+def test_multi_reference_scores_equal_the_sacrebleu_command(tmp_path: Path) -> None:
     rng = random.Random(1)
     texts = [[" ".join(rng.choices(WORDS, k=9)) + "." for _ in range(60)] for _ in range(2)]
     hypotheses = [" ".join(a if rng.random() < 0.8 else rng.choice(WORDS) for a in line.split()) for line in texts[0]]
@@ -127,15 +129,15 @@ def test_scores_of_several_references_equal_the_sacrebleu_command(tmp_path: Path
     assert str(scores[0]).startswith(f"BLEU {scores[0].value:.1f} ± {scores[0].confidence:.1f}  nrefs:2|bs:1000|")
 
 
-def test_comet_that_is_not_installed_says_so_before_any_translation(translator: Translator, tmp_path: Path) -> None:
+def test_missing_comet_fails_before_translation(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
-        evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(comet="Unbabel/wmt22-comet-da"))
+        evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.MetricOptions(comet="Unbabel/wmt22-comet-da"))
     assert caught.value.hint == "pip install unbabel-comet"
     assert not list(tmp_path.iterdir())
 
 
-def test_intervals_stand_where_some_draws_score_nothing() -> None:
+def test_confidence_interval_if_some_resamples_score_zero() -> None:
     references = [["the red thing is flat and round here"] * 20 + ["another line of words"] * 2]
     hypotheses = [""] * 20 + ["another line of words"] * 2
     for name in ("bleu", "chrf", "ter"):
@@ -144,24 +146,24 @@ def test_intervals_stand_where_some_draws_score_nothing() -> None:
         assert score.value == METRICS[name](hypotheses, references).value
 
 
-def test_an_interval_that_would_not_fit_into_memory_is_left_out(
+def test_no_confidence_interval_if_memory_is_insufficient(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nmt.evaluate.metrics.MAX_RESAMPLED", 100)
+    monkeypatch.setattr("nmt.evaluate.metrics.MAX_RESAMPLED_LINES", 100)
     score = METRICS["bleu"](["a b c d"] * 2, [["a b c d"] * 2], resamples=51)
     assert score.confidence is None
     assert "bs:" not in score.signature
-    assert "no confidence interval for 2 lines" in capsys.readouterr().err
+    assert "no confidence interval, because 2 lines" in capsys.readouterr().err
 
 
-def test_every_reference_file_is_read(tmp_path: Path) -> None:
+def test_multiple_reference_files(tmp_path: Path) -> None:
     for name, lines in (("a", ["x"]), ("b", ["y"])):
         write(tmp_path / name, ["the dog"], lines)
     test = test_sets.file_test_set(tmp_path / "a.en", [tmp_path / "a.de", tmp_path / "b.de"])
     assert test.references == [["x"], ["y"]]
 
 
-def test_a_corpus_is_a_test_set_by_its_name_too() -> None:
+def test_corpus_as_test_set() -> None:
     pairs = list(open_split("phrasebook", "test", "de", "en").pairs())
     test = test_sets.named_test_set("phrasebook", "de", "en")
     assert test.name == "phrasebook/test"
@@ -170,7 +172,7 @@ def test_a_corpus_is_a_test_set_by_its_name_too() -> None:
         test_sets.named_test_set("phrasebook(pages=3)", "de", "en")
 
 
-def test_all_references_of_a_named_set_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multiple_references_of_a_sacrebleu_test_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("src", "one", "two"):
         (tmp_path / name).write_text(f"{name} 1\n{name} 2\n", encoding="utf-8")
     monkeypatch.setattr("sacrebleu.get_source_file", lambda *_: tmp_path / "src")
@@ -180,23 +182,23 @@ def test_all_references_of_a_named_set_are_read(tmp_path: Path, monkeypatch: pyt
     assert test.references == [["one 1", "one 2"], ["two 1", "two 2"]]
 
 
-def test_comet_is_asked_for_all_three_and_told_in_percent(
+def test_comet_input_and_scale(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[dict[str, str]] = []
+    inputs: list[dict[str, str]] = []
 
     class Model:
         def predict(self, lines: list[dict[str, str]], **_: object) -> SimpleNamespace:
-            asked.extend(lines)
+            inputs.extend(lines)
             return SimpleNamespace(system_score=0.85)
 
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)
     assert metrics.comet("a/b")(["s"], ["h"], ["r"]) == metrics.Score("COMET", 85.0, "model:a/b")
-    assert asked == [{"src": "s", "mt": "h", "ref": "r"}]
+    assert inputs == [{"src": "s", "mt": "h", "ref": "r"}]
 
 
-def test_a_configs_own_test_set_is_the_one_it_names(tmp_path: Path) -> None:
+def test_default_test_set_of_a_config(tmp_path: Path) -> None:
     for name in ("text", "held"):
         write(tmp_path / name, [f"{name} en"], [f"{name} de"])
     data = config_io.load(None, [f"data.train=files(train={str(tmp_path / 'text')!r}, test={str(tmp_path / 'text')!r})",
@@ -204,7 +206,7 @@ def test_a_configs_own_test_set_is_the_one_it_names(tmp_path: Path) -> None:
     assert test_sets.default_test_set(data).sources == ["held en"]
 
 
-def test_names_of_files_fit_the_disk_whatever_a_test_set_is_called() -> None:
+def test_safe_filename() -> None:
     assert test_sets.safe_filename("a/b c.en") == "a-b-c.en"
     assert test_sets.safe_filename("!!!") == "test"
     assert test_sets.safe_filename("x/" * 300 + "mine.en").endswith("x-mine.en")

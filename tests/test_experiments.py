@@ -1,4 +1,4 @@
-"""The experiment scripts, run for real on something small."""
+"""The experiment scripts with tiny models."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def script(name: str, *arguments: str, code: int = 0, **environment: str) -> list[list[str]]:
-    """Run a script from another folder and return the cells of the table it prints."""
+    """Run a script in another working directory, and return the cells of the table it prints."""
     if not (ROOT / ".venv" / ".installed-dev").exists():
-        pytest.skip("the scripts use .venv, which scripts/test.sh makes")
+        pytest.skip("the scripts use .venv, which scripts/test.sh creates")
     done = subprocess.run(
         [ROOT / "scripts" / "experiments" / name, *arguments],
         cwd="/", env=os.environ | environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
@@ -34,7 +34,7 @@ def script(name: str, *arguments: str, code: int = 0, **environment: str) -> lis
 
 
 def small(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment for experiments of some updates."""
+    """Return arguments and environment for experiments with few updates."""
     sections = ("tokenizer", "model")
     tiny = {name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key] for name in sections}
     options = "".join(f"{name}: {{{', '.join(values)}}}\n" for name, values in tiny.items())
@@ -45,7 +45,7 @@ def small(folder: Path) -> tuple[list[str], dict[str, str]]:
     return changes, folders | {"CONFIG": str(config), "SEEDS": "1", "LIMIT": "5m"}
 
 
-def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
+def test_experiments_print_tables(tmp_path: Path) -> None:
     changes, environment = small(tmp_path)
     table = script("label_smoothing.sh", *changes, **environment)
     assert [row[0].split(":")[0] for row in table[:3]] == [
@@ -62,21 +62,21 @@ def test_the_experiments_print_their_tables(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[1:])
 
 
-def test_the_cost_of_layers_is_printed_and_drawn(tmp_path: Path) -> None:
+def test_cost_of_layers(tmp_path: Path) -> None:
     small = ("--lengths", "16", "64", "--widths", "16", "32", "--length", "16", "--width", "16", "--repeats", "1")
     rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
-    heads = [row for row in rows if row[-1] == "power"]
+    heads = [row for row in rows if row[-1] == "exponent"]
     assert [head[0] for head in heads] == [
         f"{unit} by {of}" for of in ("length, at width 16", "width, at length 16") for unit in ("ms", "MB")
     ]
     kept = {row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"}
-    # 64 positions: 8 heads of 64 x 64 weights in float32 are kept; what a recurrence keeps grows with the length alone.
+    # Self-attention saves 8 heads of 64 x 64 weights in float32. The memory of a recurrence is linear in the length.
     assert kept["self-attention"][1] >= 8 * 64 * 64 * 4 / 1e6
     assert kept["recurrence"][1] == pytest.approx(4 * kept["recurrence"][0], rel=0.01)
     assert "<svg" in (tmp_path / "cost.svg").read_text()
 
 
-def test_longer_sentences_are_kept_apart(tmp_path: Path) -> None:
+def test_split_by_length(tmp_path: Path) -> None:
     lengths = [*range(1, 11)] * 4
     for code in ("en", "de"):
         lines = (" ".join([f"{code}{number}"] * length) for number, length in enumerate(lengths))
@@ -89,19 +89,19 @@ def test_longer_sentences_are_kept_apart(tmp_path: Path) -> None:
     assert {name: len(lines) for name, lines in found.items()} == {
         "train": 6, "valid": 5, "to-4": 5, "to-7": 5, "longer": 5,
     }  # fmt: skip
-    for name, (least, most) in {
+    for name, (min_words, max_words) in {
         "train": (1, 4),
         "valid": (1, 4),
         "to-4": (1, 4),
         "to-7": (5, 7),
         "longer": (8, 10),
     }.items():
-        assert all(least <= len(line.split()) <= most for line in found[name])
+        assert all(min_words <= len(line.split()) <= max_words for line in found[name])
     together = [line for lines in found.values() for line in lines]
     assert len(set(together)) == len(together)
 
 
-def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
+def test_extrapolation(tmp_path: Path) -> None:
     changes, environment = small(tmp_path)
     source, target = sentences(503)
     lengths = [7] * 400 + [14] * 30 + [18] * 30 + [25] * 40
@@ -110,14 +110,14 @@ def test_longer_sentences_are_scored_apart(tmp_path: Path) -> None:
         (tmp_path / f"text.{code}").write_text("".join(f"{line}\n" for line in lines))
     arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.vocab_size=320")
     table = script("extrapolation.sh", *arguments, SIZE="20", POSITIONS="none", **environment)
-    assert table[0] == ["positions, seed", "to 12 words", "to 16", "to 20", "more"]
+    assert table[0] == ["position encoding, seed", "up to 12 words", "13-16", "17-20", "more than 20"]
     assert [row[0] for row in table[2:]] == ["positions=none_seed=1"]
 
 
-def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
+def test_wmt14_script(tmp_path: Path) -> None:
     folders = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     trained = []
-    for _ in range(2):  # again: what is done is not done again
+    for _ in range(2):  # completed steps are not repeated
         table = script("../wmt14.sh", "--stand-in", **folders)
         assert [row for row in table if row[0].startswith("BLEU")]
         trained.append(
@@ -137,7 +137,7 @@ def test_the_papers_experiment_step_by_step(tmp_path: Path) -> None:
         assert script("../wmt14.sh", code=1, GPUS="") == []
 
 
-def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) -> None:
+def test_pretrained_model_scripts(tmp_path: Path) -> None:
     source, target = sentences(900)
     for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):
         (tmp_path / "tatoeba").mkdir(exist_ok=True)
@@ -145,15 +145,17 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     write(tmp_path / "europarl", source[840:], target[840:])
     changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
     places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "MULTI30K": "tatoeba", "NEWSTEST": "europarl"}
-    folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "SHIPPED": "shipped"}
+    folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
     environment = {name: str(tmp_path / path) for name, path in folders.items()}
-    environment |= {name: str(tmp_path.relative_to("/") / path) for name, path in places.items()}  # from where one is
+    environment |= {
+        name: str(tmp_path.relative_to("/") / path) for name, path in places.items()
+    }  # relative to the working directory
     changes += ["--set=train.valid_every=4", "--set=train.log_every=4"]
     trained = []
-    for _ in range(2):  # again: what is trained is not trained again
-        (tmp_path / "shipped" / "en-de-small").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "shipped" / "en-de-small" / "README.md").write_text("a card")
-        script("../train_shipped.sh", *changes, STEPS="8", TUNE="4", **environment)
+    for _ in range(2):  # trained models are not trained again
+        (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
+        script("../train_pretrained.sh", *changes, STEPS="8", TUNE="4", **environment)
         trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
     assert len(trained[0]) >= 6
     assert trained[0] == trained[1]
@@ -163,11 +165,15 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     greetings = (tmp_path / "data" / "everyday" / "courtesies-en-de.en").read_text().splitlines()
     assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}
     assert not {"how are you!", source[820]} & {*greetings}
-    assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_shipped.sh"] in [
-        [" ".join(row[0].split()[:3])] for row in script("../train_shipped.sh", "--help")
+    assert ["TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh"] in [
+        [" ".join(row[0].split()[:3])] for row in script("../train_pretrained.sh", "--help")
     ]
-    for wrong in ("--resume", "--set=model.dimm=3", "--set=model.ffn_dim=24"):  # the last would be another model
-        assert script("../train_shipped.sh", *changes, wrong, code=2, **environment) == []
+    for wrong in (
+        "--resume",
+        "--set=model.dimm=3",
+        "--set=model.ffn_dim=24",
+    ):  # the last changes the model of an existing run
+        assert script("../train_pretrained.sh", *changes, wrong, code=2, **environment) == []
     everyday = tmp_path / "data" / "everyday"
     made = {path.name: path.read_bytes() for path in everyday.iterdir()}
     (everyday / "recipe").write_text("another")
@@ -175,10 +181,12 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     script("../build_pretraining_data.sh", **environment)
     assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
     for variable in ("EUROPARL", "NEWSTEST"):
-        name = "build_pretraining_data.sh" if variable == "EUROPARL" else "score_shipped.sh"
+        name = "everyday_text.sh" if variable == "EUROPARL" else "score_pretrained.sh"
         assert script(f"../{name}", code=2, **environment | {variable: str(tmp_path / "nowhere")}) == []
-    rows = script("../score_shipped.sh", str(tmp_path.relative_to("/") / "shipped" / "de-en-small"), **environment)
-    assert (tmp_path / "shipped" / "en-de-small" / "README.md").read_text() == "a card"
+    rows = script(
+        "../score_pretrained.sh", str(tmp_path.relative_to("/") / "pretrained" / "de-en-small"), **environment
+    )
+    assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
     kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
     tests = [
@@ -188,22 +196,22 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
         "newstest2013",
     ]
     assert names == tests
-    assert script("../score_shipped.sh", "--elsewhere", code=2) == []
-    assert script("../score_shipped.sh", "nowhere", code=1, **environment) == []
-    table = script("shipped.sh", "back_translated", STEPS="8", PAIRS="3", **environment)
+    assert script("../score_pretrained.sh", "--elsewhere", code=2) == []
+    assert script("../score_pretrained.sh", "nowhere", code=1, **environment) == []
+    table = script("pretrained.sh", "back_translated", STEPS="8", PAIRS="3", **environment)
     assert table[2][0] == "back_translated"
     assert all(0 < float(cell) <= 100 for cell in table[2][1:])
     assert (
-        len((tmp_path / "runs" / "experiments" / "shipped" / "8-3" / "back_translated.en").read_text().splitlines())
+        len((tmp_path / "runs" / "experiments" / "pretrained" / "8-3" / "back_translated.en").read_text().splitlines())
         == 3
     )
-    assert script("shipped.sh", "bpe", code=2, **environment) == []
+    assert script("pretrained.sh", "bpe", code=2, **environment) == []
     scores, test = tmp_path / "runs" / "scores", tmp_path / "data" / "corpora" / "tatoeba" / "test.de"
     scored = {Path(json.loads(path.read_text())["test"]).name for path in scores.glob("*/*.json")}
     assert scored == {f"{name}.de" for name in (*kinds, "test", "europarl")}
     assert (scores / "uppercase.de").read_text() == test.read_text().upper()
     for direction, languages in {"en-de": ("en", "de"), "de-en": ("de", "en")}.items():
-        loaded = discovery.load(tmp_path / "shipped" / f"{direction}-small")
+        loaded = discovery.load(tmp_path / "pretrained" / f"{direction}-small")
         run = discovery.load(tmp_path / "runs" / "everyday" / direction)
         assert run.config.train.init_from == str(tmp_path / "runs" / "everyday" / "both")
         assert checkpoint.read_progress(loaded.checkpoint) == checkpoint.read_progress(run.checkpoint)
@@ -216,6 +224,6 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     assert both == [text["everyday.en"] + text["everyday.de"], text["everyday.de"] + text["everyday.en"]]
     kept = text["everyday.en"].splitlines()
     assert {*source[840:]} & {*kept}
-    assert 550 < len({*kept} & {*source}) < 860  # what is near a test sentence is not trained on
+    assert 550 < len({*kept} & {*source}) < 860  # near duplicates of test sentences are removed
     pairs = json.loads((tmp_path / "runs" / "everyday" / "both" / "data.json").read_text())["pairs"]["train"]
     assert 1.9 * len(kept) < pairs <= 2 * len(kept)

@@ -1,4 +1,4 @@
-"""The guide's figures: all are made by the scripts, and show what the pages say."""
+"""The figures of the guide: scripts draw all of them, and they match the text."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ figures = script("figures.py")
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)
-def test_a_figure_is_drawn(name: str, tmp_path: Path) -> None:
+def test_figure_is_drawn(name: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         figures.FIGURES[name]().savefig(tmp_path / name)
     assert (tmp_path / name).stat().st_size > 5000
 
 
-def test_the_guide_shows_what_the_scripts_draw() -> None:
+def test_guide_shows_all_figures() -> None:
     shown = {name for page in GUIDE.glob("*.md") for name in re.findall(r"\(figures/(.*?)\)", page.read_text())}
     by_models = set(re.findall(r"\$figures/(\w+\.png)", (ROOT / "scripts" / "make_figures.sh").read_text()))
     assert shown == {*figures.FIGURES, *by_models, "encoder.png", "cross.png"}
     assert {path.name for path in (GUIDE / "figures").iterdir()} == shown
 
 
-def test_a_learned_kernel_guesses_better() -> None:
+def test_learned_kernel_width_reduces_the_error() -> None:
     keys_S = torch.rand(40, generator=torch.Generator().manual_seed(2)).mul(5).sort().values
     values_S = (3 * keys_S).sin()
     errors = [
@@ -63,21 +63,21 @@ def test_a_learned_kernel_guesses_better() -> None:
     assert errors[1] < errors[0] / 4
 
 
-def test_masks_share_attention_among_what_may_be_seen() -> None:
-    real_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
-    assert figures._weights(0, real_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
-    ahead = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
-    assert ahead.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
+def test_masked_attention_is_uniform_over_visible_keys() -> None:
+    padding_B11S = (torch.arange(4) < torch.tensor([4, 2])[:, None])[:, None, None]
+    assert figures._weights(0, padding_B11S, 4)[1].tolist() == [[0.5, 0.5, 0, 0]] * 4
+    windowed = figures._weights(1, torch.ones(4, 4, dtype=torch.bool).tril(), 4)[0]
+    assert windowed.tolist() == [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
 
 
-def test_the_worked_example_is_what_the_searches_do() -> None:
+def test_worked_example_matches_the_searches() -> None:
     page = (GUIDE / "9-searching.md").read_text()
-    assert figures.searched(Greedy()) == [("der Hund", pytest.approx(0.2))]
-    found = figures.searched(Beam(size=2, top=2, length_penalty=0.0))
-    assert found == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]
-    every = figures.searched(Beam(size=20, top=20, length_penalty=0.0))
-    assert every[:2] == found
-    assert sum(probability for _, probability in every) == pytest.approx(1)
+    assert figures.translations(Greedy()) == [("der Hund", pytest.approx(0.2))]
+    best = figures.translations(Beam(beam_size=2, top_beams=2, length_penalty=0.0))
+    assert best == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]
+    complete = figures.translations(Beam(beam_size=20, top_beams=20, length_penalty=0.0))
+    assert complete[:2] == best
+    assert sum(probability for _, probability in complete) == pytest.approx(1)
     for text in (
         "ein Hund 0.32, der Hund 0.20, der kleine 0.175, der Mann 0.125, ein Mann 0.04, ein kleiner 0.04",
         "0.5 · 0.4",

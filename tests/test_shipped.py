@@ -61,7 +61,7 @@ def test_a_model_is_whole_small_and_described(name: str) -> None:
     assert (loaded.config.data.src, loaded.config.data.tgt) == pretrained.DIRECTIONS[name]
     assert sum(path.stat().st_size for path in folder.rglob("*")) < MEGABYTES * 2**20
     card = (folder / "README.md").read_text()
-    for needed in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_shipped.sh", "BLEU"):
+    for needed in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_pretrained.sh", "BLEU"):
         assert needed in card
     text = "".join(path.read_text() for path in folder.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
     assert not re.search(r"/(work|tmp|home|root|Users)/", text)
@@ -116,13 +116,13 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
     done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en")
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (bare.folder / "runs" / "shipped" / "en-de-small").iterdir()) == [
+    assert sorted(path.name for path in (bare.folder / "runs" / "pretrained" / "en-de-small").iterdir()) == [
         "eval",
         "safetensors",
     ]
     assert "BLEU" in bare("info", "en-de-small").out
-    assert bare("translate", "-m", "runs/shipped/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
-    shutil.copytree(bare.folder / "runs" / "shipped" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
+    assert bare("translate", "-m", "runs/pretrained/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
+    shutil.copytree(bare.folder / "runs" / "pretrained" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
     done = bare(
         "evaluate", "-m", pretrained.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0"
     )
@@ -135,8 +135,8 @@ def test_only_a_model_that_comes_with_nmt_has_its_place_under_runs_and_has_it_un
 ) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(pretrained.FOLDER.parent)
-    for name in (pretrained.FOLDER / "en-de-small", Path("shipped/en-de-small")):
-        assert pretrained.output_dir(name) == tmp_path / "runs" / "shipped" / "en-de-small"
+    for name in (pretrained.FOLDER / "en-de-small", Path("pretrained/en-de-small")):
+        assert pretrained.output_dir(name) == tmp_path / "runs" / "pretrained" / "en-de-small"
     monkeypatch.chdir(tmp_path)
     assert pretrained.output_dir(Path("mine/en-de-small")) == Path("mine/en-de-small")
 
@@ -236,7 +236,7 @@ def test_what_info_says_of_it(bare: CommandLine) -> None:
     told = " ".join(done.out.split())
     for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl)", "rotary positions"):
         assert text in told
-    assert told.endswith("card README.md in that folder tells of its earlier trainings, and how good it is")
+    assert told.endswith("card see README.md in that folder for the training history and evaluation")
 
 
 def test_a_folder_of_that_name_is_not_taken_where_none_was_named(bare: CommandLine) -> None:

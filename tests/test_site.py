@@ -39,7 +39,7 @@ def test_the_reference_documents_the_public_classes(site: Path) -> None:
         assert f'id="{name}"' in text
 
 
-def test_links_out_of_the_documents_lead_to_the_repository(site: Path) -> None:
+def test_links_outside_docs_point_to_the_repository(site: Path) -> None:
     text = (site / "guide" / "7-model" / "index.html").read_text(encoding="utf-8")
     assert "/blob/main/nmt/model/transformer.py" in text
 

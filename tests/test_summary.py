@@ -63,7 +63,7 @@ def test_table_merges_identical_layers() -> None:
     up = 2 * (16 * 1000 + 1000)
     assert row.startswith("      up ")
     assert row.split()[1:] == ["1000", "x", "16", "[B,", "S,", "1000]", f"{up:,}", f"{up / total:.1%}", "Linear"]
-    last = f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer runs up to 2 times in a row"
+    last = f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer is applied up to 2 times"
     assert lines[-1] == last
 
 

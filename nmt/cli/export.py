@@ -9,15 +9,16 @@ import typer
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run, or one of its step-N folders.")],
+    run: Annotated[Path, typer.Argument(help="Run or checkpoint directory.")],
     to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or hf-marian.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to make.", show_default="RUN/FORMAT")
+        Path | None, typer.Option("--output", "-o", help="Output folder.", show_default="RUN/FORMAT")
     ] = None,
     verify_with: Annotated[
         Path | None,
         typer.Option(
-            help="File of source sentences to compare on.", show_default="100 of the test set, or of the phrasebook"
+            help="File with source sentences for the verification.",
+            show_default="100 sentences of the test set or the phrasebook",
         ),
     ] = None,
     min_agreement: Annotated[
@@ -26,8 +27,8 @@ def export(
 ) -> None:
     """Export a model and verify that its translations are identical.
 
-    Sentences are translated both ways, greedily and in float32. The report says how many translations are identical,
-    how big both models are and how fast. What differs too much is refused.
+    Translates sentences with both models, with greedy search in float32. Reports the share of identical translations,
+    and the size and speed of both models.
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
@@ -36,18 +37,16 @@ def export(
     """
     from nmt.export import verify
 
-    verification = verify.export(run, to, output, verify_with, min_agreement)
-    nmt_result, exported = verification.nmt, verification.exported
+    result = verify.export(run, to, output, verify_with, min_agreement)
+    original, exported = result.nmt, result.exported
     for name, text in {
-        "format": f"{to}, in {verification.folder}",
-        "probe": f"{len(verification.sources)} sentences of {verification.source_name}, greedy, fp32, cpu",
-        "identical": f"{verification.agreement:.1%}",
-        "BLEU": f"{verification.bleu:.1f} against nmt's translations",
-        "size": f"{exported.num_bytes / 1e6:,.1f} MB; nmt {nmt_result.num_bytes / 1e6:,.1f} MB",
-        "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(
-            *map(verification.tokens_per_second, (exported, nmt_result))
-        ),
+        "format": f"{to}, in {result.folder}",
+        "data": f"{len(result.sources)} sentences of {result.source_name}, greedy, fp32, cpu",
+        "identical": f"{result.agreement:.1%}",
+        "BLEU": f"{result.bleu:.1f} against nmt's translations",
+        "size": f"{exported.num_bytes / 1e6:,.1f} MB; nmt {original.num_bytes / 1e6:,.1f} MB",
+        "speed": "{:,.0f} target tokens/s; nmt {:,.0f}".format(*map(result.tokens_per_second, (exported, original))),
     }.items():
         typer.echo(f"{name:<11}{text}")
-    if difference := verification.first_difference():
+    if difference := result.first_difference():
         typer.echo(f"{'differs':<11}{difference}")

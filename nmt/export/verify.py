@@ -191,5 +191,7 @@ def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
 
     texts = [text for line in lines if (text := normalize(line))]
     return [
-        normalized_case(text[slice(*span)]) for text in texts for span in split_to_fit(text, loaded.config.data.src, fits)
+        normalized_case(text[slice(*span)])
+        for text in texts
+        for span in split_to_fit(text, loaded.config.data.src, fits)
     ]

@@ -163,7 +163,11 @@ def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tup
     logits_TV = model.logits(hidden_BTD[0]).float()
     if not isinstance(model, Transformer):  # it has one attention layer with one head
         return {"cross": state.cross_attention_RTS[None].float()}, logits_TV
-    names = {"encoder": "encoder.{}.self_attention", "decoder": "decoder.{}.self_attention", "cross": "decoder.{}.cross_attention"}
+    names = {
+        "encoder": "encoder.{}.self_attention",
+        "decoder": "decoder.{}.self_attention",
+        "cross": "decoder.{}.cross_attention",
+    }
     weights = {}
     for part, name in names.items():
         layers = [module for key, module in seen.items() if key in {name.format(i) for i in range(len(seen))}]
@@ -176,7 +180,9 @@ def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int, count: in
     """Return the most probable tokens other than `token_id`."""
     best = log_p_V.topk(min(count + 1, len(log_p_V)))
     ids = [i for i in best.indices.tolist() if i != token_id][:count]
-    return [(token, math.exp(float(log_p_V[i]))) for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)]
+    return [
+        (token, math.exp(float(log_p_V[i]))) for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)
+    ]
 
 
 def _with_all_beams(spec: str) -> str:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What each part of the architecture is worth: the Transformer of the config, and one thing changed at a time.
+# Ablation of the architecture: the Transformer of the config with one change at a time.
 #
 #   scripts/experiments/architectures.sh
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh

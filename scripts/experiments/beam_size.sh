@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# How BLEU depends on the beam size and the length penalty, on a run that is already trained.
+# BLEU of a trained run by beam size and length penalty.
 #
 #   scripts/experiments/beam_size.sh runs/multi30k
 #   SIZES="1 4" PENALTIES="1.0" scripts/experiments/beam_size.sh runs/quickstart
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-[ $# -eq 1 ] || refuse "one run is wanted"
-run="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$1" 2> /dev/null && pwd)" || refuse "there is no run at $1"
+[ $# -eq 1 ] || usage_error "expected one run directory"
+run="$(CDPATH='' cd -- "$here" && CDPATH='' cd -- "$1" 2> /dev/null && pwd)" || usage_error "$1 is not a run directory"
 sizes="${SIZES:-1 2 4 8 16}"
 penalties="${PENALTIES:-0.0 0.6 1.0 1.4}"
 

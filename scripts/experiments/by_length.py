@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Split parallel text by length: short pairs to train on, and test sets of equal size with ever longer ones.
+"""Split a parallel corpus by length: short pairs for training, and test sets of equal size with increasing lengths.
 
     scripts/experiments/by_length.py data/corpora/multi30k/train short --limits 12 16 20
 
-writes short/train and short/valid (at most 12 words on either side), and the test sets short/to-12, to-16 (13 to 16
-words on the longer side), to-20 and longer, each as .en and .de. No pair is in two of them.
+writes short/train and short/valid (at most 12 words on each side), and the test sets short/to-12, to-16 (13 to 16 words
+on the longer side), to-20 and longer, each as .en and .de. The parts do not share pairs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nmt.data.pairs import Pair, read_pairs, write_pairs
 
 
 def main() -> None:
-    """Write the parts of the corpus."""
+    """Write the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("prefix", help="of PREFIX.en and PREFIX.de")
+    parser.add_argument("prefix", help="path of the corpus without .en and .de")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--limits", type=int, nargs="+", default=[12, 16, 20], help="most words of each part")
-    parser.add_argument("--size", type=int, default=500, help="pairs of each test set")
+    parser.add_argument("--limits", type=int, nargs="+", default=[12, 16, 20], help="maximum words of each part")
+    parser.add_argument("--size", type=int, default=500, help="pairs per test set")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     source, target = (Path(f"{arguments.prefix}.{code}") for code in ("en", "de"))
@@ -40,7 +40,7 @@ def main() -> None:
     for name, part in parts.items():
         chosen = part if name == "train" else part[:size]
         if not chosen:
-            parser.error(f"there are no pairs for {name}: take other --limits, or a smaller --size")
+            parser.error(f"there are no pairs for {name}: change --limits or reduce --size")
         write_pairs(arguments.folder / f"{name}.en", arguments.folder / f"{name}.de", chosen)
         print(f"{name}: {len(chosen):,} pairs")
 

@@ -1,14 +1,14 @@
-# What the experiment scripts share; sourced by them.
+# Shared functions of the experiment scripts, which source this file.
 . "$(dirname -- "${BASH_SOURCE[0]}")/../common.sh"
-environment
+activate
 
-# Print the first score of `nmt evaluate` with these arguments, to one decimal.
+# Run `nmt evaluate` and print the first score with one decimal.
 score() {
   nmt evaluate "$@" --resamples 0 --json |
     python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["scores"][0]["value"])'
 }
 
-# Sweep over a grid, in a folder named after the experiment; what is trained already is not trained again.
+# Run or resume `nmt sweep` in a directory named after the experiment.
 sweep() {
   local name="$1"
   shift

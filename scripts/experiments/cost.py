@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measure what a layer costs by length and width: self-attention, in a window too, recurrence, convolution.
+"""Measure the cost of layers by length and width: self-attention, windowed self-attention, recurrence, convolution.
 
     scripts/experiments/cost.py -o docs/figures/cost.svg
 
-Each is one layer of the same width with its projections, forwards and backwards over one sequence, in float32; memory
-is what it keeps for the way back. Prints tables in Markdown: medians, and the power of the length or the width that
-the last two points grow by. "Attention Is All You Need", table 1, says n²·d, r·n·d, n·d² and k·n·d².
+Measures the forward and backward pass of one layer with its projections on one sequence, in float32. Memory is the size
+of the tensors saved for the backward pass. Prints Markdown tables with medians, and the exponent of growth between the
+last two points. Table 1 of "Attention Is All You Need" gives n²·d, r·n·d, n·d² and k·n·d².
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,7 +26,7 @@ from nmt.config import ModelConfig
 from nmt.model.attention import SelfAttention, split_kv
 
 Cost = tuple[float, float]
-"""Seconds and bytes."""
+"""Seconds, and bytes saved for the backward pass."""
 HEADS, KERNEL, WINDOW = 8, 3, 32
 
 
@@ -37,52 +38,52 @@ class Attention(nn.Module):
         self.inner = SelfAttention(ModelConfig(dim=dim, heads=HEADS, attention_window=window))
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Return what each position gathers."""
+        """Return the attention output."""
         q_BHTK, kv_BT2GK = self.inner.project(x_BTD)
         return self.inner.attend_and_project(q_BHTK, *split_kv(kv_BT2GK), None)
 
 
 class Recurrence(nn.Module):
-    """A GRU, as in the recurrent model."""
+    """A GRU layer, as in the recurrent model."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.inner = nn.GRU(dim, dim, batch_first=True)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Return its states."""
+        """Return the hidden states."""
         states_BTD: Tensor = self.inner(x_BTD)[0]
         return states_BTD
 
 
 class Convolution(nn.Module):
-    """A convolution over three neighbors."""
+    """A convolution with kernel size 3."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.inner = nn.Conv1d(dim, dim, KERNEL, padding=KERNEL // 2)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """Return a vector for each position."""
-        found_BTD: Tensor = self.inner(x_BTD.transpose(1, 2)).transpose(1, 2)
-        return found_BTD
+        """Return the convolution output."""
+        out_BTD: Tensor = self.inner(x_BTD.transpose(1, 2)).transpose(1, 2)
+        return out_BTD
 
 
 LAYERS: dict[str, Callable[[int], nn.Module]] = {
     "self-attention": Attention,
-    f"in a window of {WINDOW}": lambda dim: Attention(dim, WINDOW),
+    f"self-attention, window {WINDOW}": lambda dim: Attention(dim, WINDOW),
     "recurrence": Recurrence,
-    f"convolution of {KERNEL}": Convolution,
+    f"convolution, kernel {KERNEL}": Convolution,
 }
 
 
 def main() -> None:
-    """Measure, print and draw."""
+    """Print the tables and plot them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", type=int, nargs="+", default=[64, 128, 256, 512, 1024, 2048, 4096])
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024])
-    parser.add_argument("--length", type=int, default=256, help="of the sequences of all widths")
-    parser.add_argument("--width", type=int, default=256, help="of the sequences of all lengths")
+    parser.add_argument("--length", type=int, default=256, help="sequence length when the width varies")
+    parser.add_argument("--width", type=int, default=256, help="width when the sequence length varies")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("-o", "--output", type=Path)
@@ -94,19 +95,16 @@ def main() -> None:
         f"length, at width {options.width}": (options.lengths, by_length),
         f"width, at length {options.length}": (options.widths, by_width),
     }
-    for label, (sizes, found) in tables.items():
-        for number, unit, scale in ((0, "ms", 1e3), (1, "MB", 1e-6)):
-            print(table(f"{unit} by {label}", sizes, found, number, scale), end="\n\n")
+    for label, (sizes, costs) in tables.items():
+        for index, unit, scale in ((0, "ms", 1e3), (1, "MB", 1e-6)):
+            print(table(f"{unit} by {label}", sizes, costs, index, scale), end="\n\n")
     if options.output:
         draw(tables).savefig(options.output)
 
 
 def measure(sizes: list[tuple[int, int]], repeats: int, device: str) -> dict[str, list[Cost]]:
-    """Return the median cost of each layer at each (length, width).
-
-    Layers take turns, so that whatever else the machine does slows all of them alike.
-    """
-    found: dict[str, list[Cost]] = {name: [] for name in LAYERS}
+    """Return the median cost of each layer at each (length, width). Layers take turns to reduce the effect of noise."""
+    costs: dict[str, list[Cost]] = {name: [] for name in LAYERS}
     for length, width in sizes:
         layers = {name: make(width).to(device) for name, make in LAYERS.items()}
         x_BTD = torch.randn(1, length, width, device=device, requires_grad=True)
@@ -115,12 +113,13 @@ def measure(sizes: list[tuple[int, int]], repeats: int, device: str) -> dict[str
             for name, layer in layers.items():
                 times[name].append(seconds(layer, x_BTD))
         for name, layer in layers.items():
-            found[name].append((statistics.median(times[name][1:]), _kept(layer, x_BTD)))
-    return found
+            num_bytes = saved_bytes(layer, partial(layer, x_BTD))
+            costs[name].append((statistics.median(times[name][1:]), num_bytes))
+    return costs
 
 
 def seconds(layer: nn.Module, x_BTD: Tensor) -> float:
-    """Return how long forwards and backwards take."""
+    """Return the time of a forward and backward pass."""
     started = time.perf_counter()
     rounds = 0
     while rounds < 3 or time.perf_counter() - started < 0.05:
@@ -131,51 +130,47 @@ def seconds(layer: nn.Module, x_BTD: Tensor) -> float:
     return (time.perf_counter() - started) / rounds
 
 
-def _kept(layer: nn.Module, x_BTD: Tensor) -> float:
-    return float(bytes_kept(layer, lambda: layer(x_BTD)))
-
-
-def bytes_kept(module: nn.Module, forward: Callable[[], Tensor]) -> int:
-    """Return how much a pass forwards keeps for the way back, without parameters."""
-    known = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+def saved_bytes(module: nn.Module, forward: Callable[[], Tensor]) -> int:
+    """Return the size of the tensors that a forward pass saves for the backward pass, without parameters."""
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     sizes: dict[int, int] = {}
 
-    def note(tensor: Tensor) -> Tensor:
+    def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
+        if storage.data_ptr() not in parameters:
             sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         out = forward()
     del out
     return sum(sizes.values())
 
 
-def table(label: str, sizes: list[int], found: dict[str, list[Cost]], number: int, scale: float) -> str:
-    """Return one quantity as a table in Markdown."""
+def table(label: str, sizes: list[int], costs: dict[str, list[Cost]], index: int, scale: float) -> str:
+    """Format one quantity as a Markdown table."""
     lines = [
-        f"| {label} | " + " | ".join(f"{size:,}" for size in sizes) + " | power |",
+        f"| {label} | " + " | ".join(f"{size:,}" for size in sizes) + " | exponent |",
         "|---" * (len(sizes) + 2) + "|",
     ]
-    for name, costs in found.items():
-        values = [cost[number] * scale for cost in costs]
-        power = math.log(values[-1] / values[-2]) / math.log(sizes[-1] / sizes[-2]) if len(sizes) > 1 else math.nan
-        lines.append(f"| {name} | " + " | ".join(f"{value:.3g}" for value in values) + f" | {power:.1f} |")
+    for name, layer_costs in costs.items():
+        values = [cost[index] * scale for cost in layer_costs]
+        exponent = math.log(values[-1] / values[-2]) / math.log(sizes[-1] / sizes[-2]) if len(sizes) > 1 else math.nan
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3g}" for value in values) + f" | {exponent:.1f} |")
     return "\n".join(lines)
 
 
 def draw(tables: dict[str, tuple[list[int], dict[str, list[Cost]]]]) -> Figure:
-    """Draw time and memory, both by length and by width."""
+    """Plot time and memory by length and by width."""
     figure = Figure(figsize=(11, 6.5), layout="constrained")
-    for row, (number, unit, scale) in zip(
+    for row, (index, unit, scale) in zip(
         figure.subplots(2, 2),
-        ((0, "ms, forwards and backwards", 1e3), (1, "MB kept for the way back", 1e-6)),
+        ((0, "ms, forward and backward", 1e3), (1, "MB saved for backward", 1e-6)),
         strict=True,
     ):
-        for axes, (label, (sizes, found)) in zip(row, tables.items(), strict=True):
-            for name, costs in found.items():
-                axes.plot(sizes, [cost[number] * scale for cost in costs], marker="o", markersize=3, label=name)
+        for axes, (label, (sizes, costs)) in zip(row, tables.items(), strict=True):
+            for name, layer_costs in costs.items():
+                axes.plot(sizes, [cost[index] * scale for cost in layer_costs], marker="o", markersize=3, label=name)
             axes.set_xscale("log", base=2)
             axes.set(xlabel=label, ylabel=unit, yscale="log")
             axes.grid(alpha=0.3)

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# What each positional encoding makes of sentences longer than any it was trained on.
-# Prints BLEU for sentences of up to 12 words, as in training, of 13 to 16, of 17 to 20 and of more.
+# BLEU of each position encoding on sentences longer than those in training: up to 12 words (as in training), 13 to 16,
+# 17 to 20, and more than 20 words.
 #
 #   scripts/experiments/extrapolation.sh data/corpora/multi30k/train
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m SIZE=50 POSITIONS=rotary,none scripts/experiments/extrapolation.sh my/corpus
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-[ $# -ge 1 ] || refuse "the prefix of a text is wanted; nmt sweep's options may follow"
+[ $# -ge 1 ] || usage_error "expected the path of a corpus without .en and .de, optionally followed by options of nmt sweep"
 case "$1" in /*) prefix="$1" ;; *) prefix="$here/$1" ;; esac
-both_languages prefix
+require_parallel prefix
 shift
-text="${NMT_RUNS:-runs}/experiments/extrapolation.text"
+text="${NMT_RUNS:-runs}/experiments/extrapolation.data"
 [ -d "$text" ] || scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
 names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,xlnet,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
   --set train.max_length=20 --grid "model.position_encoding=$names" "$@" >&2
 
-printf '| positions, seed | to 12 words | to 16 | to 20 | more |\n|---|---|---|---|---|\n'
+printf '| position encoding, seed | up to 12 words | 13-16 | 17-20 | more than 20 |\n|---|---|---|---|---|\n'
 for run in "${NMT_RUNS:-runs}"/experiments/extrapolation/positions=*; do
   row="| $(basename -- "$run") |"
   for bucket in to-12 to-16 to-20 longer; do

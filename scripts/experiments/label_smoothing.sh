@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How much label smoothing helps (Szegedy et al. 2016; the paper of the Transformer uses 0.1).
+# Effect of label smoothing (Szegedy et al. 2016). The Transformer paper uses 0.1.
 #
 #   scripts/experiments/label_smoothing.sh
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/label_smoothing.sh

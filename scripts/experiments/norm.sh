@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where layer normalization stands: after each sub-layer, as in the paper, or before it, at the learning rates each bears.
+# Pre-norm and post-norm (the choice of the paper) at two learning rates.
 #
 #   scripts/experiments/norm.sh
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/norm.sh

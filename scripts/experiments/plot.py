@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draw what experiments found: a panel for each sweep, every seed a point, a dash for the mean.
+"""Plot the results of experiments: a panel per sweep, a point per seed, and a dash for the mean.
 
     scripts/experiments/plot.py -o docs/figures/experiments.svg runs/experiments/{label_smoothing,warmup,vocabulary}
     scripts/experiments/plot.py -o docs/figures/architectures.svg --join runs/experiments/architectures/*
     scripts/experiments/plot.py -o docs/figures/beam_size.svg --table beam_size.md
 
-With --join all sweeps share one panel, a row for each of their values. A table is what
-scripts/experiments/beam_size.sh prints: one line of the picture for each of its columns.
+With --join, all sweeps share one panel with a row per value. --table plots the columns of a table printed by
+scripts/experiments/beam_size.sh as lines.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from nmt.train.sweep import read_results
 
 
 def main() -> None:
-    """Draw sweeps, or a table."""
+    """Plot sweeps or a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sweeps", nargs="*", type=Path, help="folders of sweeps")
+    parser.add_argument("sweeps", nargs="*", type=Path, help="sweep directories")
     parser.add_argument("--join", action="store_true", help="one panel for all sweeps")
-    parser.add_argument("--table", type=Path, help="a Markdown table of numbers")
+    parser.add_argument("--table", type=Path, help="Markdown table with numbers")
     parser.add_argument("--score", default="BLEU", help="BLEU, chrF2, valid_loss, valid_bleu")
     parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
@@ -46,46 +46,46 @@ def main() -> None:
 
 
 def draw_sweep(panel: Any, folder: Path, score: str) -> None:
-    """Draw the scores of a sweep's runs by what they differ in."""
-    found: dict[str, list[float]] = {}
+    """Plot the scores of a sweep by the values of its options."""
+    scores: dict[str, list[float]] = {}
     for result in read_results(folder):
         if result.scores:
-            found.setdefault("\n".join(map(short, result.options.values())), []).append(result.scores[score])
-    names = list(found)
-    panel.plot(names, [statistics.mean(found[name]) for name in names], "_", color="C1", markersize=22)
+            scores.setdefault("\n".join(map(short, result.options.values())), []).append(result.scores[score])
+    names = list(scores)
+    panel.plot(names, [statistics.mean(scores[name]) for name in names], "_", color="C1", markersize=22)
     for name in names:
-        panel.plot([name] * len(found[name]), found[name], "o", color="C0", markersize=4)
+        panel.plot([name] * len(scores[name]), scores[name], "o", color="C0", markersize=4)
     panel.set(title=folder.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)
     panel.tick_params(axis="x", labelsize=8)
     panel.grid(alpha=0.3)
 
 
 def draw_joined(folders: list[Path], score: str) -> Figure:
-    """Draw the scores of several sweeps' runs into one panel, a row for each value, the best on top."""
-    found: dict[str, list[float]] = {}
+    """Plot the scores of several sweeps in one panel, a row per value, the best on top."""
+    scores: dict[str, list[float]] = {}
     for folder in folders:
         for result in read_results(folder):
             name = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in result.options.items())
             if result.scores:
-                found.setdefault(name, []).append(result.scores[score])
-    names = sorted(found, key=lambda name: statistics.mean(found[name]))
+                scores.setdefault(name, []).append(result.scores[score])
+    names = sorted(scores, key=lambda name: statistics.mean(scores[name]))
     figure = Figure(figsize=(8, 0.8 + 0.3 * len(names)), layout="constrained")
     panel = figure.subplots()
-    panel.plot([statistics.mean(found[name]) for name in names], names, "|", color="C1", markersize=14)
+    panel.plot([statistics.mean(scores[name]) for name in names], names, "|", color="C1", markersize=14)
     for name in names:
-        panel.plot(found[name], [name] * len(found[name]), "o", color="C0", markersize=4)
+        panel.plot(scores[name], [name] * len(scores[name]), "o", color="C0", markersize=4)
     panel.set(xlabel=f"test {score}" if score.isupper() else score)
     panel.grid(alpha=0.3)
     return figure
 
 
 def short(value: str) -> str:
-    """Return what of a value tells it from its like: `linear(peak=3e-3, warmup=300)` becomes `3e-3, 300`."""
+    """Shorten a spec to its option values: `linear(peak=3e-3, warmup=300)` becomes `3e-3, 300`."""
     return ", ".join(re.findall(r"=\s*([^,)]+)", value)) or value
 
 
 def draw_table(panel: Any, path: Path) -> None:
-    """Draw each column of a table over its first one."""
+    """Plot each column of a table over the first column."""
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in path.read_text().splitlines()]
     head, body = rows[0], [row for row in rows[1:] if not set("".join(row)) <= set("-")]
     for column in range(1, len(head)):

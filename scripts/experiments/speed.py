@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measure how fast trained variants train and translate, and what they keep in memory, in turn.
+"""Measure the training speed, translation speed and activation memory of trained runs.
 
     scripts/experiments/speed.py test.en runs/experiments/positions/*_seed=1
 
-Prints a table in Markdown, the first run first, by which the others are measured: medians of ratios within rounds, so
-that they hold on a machine that is shared. Tokens are target tokens without padding; memory is what an update keeps for
-its way back, without parameters; translations are by greedy search, in batches, of the lines of the file.
+Prints a Markdown table with speeds relative to the first run. The runs take turns and the table has medians of the
+ratios within rounds, which are reliable on a shared machine. Tokens are target tokens without padding. Memory is the
+size of the tensors that an update saves for the backward pass, without parameters. Translation uses greedy search.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 
 from nmt.cli import environment
 
-environment.set_defaults()  # before torch is loaded, as the command does
+environment.set_defaults()  # before importing torch, like the nmt command
 
 import torch
-from cost import bytes_kept
+from cost import saved_bytes
 from torch import Tensor
 
 from nmt import runtime
@@ -38,20 +38,22 @@ from nmt.train.session import train_step
 
 @dataclass
 class Subject:
-    """A trained variant."""
+    """A trained run."""
 
     name: str
     parameters: int
     megabytes: float
-    """Kept for the way back, by 1,000 target tokens."""
-    work: dict[str, Callable[[], int]]
-    """What is timed: trains or translates, and returns how many target tokens."""
+    """Saved for the backward pass, per 1,000 target tokens."""
+    tasks: dict[str, Callable[[], int]]
+    """Functions to time. They train or translate, and return the number of target tokens."""
 
 
 def main() -> None:
-    """Measure and print."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="lines to translate, and to train on as their own translations")
+    parser.add_argument(
+        "source", type=Path, help="file with lines to translate and to train on as their own translations"
+    )
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
@@ -62,22 +64,22 @@ def main() -> None:
     for _ in range(arguments.repeats + 1):
         rounds.append({})
         for each in subjects:
-            for kind, work in each.work.items():
+            for kind, work in each.tasks.items():
                 started = time.perf_counter()
                 rounds[-1][each.name, kind] = work() / (time.perf_counter() - started)
-    print("| run | parameters | trains, tokens/s | by the first | translates, tokens/s | by the first | MB for 1,000 |")
+    print("| run | parameters | training, tokens/s | ratio | translation, tokens/s | ratio | MB per 1,000 tokens |")
     print("|---|---|---|---|---|---|---|")
     for each in subjects:
         row = f"| {each.name} | {each.parameters / 1e6:.2f} M |"
-        for kind in each.work:
-            speeds = [found[each.name, kind] for found in rounds[1:]]  # the first round makes kernels and caches
-            ratios = [found[each.name, kind] / found[subjects[0].name, kind] for found in rounds[1:]]
-            row += f" {statistics.median(speeds):,.0f} | {statistics.median(ratios):.2f} |"
+        for kind in each.tasks:
+            values = [speeds[each.name, kind] for speeds in rounds[1:]]  # the first round is a warmup
+            ratios = [speeds[each.name, kind] / speeds[subjects[0].name, kind] for speeds in rounds[1:]]
+            row += f" {statistics.median(values):,.0f} | {statistics.median(ratios):.2f} |"
         print(f"{row} {each.megabytes:.1f} |")
 
 
 def subject(run: Path, lines: list[str]) -> Subject:
-    """Load a run, for translating and for training on."""
+    """Load a run for translation and training."""
     loaded = discovery.load(run)
     translator = Translator.load(run)
     device = runtime.device("auto")
@@ -86,8 +88,8 @@ def subject(run: Path, lines: list[str]) -> Subject:
     model.compute_dtype = None if dtype == torch.float32 else dtype
     optimizer = adam(model, config.train)
     for group in optimizer.param_groups:
-        group["lr"] = 1e-9  # it stays the model that it is
-    batches = [each.to(device) for each in made(loaded.tokenizer, lines, config.train.batch_tokens)]
+        group["lr"] = 1e-9  # do not change the model
+    batches = [each.to(device) for each in make_batches(loaded.tokenizer, lines, config.train.batch_tokens)]
 
     def train() -> int:
         for batch in batches:
@@ -102,12 +104,12 @@ def subject(run: Path, lines: list[str]) -> Subject:
         hidden_ND: Tensor = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         return hidden_ND
 
-    kept = bytes_kept(model, forward) / 1e3 / batches[0].tokens
+    kept = saved_bytes(model, forward) / 1e3 / batches[0].tokens
     return Subject(run.name, count_parameters(model), kept, {"trains": train, "translates": translate})
 
 
-def made(tokenizer: Tokenizer, lines: list[str], batch_tokens: int) -> list[Batch]:
-    """Return batches of the lines with themselves as their translations, longest first."""
+def make_batches(tokenizer: Tokenizer, lines: list[str], batch_tokens: int) -> list[Batch]:
+    """Return batches of lines as their own translations, longest first."""
     ids = sorted((tokenizer.encode(line) for line in lines), key=len, reverse=True)
     batches = []
     while ids:

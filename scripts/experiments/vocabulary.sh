@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How many pieces the joint vocabulary should have.
+# Effect of the size of the joint vocabulary.
 #
 #   scripts/experiments/vocabulary.sh
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/vocabulary.sh

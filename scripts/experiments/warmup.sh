@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How long the learning rate should warm up.
+# Effect of the number of warmup updates.
 #
 #   scripts/experiments/warmup.sh
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/warmup.sh

@@ -1,7 +1,7 @@
 """Trained models that come with nmt, so that it translates before anything was downloaded or trained.
 
 Each is a folder here, named as `--model` names it, in the format of `nmt export --to safetensors`, with the model card.
-How they were made is in scripts/train_shipped.sh.
+How they were made is in scripts/train_pretrained.sh.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def find(name: Path) -> Path | None:
 
 def output_dir(run: Path) -> Path:
     """Return where to put what is made of a run: its own folder, or one under runs/ for a model that comes with nmt."""
-    return runs_dir() / "shipped" / run.name if run.resolve().parent == FOLDER.resolve() else run
+    return runs_dir() / "pretrained" / run.name if run.resolve().parent == FOLDER.resolve() else run
 
 
 def reject_pretrained(run: Path) -> None:

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Score the models that come with nmt, in Markdown: on text like their own, on text of other kinds, and on sentences as
-# people type them.
+# Evaluate the pretrained models on in-domain and out-of-domain test sets and on noisy input, and print Markdown tables.
 #
-#   scripts/score_shipped.sh
-#   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_shipped.sh
-#                                                                        # at hand: archive, prefix of .en and .de, folder
-#   scripts/score_shipped.sh runs/a runs/b                               # other models
+#   scripts/score_pretrained.sh
+#   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_pretrained.sh
+#                                       # use local data: an archive, a path without .en and .de, a folder
+#   scripts/score_pretrained.sh runs/a runs/b                               # evaluate other models
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-case "${1:-}" in -*) refuse "unknown option '$1'" ;; esac
+case "${1:-}" in -*) usage_error "unknown option '$1'" ;; esac
 if [ "$#" -eq 0 ]; then set -- en-de-small de-en-small; fi
-if [ -n "${NEWSTEST:-}" ]; then both_languages NEWSTEST; fi
-environment
+if [ -n "${NEWSTEST:-}" ]; then require_parallel NEWSTEST; fi
+activate
 data="${NMT_DATA:-data}" runs="${NMT_RUNS:-runs}"
 work="$runs/scores"
 mkdir -p "$work"
@@ -19,18 +18,18 @@ mkdir -p "$work"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"} > /dev/null
 nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
 
-# Print a row: the test set's name, and scores of a model with their 95 % intervals.
+# Print a table row: the name of the test set, and the scores of a model with 95 % confidence intervals.
 row() {
   local name="$1" model="$2"
   shift 2
-  local found
-  found="$(nmt evaluate --model "$model" --output "$work/$(basename "$model")" --bleu --chrf --json "$@")"
+  local evaluation
+  evaluation="$(nmt evaluate --model "$model" --output "$work/$(basename "$model")" --bleu --chrf --json "$@")"
   python -c '
 import json, sys
-(found,) = json.loads(sys.argv[2])
-cells = ["{value:.1f} ± {confidence:.1f}".format(**score) for score in found["scores"]]
+(evaluation,) = json.loads(sys.argv[2])
+cells = ["{value:.1f} ± {confidence:.1f}".format(**score) for score in evaluation["scores"]]
 print("|", sys.argv[1], "|", " | ".join(cells), "|")
-print(found["scores"][0]["signature"], file=sys.stderr)' "$name" "$found"
+print(evaluation["scores"][0]["signature"], file=sys.stderr)' "$name" "$evaluation"
 }
 
 for model; do
@@ -38,13 +37,13 @@ for model; do
     /*) ;;
     *) if [ -e "$here/$model" ]; then model="$here/$model"; fi ;;
   esac
-  found="$(nmt info "$model" --json)"
-  languages="$(python -c 'import json, sys; found = json.loads(sys.argv[1]); print(found["source"], found["target"])' "$found")"
+  info="$(nmt info "$model" --json)"
+  languages="$(python -c 'import json, sys; info = json.loads(sys.argv[1]); print(info["source"], info["target"])' "$info")"
   case "$languages" in
     "de en") src=de tgt=en noises="no_umlauts" ;;
     "en de") src=en tgt=de noises="no_apostrophes" ;;
     *)
-      refuse "$model translates $languages, not between English and German" "name another model"
+      usage_error "$model does not translate between English and German: $languages" "choose another model"
       ;;
   esac
   printf '\n| %s | BLEU | chrF2 |\n|---|---|---|\n' "$model"

@@ -234,7 +234,7 @@ def test_a_folder_that_holds_a_run_is_refused_with_both_ways_on(trained: Command
 def test_a_gpu_that_is_not_there_is_one_line(command: str, trained: CommandLine) -> None:
     text = ["the dog"] if command == "translate" else []
     done = trained(command, *text, "--device", "cuda")
-    done.refuses(2, "there is no usable CUDA GPU here", "hint: --device auto")
+    done.refuses(2, "no CUDA GPU is available", "hint: use --device auto")
 
 
 def test_a_misspelt_option_or_key_gets_the_right_one(trained: CommandLine) -> None:

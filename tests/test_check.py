@@ -398,7 +398,7 @@ def test_mended_text_and_page_are_written(here: CommandLine) -> None:
         (["good.en", "good.de", "--set", "a=1"], 2, "--set changes a config"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
-        (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten, and it is read"),
+        (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten: it is also an input"),
         (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),
         (["good.en", "good.de", "--html", "good.en/page.html"], 1, "cannot write good.en/page.html"),
         (["empty.en", "empty.de"], 1, "there is no pair to check"),
@@ -559,7 +559,7 @@ def test_a_test_set_that_is_named_takes_the_place_of_the_configs(here: CommandLi
 
 
 def test_neither_side_is_overwritten(here: CommandLine) -> None:
-    here("data", "check", "good.en", "bad.de", "--fix", "bad").refuses(2, "bad.de would be overwritten, and it is read")
+    here("data", "check", "good.en", "bad.de", "--fix", "bad").refuses(2, "bad.de would be overwritten: it is also an input")
 
 
 def test_what_an_encoding_hides_is_found_as_it_is_once_mended() -> None:
@@ -612,7 +612,7 @@ def test_own_text_is_never_overwritten(here: CommandLine) -> None:
         (*corpus, "--fix", "good"), ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
         ("good.en", "good.de", "--html", "good.en"), ("good.en", "good.de", "--fix", "link"),
     ):  # fmt: skip
-        here("data", "check", *arguments).refuses(2, "would be overwritten, and it is read")
+        here("data", "check", *arguments).refuses(2, "would be overwritten: it is also an input")
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -229,5 +229,5 @@ def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.Mo
 def test_a_page_overwrites_nothing_that_is_read(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "t", ["the dog"], ["der Hund"])
     files = (tmp_path / "t.de", tmp_path / "t.de", "--src", tmp_path / "t.en", "--ref", tmp_path / "t.de")
-    trained("compare", *files, "--html", tmp_path / "t.en").refuses(2, "would be overwritten, and it is read")
+    trained("compare", *files, "--html", tmp_path / "t.en").refuses(2, "would be overwritten: it is also an input")
     assert (tmp_path / "t.en").read_text() == "the dog\n"

@@ -35,7 +35,7 @@ from nmt.cli import (
     train,
     translate,
 )
-from nmt.console import visible
+from nmt.console import escape_control
 from nmt.errors import NMTError, UsageError
 
 Misuse = cast(type[Exception], typer.BadParameter.__base__)  # click's UsageError, wherever this typer keeps it
@@ -97,9 +97,9 @@ def _drop_output() -> None:
 
 def _report(error: NMTError) -> NoReturn:
     rank = os.environ.get("RANK", "")  # torchrun mixes what its processes write
-    typer.echo(visible(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}"), err=True)
+    typer.echo(escape_control(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}"), err=True)
     if error.hint:
-        typer.echo(visible(f"     hint: {error.hint}"), err=True)
+        typer.echo(escape_control(f"     hint: {error.hint}"), err=True)
     sys.exit(error.exit_code)
 
 

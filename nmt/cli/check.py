@@ -10,7 +10,7 @@ import typer
 
 from nmt.cli.options import ErrorsOption, SetOption, check_errors
 from nmt.cli.output import show, write_file
-from nmt.console import counted, log, progress
+from nmt.console import log, progress, with_progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _write_mended(texts: list[Text], report: Report, outputs: list[Path]) -> Non
     try:
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
         with progress(pairs, "mending", " pairs", unit_scale=True) as bar:
-            kept = write_pairs(outputs[0], outputs[1], counted(mend(texts, report), bar.update))
+            kept = write_pairs(outputs[0], outputs[1], with_progress(mend(texts, report), bar.update))
     except OSError as error:
         raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
     log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")

@@ -108,7 +108,7 @@ def compare(
 
 def _counts(train: Path | None, known: Translator | None, test_sets: list[TestSet], errors: str) -> Counter[str] | None:
     """Count the test sets' words in the training text: the one named, or that of a run, where it is still on disk."""
-    from nmt.console import counted, log, progress
+    from nmt.console import log, progress, with_progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import prepared_text
     from nmt.evaluate.comparison import word_counts
@@ -119,7 +119,7 @@ def _counts(train: Path | None, known: Translator | None, test_sets: list[TestSe
         return None
     wanted = {word for test in test_sets for source in test.sources for word in source.split()}
     with progress(None, "counting words", " lines", unit_scale=True) as bar:
-        return word_counts(counted(read_lines(path, errors), bar.update), wanted)
+        return word_counts(with_progress(read_lines(path, errors), bar.update), wanted)
 
 
 def _table(found: Comparison) -> str:

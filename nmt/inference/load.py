@@ -30,7 +30,7 @@ def load_engine(models: Sequence[ModelFiles], device: str, precision: str, detok
 
     Args:
         models: the models.
-        device: see `runtime.device_name`.
+        device: see `runtime.resolve_device`.
         precision: of the search: auto, fp32, bf16, fp16 or int8.
         detokenize: returns the text of ids.
 
@@ -109,6 +109,6 @@ def _pytorch_engine(
     placed = [network.to(device) for network in networks]
 
     def make(precision: str) -> Model:
-        return TorchModel(placed, None if precision == "fp32" and not copy else runtime.dtype(precision))
+        return TorchModel(placed, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
 
     return BatchEngine(make, precision, detokenize)

@@ -94,13 +94,13 @@ class Translator:
             CheckpointError: see `nmt.discovery.find`; or the models have different tokenizers or directions.
             UsageError: no such device or engine, or a precision that it has not.
         """
-        device = runtime.device_name(device)
+        device = runtime.resolve_device(device)
         if engine not in ENGINES:
             raise UsageError(f"unknown engine '{engine}'", suggest(engine, ENGINES))
         paths = [path] if isinstance(path, Path | str) else list(path)
         if engine == "ctranslate2":
             return cls._load_exported([Path(each) for each in paths], device, precision)
-        runtime.check_precision(precision, device, search=True)  # a mistake shows before anything is loaded
+        runtime.check_precision(precision, device, inference=True)  # a mistake shows before anything is loaded
         if not paths:
             raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
         models = [discovery.find(Path(each)) for each in paths]

@@ -63,7 +63,7 @@ def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = Fa
         if begun:
             limit = max(1.0, limit - 3600 * run_info.collect(into)["training"]["hours"])
     wanted = training["precision"]
-    train(config, into, resume=begun, device=device, precision=runtime.precision_of(wanted), time_limit=limit)
+    train(config, into, resume=begun, device=device, precision=runtime.precision_name(wanted), time_limit=limit)
     again = run_info.collect(into)
     if limit is None and not config.train.patience and again["training"]["updates"] < training["updates"]:
         raise TrainingError("the reproduction was stopped", "the same command goes on with it")

@@ -67,7 +67,7 @@ def saved_precision(run: Path) -> str:
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
             before = checkpoint.read_progress(path).precision
-            return runtime.precision_of(before)
+            return runtime.precision_name(before)
     return "auto"
 
 

@@ -92,7 +92,7 @@ def train(
     """
     began = time.monotonic()
     check_specs(config)
-    where = runtime.device(device)
+    where = runtime.torch_device(device)
     if fit_batch:
         _check_fitting(where, resume)
     if tensorboard:
@@ -152,7 +152,7 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", fit_b
         TrainingError, DataError: see there.
     """
     check_specs(config)
-    where = runtime.device(device)
+    where = runtime.torch_device(device)
     if fit_batch:
         _check_fitting(where, resume=False)
     dtype = training_dtype(precision, where, config)

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt import __version__
-from nmt.console import counted, log, progress
+from nmt.console import log, progress, with_progress
 from nmt.data import download
 from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
@@ -182,7 +182,7 @@ class DownloadableCorpus:
     def _write(self, work: Path, split: str, text: Text) -> int:
         first, second = (work / f"{split}.{language}" for language in self.languages)
         with progress(None, f"{self.name}/{split}", " pairs", unit_scale=True) as bar:
-            count = write_pairs(first, second, counted(text(), bar.update))
+            count = write_pairs(first, second, with_progress(text(), bar.update))
         if not count:
             raise DataError(f"the {split} split of corpus '{self.name}' is empty")
         return count

@@ -254,7 +254,7 @@ def test_no_model_and_not_a_model(trained: CommandLine) -> None:
         elsewhere(*command).refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
     trained("translate", "hi", "--model", "missing").refuses(1, "there is no model at missing", "hint: ")
     for name in ("hollow", "text.en"):
-        trained("translate", "hi", "--model", name).refuses(1, f"{name} holds no checkpoint", "hint: ")
+        trained("translate", "hi", "--model", name).refuses(1, f"{name} has no checkpoint", "hint: ")
 
 
 # ---- what goes where
@@ -405,7 +405,7 @@ def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> N
     done = nmt("train", "--set", "data.train=files(train='text')")
     assert done.code in (1, 2)
     assert "text.de" in done.err
-    hint = {"NMT_DATA": "a part of this path is a file", "NMT_RUNS": "name another folder with --run"}
+    hint = {"NMT_DATA": "a part of this path is a file", "NMT_RUNS": "choose another directory with --run"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
 

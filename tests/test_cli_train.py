@@ -79,7 +79,7 @@ def test_a_stopped_training_saves_says_how_to_go_on_and_goes_on(number: signal.S
     assert process.returncode == 0, err.decode()
     stopped = step(run)
     assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
-    assert f"stopped and saved at update {stopped:,}; go on with: nmt train --run 'runs/a run' --resume" in err.decode()
+    assert f"stopped and saved at update {stopped:,}; continue with: nmt train --run 'runs/a run' --resume" in err.decode()
     assert "Traceback" not in err.decode()
     goes_on(nmt, "runs/a run")
 
@@ -99,7 +99,7 @@ def test_an_interrupt_breaks_off_a_validation(nmt: CommandLine) -> None:
     out, err = process.communicate(timeout=10)
     assert process.returncode == 0
     assert out.decode() == "runs/new/step-000002\n"
-    assert "stopped and saved at update 2; go on with" in err.decode()
+    assert "stopped and saved at update 2; continue with" in err.decode()
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_a_damaged_newest_checkpoint_is_skipped_and_named(nmt: CommandLine) -> N
     assert checkpoint.latest_intact(run)[0].name == "step-000020"  # type: ignore[index]
     for path in run.glob("step-*/training.safetensors"):
         path.write_bytes(b"cut")
-    nmt("train", "--run", "runs/tiny", "--resume").refuses(1, "every checkpoint of runs/tiny is damaged", "hint: ")
+    nmt("train", "--run", "runs/tiny", "--resume").refuses(1, "all checkpoints of runs/tiny are damaged", "hint: ")
 
 
 # ---- loss
@@ -296,16 +296,16 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(nmt: CommandLine) -> 
 
 
 def test_resume_needs_a_run(nmt: CommandLine) -> None:
-    nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "there is no run to resume in runs/tinny", "hint: ")
+    nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "runs/tinny contains no run to resume", "hint: ")
     assert not (nmt.folder / "runs/tinny").exists()
     nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
-    nmt("train", "--run", "text.en/run").refuses(2, "cannot make text.en/run: Not a directory")
+    nmt("train", "--run", "text.en/run").refuses(2, "cannot create text.en/run: Not a directory")
 
 
 def test_a_finished_run_says_so(nmt: CommandLine) -> None:
     done = nmt("train", "--run", "runs/tiny", "--resume")
     assert done.code == 0
-    assert "this run is finished; set train.steps higher to go on" in done.err
+    assert "training is already complete; increase train.steps to continue" in done.err
     assert done.out.startswith("runs/tiny/step-")
 
 
@@ -326,7 +326,7 @@ def test_averaging_from_the_command_line(nmt: CommandLine) -> None:
     done = nmt("average", "runs/tiny", "--last", "2")
     assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
     translates(nmt, "runs/tiny/average-2")
-    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep_last=7")
+    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny has 2 checkpoints, not 7", "train.keep_last=7")
     nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
 
 

@@ -172,7 +172,8 @@ def test_resolve_binds_options_and_keeps_defaults() -> None:
     [
         "", "(", "beam(", "beam)", "beam(5)", "beam(beam_size=5, beam_size=6)", "beam(beam_size=n)", "beam(*[5])",
         "beam(**{'beam_size': 5})",
-        "beam(beam_size=5)(top_beams=1)", "beam(beam_size=5) or greedy", "beam; greedy", "beam(beam_size={[5]: 5})", "beam(beam_size=\0)",
+        "beam(beam_size=5)(top_beams=1)", "beam(beam_size=5) or greedy",
+        "beam; greedy", "beam(beam_size={[5]: 5})", "beam(beam_size=\0)",
         f"beam(beam_size={'-' * 9000}5)", "über beam", "2beam",
     ],
 )  # fmt: skip

@@ -463,7 +463,7 @@ def test_a_broken_export_is_not_kept(
         ("runs/tiny --to safetensors --verify-with none.en", 1, "no such file: none.en"),
         ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en holds no text"),
         ("runs/none --to safetensors", 1, "there is no model at runs/none"),
-        ("runs --to safetensors", 1, "runs holds no checkpoint"),
+        ("runs --to safetensors", 1, "runs has no checkpoint"),
     ],
 )
 def test_mistakes_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:

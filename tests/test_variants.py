@@ -297,7 +297,7 @@ def test_parts_that_there_are_not_are_refused(change: dict[str, object], message
 
 
 def test_learned_positions_are_enough_for_the_training_text_and_end_translations(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"train\.max_length is 64, and the model has 32 positions") as caught:
+    with pytest.raises(ConfigError, match=r"train\.max_length \(64\) must not exceed the positions of the model \(32\)") as caught:
         train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=32)"), tmp_path / "run")
     assert caught.value.hint == "set train.max_length=32, or model.position_encoding=learned(max_positions=64)"
     config = tiny.config(

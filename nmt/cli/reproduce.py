@@ -31,12 +31,12 @@ def reproduce(
     from nmt.train.reproduce import reproduce as again
 
     pretrained.reject_pretrained(run)
-    found = again(run, into or run.with_name(f"{run.name}-again"), device=device, changed=changed)
+    found = again(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in found.scores.items()]
-    for line in aligned([["", str(found.before), str(found.now), ""], *rows]):
+    for line in aligned([["", str(found.original_run), str(found.new_run), ""], *rows]):
         typer.echo(line)
-    typer.echo("the weights are equal to the last bit" if found.same_weights else "the weights differ")
-    for difference in () if found.same_weights else found.differences:
+    typer.echo("the weights are equal to the last bit" if found.identical_weights else "the weights differ")
+    for difference in () if found.identical_weights else found.differences:
         typer.echo(f"  {difference}")
-    if not found.same_weights:
+    if not found.identical_weights:
         raise typer.Exit(3)

@@ -86,13 +86,13 @@ def train(
     if plan:
         if "RANK" in os.environ:
             raise UsageError("--plan measures one process", "run it without torchrun")
-        found = training.plan(resolved, device=device, precision=precision, fit_batch=fit)
+        found = training.plan(resolved, device=device, precision=precision, auto_batch_size=fit)
         for name, text in _told(found, resolved.train.steps, limit).items():
             typer.echo(f"{name:<14}{text}")
         return
     best = training.train(
         resolved, folder, resume=resume, device=device, precision=precision,
-        time_limit=limit, fit_batch=fit, tensorboard=tensorboard,
+        time_limit=limit, auto_batch_size=fit, tensorboard=tensorboard,
     )  # fmt: skip
     if not SILENT:
         typer.echo(best)

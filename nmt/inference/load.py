@@ -82,11 +82,11 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
         model = NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
     except ValueError:
-        raise files.misfit() from None
+        raise files.mismatch_error() from None
     except MemoryError:
         raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of it") from None
     if model.vocab_size != len(files.tokenizer):
-        raise files.misfit()
+        raise files.mismatch_error()
     return model
 
 

@@ -91,7 +91,7 @@ class Translator:
             engine: native, or ctranslate2 for a folder that `nmt export` made.
 
         Raises:
-            CheckpointError: see `nmt.discovery.find`; or the models have different tokenizers or directions.
+            CheckpointError: see `nmt.runs.discovery.find_model`; or the models have different tokenizers or directions.
             UsageError: no such device or engine, or a precision that it has not.
         """
         device = runtime.resolve_device(device)
@@ -103,7 +103,7 @@ class Translator:
         runtime.check_precision(precision, device, inference=True)  # a mistake shows before anything is loaded
         if not paths:
             raise UsageError("there is no model to load", "name a run, such as runs/multi30k")
-        models = [discovery.find(Path(each)) for each in paths]
+        models = [discovery.find_model(Path(each)) for each in paths]
         first = models[0]
         for name, other in zip(paths[1:], models[1:], strict=True):
             if other.tokenizer.checksum != first.tokenizer.checksum:

@@ -1,4 +1,4 @@
-"""End-to-end neural machine translation on the command line, and from Python:
+"""Neural machine translation on the command line and from Python:
 
 from nmt import Translator
 Translator.load("runs/multi30k").translate(["I'm thirsty."])
@@ -16,9 +16,9 @@ __all__ = ["Line", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for when it is asked for: the command line must answer before PyTorch is there."""
+    """Import the public classes on first access, so that `import nmt` does not load PyTorch."""
     if name in ("Line", "Translation", "Translator"):
-        from nmt.inference import translator as translate
+        from nmt.inference import translator
 
-        return getattr(translate, name)
+        return getattr(translator, name)
     raise AttributeError(f"module 'nmt' has no attribute '{name}'")

@@ -1,4 +1,4 @@
-"""`python -m nmt`: the same as the `nmt` command."""
+"""Run the `nmt` command as `python -m nmt`."""
 
 from nmt.cli import main
 

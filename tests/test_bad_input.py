@@ -159,7 +159,7 @@ def test_text_that_is_not_utf8_is_named_or_replaced(way: str, trained: CommandLi
         "--ref": ["evaluate", "--src", "good.en", "--ref", "bad.en"],
     }
     given = text if way == "stdin" else b""
-    name = {"stdin": "standard input", "arguments": "the sentences given"}.get(way, "bad.en")
+    name = {"stdin": "standard input", "arguments": "the command line"}.get(way, "bad.en")
     strict = trained(*command[way], stdin=given)
     assert strict.code == 1
     assert strict.errors == [f"{name}, line 2, byte 5 of the line: not UTF-8 (0xff)"]
@@ -184,7 +184,7 @@ def test_input_that_is_missing_a_folder_or_empty(trained: CommandLine) -> None:
 def test_the_input_is_never_overwritten(trained: CommandLine) -> None:
     (trained.folder / "same.en").write_text("the dog\n")
     done = trained("translate", "--input", "same.en", "--output", "./same.en")
-    done.refuses(2, "same.en is the file that is read")
+    done.refuses(2, "same.en is the input file")
     assert (trained.folder / "same.en").read_text() == "the dog\n"
 
 
@@ -256,7 +256,7 @@ def test_a_misspelt_option_or_key_gets_the_right_one(trained: CommandLine) -> No
 def test_a_tokenizer_does_not_overwrite_its_text(nmt: CommandLine) -> None:
     before = (nmt.folder / "text.en").read_bytes()
     done = nmt("tokenizer", "train", "text.en", "text.de", "--size", "300", "--output", "text.en")
-    done.refuses(2, "--output text.en is a file that is read")
+    done.refuses(2, "--output text.en is an input file")
     assert (nmt.folder / "text.en").read_bytes() == before
 
 
@@ -325,9 +325,9 @@ def test_a_closed_stderr_does_not_matter(trained: CommandLine) -> None:
         ("train --run runs/x --set model.ffn_dim=20000000000", 2, "model.ffn_dim must be at most 65536"),
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
-        ("train --run runs/x --time-limit=", 2, "cannot read --time-limit ''"),
+        ("train --run runs/x --time-limit=", 2, "invalid --time-limit ''"),
         ("evaluate --model runs/tiny --test=", 2, "unknown test set ''"),
-        ("config --options extra", 2, "--options explains every option and takes nothing else"),
+        ("config --options extra", 2, "--options does not take other arguments"),
         ("config --set search=beam(beam_size=4", 2, "cannot read 'beam(beam_size=4'"),
         ("config --set data.clean=[dedupe]", 2, "unknown cleaning step 'dedupe'"),
         ("config --set data.train=phrasebok", 2, "unknown corpus 'phrasebok'"),

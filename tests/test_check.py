@@ -336,7 +336,7 @@ def here(tmp_path: Path) -> CommandLine:
 
 def test_the_exit_code_tells_the_gravest_fault(here: CommandLine) -> None:
     done = here("data", "check", "good.en", "good.de")
-    assert (done.code, done.out) == (0, "600 pairs in good.en\nnothing found\n")
+    assert (done.code, done.out) == (0, "600 pairs in good.en\nno problems found\n")
     done = here("data", "check", "bad.en", "bad.de")
     assert done.code == 3
     assert "blank: 1 (warning: " in done.out
@@ -392,10 +392,10 @@ def test_mended_text_and_page_are_written(here: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["good.en"], 2, "give two files, or --config"),
-        ([], 2, "give two files, or --config"),
-        (["good.en", "good.de", "--config", "quickstart"], 2, "give two files, or --config"),
-        (["good.en", "good.de", "--set", "a=1"], 2, "--set changes a config"),
+        (["good.en"], 2, "pass either two files or --config"),
+        ([], 2, "pass either two files or --config"),
+        (["good.en", "good.de", "--config", "quickstart"], 2, "pass either two files or --config"),
+        (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
         (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten: it is also an input"),
@@ -419,7 +419,7 @@ def test_missing_test_sets_are_told_of_once(here: CommandLine) -> None:
     done = here("data", "check", "--config", "quickstart", "--set", "data.train=files(train='few')")
     assert done.code == 1
     assert done.err.count("are too few to hold out") == 2  # and once as the error
-    assert "no valid and no test text to compare with: 4 different sentences of 3 words" in done.err
+    assert "not checking for overlap with the valid and test data: 4 different sentences of 3 words" in done.err
 
 
 def test_a_language_that_is_not_known_is_said_to_be_unchecked(here: CommandLine) -> None:

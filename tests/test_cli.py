@@ -15,7 +15,7 @@ import typer
 from commandline import CommandLine, write
 
 from nmt.cli import app, environment
-from nmt.cli.train import seconds
+from nmt.cli.duration import parse_duration
 from nmt.config import Config, config_io
 from nmt.errors import UsageError
 
@@ -145,13 +145,13 @@ def test_commands_import_what_they_use(command: str, nmt: CommandLine) -> None:
         ("translate --beam-size", "'--beam-size' requires an argument"),
         ("translate --beam-size many hi", "Invalid value for '--beam-size'"),
         ("translate --encoding-errors ignore hi", "--encoding-errors must be strict or replace, got 'ignore'"),
-        ("translate --input a.en hi", "give sentences or --input, not both"),
-        ("evaluate --src a.en", "--src and --ref go together"),
-        ("evaluate --ref a.de", "--src and --ref go together"),
+        ("translate --input a.en hi", "pass either sentences or --input"),
+        ("evaluate --src a.en", "--src and --ref must be used together"),
+        ("evaluate --ref a.de", "--src and --ref must be used together"),
         ("evaluate --src a.en --ref a.de --test wmt14", "--test, not both"),
         ("evaluate --encoding-errors ignore", "--encoding-errors must be strict or replace"),
-        ("train --time-limit nonsense", "cannot read --time-limit 'nonsense'"),
-        ("train --time-limit -5", "cannot read --time-limit '-5'"),
+        ("train --time-limit nonsense", "invalid --time-limit 'nonsense'"),
+        ("train --time-limit -5", "invalid --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
         ("train --config folder", "config folder is a directory, not a config file"),
         ("train --config double.yaml", "config double.yaml, line 3: duplicate key 'dim'"),
@@ -206,8 +206,8 @@ def test_wrong_usage_is_one_line_and_exit_2(arguments: str, message: str, bare: 
         ("--beam-size 0", "beam size must be between 1 and 1000, got 0"),
         ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
-        ("--search greedy --beam-size 4", "--search greedy is no beam search"),
-        ("--search greedy --length-penalty 0.6", "--search greedy is no beam search"),
+        ("--search greedy --beam-size 4", "--search greedy is not a beam search"),
+        ("--search greedy --length-penalty 0.6", "--search greedy is not a beam search"),
         ("--search beam(sise=3)", "search 'beam' has no option 'sise'"),
         ("--output nowhere/out.de", "cannot write nowhere/out.de: No such file or directory"),
         ("--output runs", "cannot write runs: Is a directory"),
@@ -234,13 +234,13 @@ def test_wrong_specs_of_a_training_stop_it_before_any_work(trained: CommandLine)
     ("text", "value"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("1.5h", 5400), ("45", 45), ("1d", 86400)]
 )
 def test_durations(text: str, value: float) -> None:
-    assert seconds(text) == value
+    assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "m", "5x", "5 m", "-5s", "nan", "inf", "1e999", "30m!", "s30"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="cannot read --time-limit"):
-        seconds(text)
+    with pytest.raises(UsageError, match="invalid --time-limit"):
+        parse_duration(text)
 
 
 # ---- models that are not there
@@ -339,7 +339,7 @@ def test_a_full_disk_under_the_output_is_one_line(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"]):
-            trained.process(*command, stdout=full).refuses(1, "No space left on device", "hint: make room")
+            trained.process(*command, stdout=full).refuses(1, "No space left on device", "hint: free some disk space")
 
 
 def test_without_a_standard_input_there_is_nothing_to_translate(trained: CommandLine) -> None:
@@ -353,7 +353,7 @@ def test_evaluate_finds_out_about_its_folder_before_it_translates(trained: Comma
     (trained.folder / "a.en").write_text("the dog\n")
     for folder, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
         done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", folder)
-        done.refuses(2, f"cannot write into {folder}: {reason}", "--output")
+        done.refuses(2, f"cannot write to {folder}: {reason}", "--output")
 
 
 # ---- nmt config
@@ -405,7 +405,7 @@ def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> N
     done = nmt("train", "--set", "data.train=files(train='text')")
     assert done.code in (1, 2)
     assert "text.de" in done.err
-    hint = {"NMT_DATA": "a part of this path is a file", "NMT_RUNS": "choose another directory with --run"}
+    hint = {"NMT_DATA": "a parent of this path is a file", "NMT_RUNS": "choose another directory with --run"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
 
@@ -413,7 +413,7 @@ def test_a_file_where_a_folder_must_be(variable: str, trained: CommandLine) -> N
 def test_what_else_the_system_refuses_has_a_hint(trained: CommandLine) -> None:
     nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
     done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322")
-    done.refuses(1, "File name too long", "hint: name another file or folder")
+    done.refuses(1, "File name too long", "hint: choose another file or folder")
 
 
 def as_anyone() -> None:
@@ -434,7 +434,7 @@ def test_a_folder_that_may_not_be_written(variable: str, trained: CommandLine, t
     )
     assert done.code in (1, 2)
     assert "Permission denied" in done.err
-    hint = {"NMT_DATA": "name another place, or ask for the right to use this one", "NMT_RUNS": "name another folder"}
+    hint = {"NMT_DATA": "choose another path, or change its permissions", "NMT_RUNS": "choose another directory"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
     assert not list(tmp_path.iterdir())

@@ -87,7 +87,7 @@ def test_download_over_the_network_keeps_stdout_for_the_result(tmp_path: Path) -
         (["download", "tatoeba", "--encoding-errors", "ignore"], 2, "--encoding-errors must be strict or replace", ""),
         (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
         (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "give the archive"),
-        (["download", "phrasebook", "--from", "none"], 2, "'phrasebook' is not downloaded", "use it by name"),
+        (["download", "phrasebook", "--from", "none"], 2, "'phrasebook' does not need a download", "leave out --from"),
         (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_full_disk_is_an_error_that_keeps_the_download_and_nothing_else(tmp_pa
 def test_what_needs_no_download_says_so(name: str, tmp_path: Path) -> None:
     done = nmt(tmp_path, "download", name)
     assert done.returncode == 0
-    assert "needs no download" in done.stderr
+    assert "does not need a download" in done.stderr
 
 
 def test_help_shows_examples(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ import torch
 from commandline import CommandLine, training, write
 from safetensors.torch import load_file
 
-from nmt.cli.train import _told, duration
+from nmt.cli.duration import format_duration
+from nmt.cli.train import _describe
 from nmt.runs import checkpoint
 from nmt.train.session import Estimate
 
@@ -335,47 +336,45 @@ def test_a_plan_measures_and_leaves_nothing_behind(nmt: CommandLine) -> None:
     options = training("runs/planned", "files(train='text')", train__steps="300", train__batch_tokens="2048")
     done = nmt(*options, "--plan", "--time-limit", "10m", "--batch-tokens", "256")
     assert done.code == 0, done.err
-    told = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
-    assert list(told) == [
-        "parameters", "text", "updates", "speed", "memory", "checkpoints", "time", "within limit",
+    plan = {line[:14].strip(): line[14:] for line in done.out.splitlines()}
+    assert list(plan) == [
+        "parameters", "data", "updates", "speed", "peak memory", "checkpoints", "time", "within limit",
     ]  # fmt: skip
     pairs = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["pairs"]["train"]
-    assert told["text"].startswith(f"{pairs:,} pairs; ")
-    assert told["updates"].startswith("300, which are ")
-    assert " epochs of " in told["updates"]
-    assert told["within limit"].startswith("300, which are ")
+    assert plan["data"].startswith(f"{pairs:,} pairs, ")
+    assert plan["updates"].startswith("300 (")
+    assert " epochs of " in plan["updates"]
+    assert plan["within limit"].startswith("300 (")
     assert sorted(path.name for path in (nmt.folder / "runs").iterdir()) == before
 
 
 @pytest.mark.parametrize("option", ["--resume", "--tensorboard"])
 def test_a_plan_refuses_what_it_would_ignore(nmt: CommandLine, option: str) -> None:
-    nmt("train", "--run", "runs/tiny", "--plan", option).refuses(2, f"--plan trains nothing: leave out {option}")
+    nmt("train", "--run", "runs/tiny", "--plan", option).refuses(2, f"--plan does not train: leave out {option}")
 
 
 def test_a_run_whose_config_is_empty_does_not_go_on_as_another(nmt: CommandLine) -> None:
     (nmt.folder / "runs/tiny/config.yaml").write_text("\n")
     nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: put")
-    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(
-        2, "--init-from begins a new training"
-    )
+    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(2, "--init-from starts a new run")
 
 
 def test_a_plan_is_told_in_updates_epochs_and_time() -> None:
-    plan = Estimate(
+    estimate = Estimate(
         parameters=2_500_000, pairs=1000, tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125, updates=9,
         tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
     )  # fmt: skip
-    assert _told(plan, 300, 100.0) == {
+    assert _describe(estimate, 300, 100.0) == {
         "parameters": "2.5 M",
-        "text": "1,000 pairs; 20,000 target tokens an epoch, 12.5% padding",
-        "updates": "300, which are 6.0 epochs of 50",
+        "data": "1,000 pairs, 20,000 target tokens per epoch, 12.5% padding",
+        "updates": "300 (6.0 epochs of 50)",
         "speed": "800 target tokens/s, 2.00 updates/s (9 measured)",
-        "memory": "1.5 GB at the peak",
+        "peak memory": "1.5 GB",
         "checkpoints": "up to 30 MB on disk",
-        "time": "2 min, validations not counted",
-        "within limit": "200, which are 4.0 epochs, validations not counted",
+        "time": "2 min without validation",
+        "within limit": "200 (4.0 epochs) without validation",
     }
-    assert _told(plan, 300, 1000.0)["within limit"].startswith("300, which are 6.0 epochs")
+    assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 (6.0 epochs)")
 
 
 def test_a_batch_is_fitted_on_a_gpu_only_and_at_the_start(nmt: CommandLine) -> None:
@@ -390,7 +389,7 @@ def test_a_batch_is_fitted_on_a_gpu_only_and_at_the_start(nmt: CommandLine) -> N
     [(44.6, "45 s"), (59.9, "60 s"), (61, "1 min"), (3569, "59 min"), (3599, "1 h 0 min"), (93_600, "1 d 2 h")],
 )
 def test_durations_are_written_as_people_read_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 # ---- what a run leaves behind

@@ -173,7 +173,7 @@ def test_a_killed_translation_goes_on_where_it_stopped(many: CommandLine) -> Non
     assert 0 < len(lines(many.folder / "killed.de")) < len(SOURCE) * 60
     done = many("translate", "--input", "long.en", "--output", "killed.de", "--resume")
     assert done.code == 0, done.err
-    assert "going on after them" in done.err
+    assert "resuming" in done.err
     assert (many.folder / "killed.de").read_bytes() == (many.folder / "whole.de").read_bytes()
 
 
@@ -223,7 +223,7 @@ def test_parts_that_were_never_joined_are_joined(trained: CommandLine) -> None:
         (trained.folder / f"two.de.{number}-of-2.done").write_text(text)
     ranks = [CommandLine(trained.folder, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     command = ("translate", "--input", "two.en", "--output", "two.de")
-    ranks[0].process(*command).refuses(2, "two.de was begun by processes that did not all finish", "--resume goes on")
+    ranks[0].process(*command).refuses(2, "two.de is incomplete: some of its processes did not finish", "--resume")
     for rank in ranks:
         assert rank.process(*command, "--resume").code == 0
     assert (trained.folder / "two.de").read_text() == "eins\nzwei\n"
@@ -364,18 +364,18 @@ def test_beams_suffice_for_the_translations_asked_for(options: tuple[Any, ...], 
     [
         ("hi --format yaml", "unknown format 'yaml'"),
         ("hi --engine ctranslate", "unknown engine 'ctranslate'"),
-        ("hi --shard 1/2", "only a file can be translated in parts"),
+        ("hi --shard 1/2", "only a file can be sharded"),
         ("-i text.en --shard 3/2", "--shard must be I/N with I from 1 to N, got '3/2'"),
         ("-i text.en --shard 0/2", "--shard must be I/N"),
         ("-i text.en --shard two", "--shard must be I/N"),
-        ("-i text.en --resume", "--resume needs --input and --output"),
-        ("-i text.en --document --format jsonl", "--document does not go with --format"),
-        ("-i text.en --document --top-beams 2", "--document does not go with --top-beams"),
+        ("-i text.en --resume", "--resume requires --input and --output"),
+        ("-i text.en --document --format jsonl", "--document does not support --format"),
+        ("-i text.en --document --top-beams 2", "--document does not support --top-beams"),
         (f"hi --prefix {'a' * 2000}", "prefix and constraints are longer than the model was trained for"),
         ("hi --search sample(temperature=1e-300)", "temperature must be between"),
         ("hi --constraint da --search greedy", "constraints need the search 'constrained'"),
         ("hi --search sample(top_p=2.0)", "top_p must be between"),
-        ("hi --search sample --beam-size 4", "is no beam search"),
+        ("hi --search sample --beam-size 4", "is not a beam search"),
         ("hi --precision int4", "unknown precision 'int4'"),
     ],
 )
@@ -392,10 +392,10 @@ def test_a_file_of_another_command_is_not_gone_on_with(many: CommandLine) -> Non
     (many.folder / "some.en").write_text("the dog\nthe cat\n")
     (many.folder / "plain.de").write_text("der Hund\n")
     command = ["translate", "--input", "some.en", "--resume", "--output"]
-    many(*command, "plain.de", "--format", "jsonl").refuses(2, "plain.de was written in another form")
-    many(*command, "plain.de", "--show-scores").refuses(2, "plain.de was written in another form")
+    many(*command, "plain.de", "--format", "jsonl").refuses(2, "plain.de has a different output format")
+    many(*command, "plain.de", "--show-scores").refuses(2, "plain.de has a different output format")
     (many.folder / "long.de").write_text("der Hund\n" * 3)
-    many(*command, "long.de").refuses(2, "long.de holds 3 lines, more than are to be translated")
+    many(*command, "long.de").refuses(2, "long.de has 3 lines, more than the 2 lines to translate")
     assert (many.folder / "plain.de").read_text() == "der Hund\n"
     assert many(*command, "/dev/null").code == 0
 

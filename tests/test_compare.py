@@ -11,16 +11,16 @@ from commandline import CommandLine, sentences, write
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from nmt.cli.compare import _row, _table
+from nmt.cli.compare import _bucket_row, _format_comparison
 from nmt.errors import DataError, UsageError
 from nmt.evaluate.comparison import (
-    COUNTS,
-    LENGTHS,
+    COUNT_LIMITS,
+    LENGTH_LIMITS,
     Bucket,
     Comparison,
     MetricResult,
     System,
-    _buckets,
+    _group,
     compare,
     word_counts,
 )
@@ -80,14 +80,14 @@ def test_wins_and_the_largest_differences_are_of_single_sentences() -> None:
     other = list(ONE.references[0])
     other[11] = "nothing of it"
     other[12] = other[12].rsplit(" ", 1)[0]
-    found = compared(base, other, shown=1)
+    found = compared(base, other, num_examples=1)
     assert (found.overall.first_wins, found.overall.second_wins) == (2, 1)
     assert [each.line for each in found.differences] == [8, 12]
     assert found.differences[0].first == "nothing of it"
     assert found.differences[0].references == [ONE.references[0][7]]
     assert found.differences[0].second_score == 100
-    assert [each.line for each in compared(base, other, shown=9).differences] == [8, 12, 13]
-    assert compared(base, other, shown=0).differences == []
+    assert [each.line for each in compared(base, other, num_examples=9).differences] == [8, 12, 13]
+    assert compared(base, other, num_examples=0).differences == []
 
 
 def test_every_sentence_is_in_one_bucket() -> None:
@@ -104,13 +104,13 @@ def test_every_sentence_is_in_one_bucket() -> None:
 @pytest.mark.parametrize(
     ("limits", "values", "names"),
     [
-        (LENGTHS, [0, 10, 11, 50, 51], ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"]),
-        (COUNTS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
+        (LENGTH_LIMITS, [0, 10, 11, 50, 51], ["0 to 10 x", "11 to 20 x", "31 to 50 x", "more than 50 x"]),
+        (COUNT_LIMITS, [0, 1, 10, 11, 1001], ["0 x", "1 to 10 x", "11 to 100 x", "more than 1000 x"]),
     ],
 )
 def test_buckets_have_the_limits_they_are_named_by(limits: Sequence[int], values: list[int], names: list[str]) -> None:
-    assert [*_buckets(values, limits, "x")] == names
-    assert sorted(i for numbers in _buckets(values, limits, "x").values() for i in numbers) == list(range(len(values)))
+    assert [*_group(values, limits, "x")] == names
+    assert sorted(i for numbers in _group(values, limits, "x").values() for i in numbers) == list(range(len(values)))
 
 
 def test_as_many_lines_as_the_test_set_are_needed() -> None:
@@ -132,7 +132,7 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert "B is better" in done.out
     assert "\n0 times" not in done.out  # every word was in the training text
-    assert "by how often the training text has the rarest source word" in done.out
+    assert "by training frequency of the rarest source word" in done.out
     html = page.read_text()
     assert "&lt;i&gt;" in html
     assert "<i>" not in html
@@ -141,7 +141,7 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
     assert [metric["name"] for metric in found["metrics"]] == ["chrF2"]
     assert found["overall"]["sentences"] > 0
     done = trained("compare", "other.en", "probe.de", *files, "--resamples", "100")
-    assert "no training text to tell rare words by" in done.err
+    assert "no comparison by word frequency" in done.err
     assert "rarest" not in done.out
     assert (
         "rarest" in trained("compare", "other.en", "probe.de", *files, "--train", "text.en", "--resamples", "100").out
@@ -151,15 +151,15 @@ def test_runs_files_and_pages(trained: CommandLine, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["text.en", "text.de"], 2, "files of translations need --src and --ref"),
+        (["text.en", "text.de"], 2, "translation files require --src and --ref"),
         (["runs/tiny", "nowhere"], 1, "there is no model at nowhere"),
-        (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref go together"),
+        (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref must be used together"),
         (
             ["text.en", "less", "--src", "text.en", "--ref", "text.de"],
             1,
             "less has 1 lines and text.en 400",
         ),
-        (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a file holds the translations of one"),
+        (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a translation file belongs to one"),
         (["runs/tiny", "runs/tiny", "--resamples", "5"], 2, "--resamples"),
     ],
 )
@@ -203,12 +203,12 @@ def test_a_sentence_is_as_rare_as_its_rarest_word() -> None:
 
 
 def test_differences_and_wins_stand_under_their_own_heads() -> None:
-    assert _row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
+    assert _bucket_row(Bucket("all", 3, 10.0, 12.5, 1, 2)) == ["all", "3", "10.0", "12.5", "+2.5", "1", "2"]
     found = compared(
         spoilt(ONE.references[0], 0.4, 4), spoilt(ONE.references[0], 0.1, 5), metrics=("bleu",), resamples=100
     )
     (metric,) = found.metrics
-    (row,) = [line for line in _table(found).splitlines() if line.startswith("BLEU ")]
+    (row,) = [line for line in _format_comparison(found).splitlines() if line.startswith("BLEU ")]
     assert f"{metric.second - metric.first:+.1f}" in row.split()
     assert metric.second > metric.first
 
@@ -220,8 +220,8 @@ def test_equal_systems_differ_by_nothing_but_chance() -> None:
 
 
 def test_draws_that_would_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED", 2 * 200 * 500)
-    with pytest.raises(UsageError, match="1,000 draws of 200 lines") as caught:
+    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 2 * 200 * 500)
+    with pytest.raises(UsageError, match="1,000 resamples of 200 lines") as caught:
         compared(ONE.references[0], ONE.references[0])
     assert caught.value.hint == "--resamples 500"
 

@@ -45,7 +45,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    found = evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(["bleu", "chrf", "ter"]))
+    found = evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.MetricOptions(["bleu", "chrf", "ter"]))
     scores, report = found.scores, found.report
     reference = tmp_path / "ref"
     reference.write_text("".join(f"{line}\n" for line in test.references[0]), encoding="utf-8")
@@ -62,8 +62,8 @@ def test_scores_equal_the_sacrebleu_command_on_the_written_files(translator: Tra
 
 def test_the_report_says_what_was_done(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    wish = evaluate.Wish(["chrf"], resamples=0)
-    found = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", wish)
+    options = evaluate.MetricOptions(["chrf"], resamples=0)
+    found = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", options)
     report = json.loads(found.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6
@@ -97,7 +97,7 @@ def test_an_empty_or_unknown_test_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown test set 'tatoebaa'") as caught:
         test_sets.named_test_set("tatoebaa", "en", "de")
     assert caught.value.hint == "did you mean 'tatoeba'?"
-    with pytest.raises(UsageError, match="has no xx-yy"):
+    with pytest.raises(UsageError, match="does not have the language pair xx-yy"):
         test_sets.named_test_set("wmt14", "xx", "yy")
 
 
@@ -130,7 +130,7 @@ def test_scores_of_several_references_equal_the_sacrebleu_command(tmp_path: Path
 def test_comet_that_is_not_installed_says_so_before_any_translation(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
-        evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.Wish(comet="Unbabel/wmt22-comet-da"))
+        evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.MetricOptions(comet="Unbabel/wmt22-comet-da"))
     assert caught.value.hint == "pip install unbabel-comet"
     assert not list(tmp_path.iterdir())
 
@@ -147,11 +147,11 @@ def test_intervals_stand_where_some_draws_score_nothing() -> None:
 def test_an_interval_that_would_not_fit_into_memory_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("nmt.evaluate.metrics.MAX_RESAMPLED", 100)
+    monkeypatch.setattr("nmt.evaluate.metrics.MAX_RESAMPLED_LINES", 100)
     score = METRICS["bleu"](["a b c d"] * 2, [["a b c d"] * 2], resamples=51)
     assert score.confidence is None
     assert "bs:" not in score.signature
-    assert "no confidence interval for 2 lines" in capsys.readouterr().err
+    assert "no confidence interval, because 2 lines" in capsys.readouterr().err
 
 
 def test_every_reference_file_is_read(tmp_path: Path) -> None:

@@ -177,7 +177,9 @@ def test_the_models_that_come_with_nmt_are_made_by_their_script(tmp_path: Path) 
     for variable in ("EUROPARL", "NEWSTEST"):
         name = "everyday_text.sh" if variable == "EUROPARL" else "score_pretrained.sh"
         assert script(f"../{name}", code=2, **environment | {variable: str(tmp_path / "nowhere")}) == []
-    rows = script("../score_pretrained.sh", str(tmp_path.relative_to("/") / "pretrained" / "de-en-small"), **environment)
+    rows = script(
+        "../score_pretrained.sh", str(tmp_path.relative_to("/") / "pretrained" / "de-en-small"), **environment
+    )
     assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
     kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]

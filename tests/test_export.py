@@ -348,9 +348,9 @@ def test_the_command_writes_and_reports(to: str, nmt: CommandLine) -> None:
     done = nmt("export", "runs/tiny", "--to", to)
     assert done.code == 0, done.err
     report = dict(line.split(maxsplit=1) for line in done.out.splitlines())
-    assert list(report) == ["format", "probe", "identical", "BLEU", "size", "speed"]
+    assert list(report) == ["format", "data", "identical", "BLEU", "size", "speed"]
     assert report["format"] == f"{to}, in runs/tiny/{to}"
-    assert report["probe"].startswith("20 sentences of text/test, greedy, fp32")
+    assert report["data"].startswith("20 sentences of text/test, greedy, fp32")
     assert report["identical"] == "100.0%"
     assert report["BLEU"].startswith("100.0 ")
     assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
@@ -392,7 +392,7 @@ def test_the_probe_is_what_one_names_or_else_comes_with_nmt(nmt: CommandLine) ->
     (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
     done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
     assert done.code == 0, done.err
-    count, rest = done.out.splitlines()[1].removeprefix("probe").split(maxsplit=1)
+    count, rest = done.out.splitlines()[1].removeprefix("data").split(maxsplit=1)
     assert int(count) > 2  # blank lines do not count, and what is too long is cut
     assert rest.startswith("sentences of mine.en, ")
     (nmt.folder / "text.en").unlink()

@@ -236,7 +236,7 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
 def test_positions_are_drawn(nmt: CommandLine) -> None:
     done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(num_buckets=8)", "--length", "9", "-o", "p.svg")
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
-    assert "trained values are drawn as they begin" in done.err
+    assert "trainable encodings are plotted at initialization" in done.err
     texts = re.findall(r"<!-- (.*?) -->", (nmt.folder / "p.svg").read_text())
     assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine of two positions", "head 4", "channel 0"} <= {*texts}
     done = nmt("plot", "positions", "--model", "runs/tiny", "--decoder")
@@ -245,15 +245,17 @@ def test_positions_are_drawn(nmt: CommandLine) -> None:
 
 
 def test_positions_that_cannot_be_drawn_are_said(nmt: CommandLine) -> None:
-    nmt("plot", "positions", "none").refuses(2, "'none' has nothing to draw", "hint: nmt plot positions sinusoidal")
+    nmt("plot", "positions", "none").refuses(2, "'none' has nothing to plot", "hint: nmt plot positions sinusoidal")
     nmt("plot", "positions", "alib").refuses(2, "did you mean 'alibi'?")
     nmt("plot", "positions", "--heads", "3").refuses(2, "--dim must be even and a multiple of --heads, got 128 and 3")
     for option, value in (("--length", "1"), ("--layer", "0"), ("--layer", "101"), ("--dim", "0"), ("--heads", "0")):
         nmt("plot", "positions", option, value).refuses(2, option)
     for given in ("alibi", "--dim=64", "--heads=2"):
-        nmt("plot", "positions", given, "--model", "runs/tiny").refuses(2, "give encodings, or --model")
+        nmt("plot", "positions", given, "--model", "runs/tiny").refuses(2, "--model cannot be combined with encodings")
     nmt("plot", "positions", "learned(max_positions=100000000000)").refuses(2, "learned': n must be at most 1,000,000")
     nmt("plot", "positions", "floater(hidden=100000)").refuses(2, "hidden must be at most 65,536")
-    nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(2, "there is no layer 2", "there are 1")
+    nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(
+        2, "there is no layer 2", "must be at most 1"
+    )
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0
     nmt("plot", "positions", "--model", "runs/rnn").refuses(2, "runs/rnn is a recurrent model")

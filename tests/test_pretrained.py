@@ -236,7 +236,7 @@ def test_what_info_says_of_it(bare: CommandLine) -> None:
     told = " ".join(done.out.split())
     for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl)", "rotary positions"):
         assert text in told
-    assert told.endswith("card README.md in that folder tells of its earlier trainings, and how good it is")
+    assert told.endswith("card see README.md in that folder for the training history and evaluation")
 
 
 def test_a_folder_of_that_name_is_not_taken_where_none_was_named(bare: CommandLine) -> None:

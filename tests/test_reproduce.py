@@ -13,7 +13,7 @@ from commandline import CommandLine, write
 def test_a_run_made_again_is_equal_to_the_last_bit(nmt: CommandLine) -> None:
     done = nmt.process("reproduce", "runs/tiny")  # a process whose hash seed is another one
     assert done.code == 0, done.err
-    assert "the weights are equal to the last bit" in done.out
+    assert "the weights are bitwise identical" in done.out
     one, other = ((nmt.folder / f"runs/{name}").glob("step-*/model.safetensors") for name in ("tiny", "tiny-again"))
     assert [path.read_bytes() for path in sorted(one)] == [path.read_bytes() for path in sorted(other)]
     scores = [line.split() for line in done.out.splitlines()[1:-1]]
@@ -80,7 +80,7 @@ def test_a_reproduction_that_was_stopped_goes_on(nmt: CommandLine) -> None:
     assert b"the reproduction was stopped" in err
     done = nmt("reproduce", "runs/long")
     assert done.code == 0, done.err
-    assert "the weights are equal to the last bit" in done.out
+    assert "the weights are bitwise identical" in done.out
 
 
 def test_a_run_that_was_stopped_is_to_be_finished_first(nmt: CommandLine) -> None:

@@ -63,7 +63,7 @@ def test_the_table_counts_all_that_are_alike_and_their_share() -> None:
     up = 2 * (16 * 1000 + 1000)
     assert row.startswith("      up ")
     assert row.split()[1:] == ["1000", "x", "16", "[B,", "S,", "1000]", f"{up:,}", f"{up / total:.1%}", "Linear"]
-    last = f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer runs up to 2 times in a row"
+    last = f"{total:,} parameters, {total * 4 / 1e6:.1f} MB in float32; each layer is applied up to 2 times"
     assert lines[-1] == last
 
 
@@ -83,5 +83,5 @@ def test_the_command_tells_of_runs_and_configs(trained: CommandLine) -> None:
     assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
-    trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "give a model, or --config and --set")
+    trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "pass either a model, or --config and --set")
     trained("summary", "--set", "model.position_encoding=rotry").refuses(2, "unknown positions 'rotry'", "rotary")

@@ -122,8 +122,8 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(nmt: CommandLine)
     [
         (["--grid", "train.labelsmoothing=0,1"], "label_smoothing"),
         (["--grid", "train.label_smoothing=0,nine"], "train.label_smoothing"),
-        (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set names an option of the grid"),
-        (["--grid", "model.dim=32", "--time-limit", "soon"], "cannot read --time-limit 'soon'"),
+        (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set changes an option of --grid"),
+        (["--grid", "model.dim=32", "--time-limit", "soon"], "invalid --time-limit 'soon'"),
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
     ],
 )

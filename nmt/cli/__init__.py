@@ -1,6 +1,6 @@
-"""The command line: one file per command, one error boundary.
+"""The command line: one file per command, and one place that handles errors.
 
-Commands parse, call one function and print. Heavy imports stand inside them so that `nmt --help` answers at once.
+Commands import PyTorch and other slow modules when they run, so that `nmt --help` is fast.
 """
 
 from __future__ import annotations
@@ -38,42 +38,41 @@ from nmt.cli import (
 from nmt.console import escape_control
 from nmt.errors import NMTError, UsageError
 
-Misuse = cast(type[Exception], typer.BadParameter.__base__)  # click's UsageError, wherever this typer keeps it
+ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
+"""Click's UsageError. Some versions of Typer bundle Click, so it cannot be imported from click."""
 
-
-_FULL, _FORBIDDEN = "make room on that disk", "name another place, or ask for the right to use this one"
+DISK_FULL, NO_PERMISSION = "free some disk space", "choose another path, or change its permissions"
 HINTS = {
-    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _FULL,
-    errno.EACCES: _FORBIDDEN, errno.EPERM: _FORBIDDEN, errno.EROFS: _FORBIDDEN,
-    errno.ENOTDIR: "a part of this path is a file",
+    errno.ENOSPC: DISK_FULL, errno.EDQUOT: DISK_FULL, errno.EFBIG: DISK_FULL,
+    errno.EACCES: NO_PERMISSION, errno.EPERM: NO_PERMISSION, errno.EROFS: NO_PERMISSION,
+    errno.ENOTDIR: "a parent of this path is a file, not a folder",
 }  # fmt: skip
-"""What to do about what the system refuses."""
-TRAINING = ("train", "sweep", "reproduce")
-"""Commands that train, themselves or by another."""
+"""Hint for each error number of the operating system."""
+TRAINING_COMMANDS = ("train", "sweep", "reproduce")
 
 
-class Boundary(TyperGroup):
-    """Turns every expected failure into one line and an exit code; what passes it is a bug."""
+class ErrorHandlingGroup(TyperGroup):
+    """Reports expected errors as one line, a hint and an exit code. Other exceptions are bugs and propagate."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command and report an error as a person wants to read it."""
+        """Run the command and exit with its code."""
         try:
             sys.exit(super().main(*args, **kwargs | {"standalone_mode": False}))
         except NMTError as error:
             _report(error)
-        except Misuse as error:
+        except ClickUsageError as error:
             context = getattr(error, "ctx", None)
             message = error.format_message()  # type: ignore[attr-defined]
-            if not message:  # a bare `nmt` or `nmt data`: its help stands on the screen already
+            if not message:  # `nmt` or `nmt data` without a command: the help is already printed
                 sys.exit(UsageError.exit_code)
             _report(UsageError(message, f"{context.command_path if context else 'nmt'} --help"))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what the system refuses (a full disk, say) becomes an error like any other."""
+        """Run the command and convert errors of the operating system, such as a full disk, to `NMTError`."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `nmt ... | head -1`: the reader has what it wanted
-            _drop_output()
+        except BrokenPipeError:  # `nmt ... | head -1`
+            _discard_stdout()
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
             raise
@@ -84,19 +83,19 @@ class Boundary(TyperGroup):
             try:
                 sys.stdout.flush()
             except OSError:
-                _drop_output()
+                _discard_stdout()
             reason = error.strerror or str(error)
-            hint = HINTS.get(error.errno or 0, "name another file or folder" if error.filename else "")
+            hint = HINTS.get(error.errno or 0, "choose another file or folder" if error.filename else "")
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
 
 
-def _drop_output() -> None:
-    """Send nowhere what could not be written: the interpreter, which tries again at its end, would fail and say so."""
+def _discard_stdout() -> None:
+    """Redirect stdout to the null device. Otherwise the interpreter reports an error when it flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: NMTError) -> NoReturn:
-    rank = os.environ.get("RANK", "")  # torchrun mixes what its processes write
+    rank = os.environ.get("RANK", "")  # torchrun mixes the output of its processes
     typer.echo(escape_control(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}"), err=True)
     if error.hint:
         typer.echo(escape_control(f"     hint: {error.hint}"), err=True)
@@ -105,11 +104,11 @@ def _report(error: NMTError) -> NoReturn:
 
 app = typer.Typer(
     name="nmt",
-    cls=Boundary,
+    cls=ErrorHandlingGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Neural machine translation from nothing to BLEU: get data, train a Transformer, translate, evaluate.",
+    help="Train, run and evaluate neural machine translation models.",
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
@@ -122,7 +121,7 @@ app.add_typer(plot.app, name="plot")
 
 
 def version(value: bool) -> None:
-    """Print the version and stop."""
+    """Print the version and exit."""
     if value:
         typer.echo(f"nmt {__version__}")
         raise typer.Exit
@@ -131,21 +130,23 @@ def version(value: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
-    show_version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
+    show_version: bool = typer.Option(
+        False, "--version", callback=version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
-    """Neural machine translation from nothing to BLEU."""
+    """Train, run and evaluate neural machine translation models."""
     environment.set_defaults()
-    if context.invoked_subcommand in TRAINING:
+    if context.invoked_subcommand in TRAINING_COMMANDS:
         environment.tune_malloc_for_training()
 
 
 def main() -> None:
     """Run the `nmt` command."""
-    if sys.stderr is None:  # closed: what goes well goes well without
+    if sys.stderr is None:  # closed: not needed for results
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
         _report(NMTError("standard output is closed", "results would be lost"))
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # text is UTF-8, whatever the locale says
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="replace")
-    app(prog_name="nmt")  # also where it runs as `python -m nmt`
+    app(prog_name="nmt")

@@ -11,28 +11,32 @@ from nmt.cli.options import ModelOption, SearchOption
 from nmt.cli.output import write_file
 from nmt.errors import UsageError, suggest
 
-WIDEST = 120
+MAX_LOG_CHARACTERS = 120
 
 
 def attention(
-    text: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="Source sentence.", show_default=False)],
     model: ModelOption = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="A page (.html), its data (.json), or a picture (.png, .svg, .pdf).")
+        Path,
+        typer.Option("--output", "-o", help="Output file: .html (interactive), .json (data), .png, .svg or .pdf."),
     ] = Path("attention.html"),
     target: Annotated[
-        str | None, typer.Option(help="A translation to look at.", show_default="the search's best")
+        str | None, typer.Option(help="Target sentence to force-decode.", show_default="the search's best")
     ] = None,
     search: SearchOption = "",
     part: Annotated[
-        str | None, typer.Option(help="Of a picture: encoder, decoder or cross.", show_default="cross")
+        str | None,
+        typer.Option(help="Attention to plot in an image: encoder, decoder or cross.", show_default="cross"),
     ] = None,
-    layer: Annotated[int | None, typer.Option(min=1, help="Of a picture, from 1.", show_default="the last")] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=1, help="Layer to plot in an image, starting at 1.", show_default="the last")
+    ] = None,
 ) -> None:
-    """Show what a model looks at while it translates a sentence.
+    """Visualize attention maps for a sentence.
 
-    The page needs no network: choose encoder, decoder or source attention, a layer and heads, and point at a word to
-    see what it looks at. Below stand what the search found and how probable each piece was.
+    The HTML page is self-contained. Choose encoder, decoder or cross-attention, a layer and heads, and hover over a
+    token to see its attention weights. The page also lists the hypotheses and the probability of each token.
 
     Examples:
       nmt attention "The animal didn't cross the street because it was too tired"
@@ -50,17 +54,17 @@ def attention(
     if part is not None and part not in PARTS:
         raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))
     if suffix in (".html", ".json") and (part or layer):
-        raise UsageError("--part and --layer are for pictures", f"leave them out: a {suffix} file has all of them")
+        raise UsageError("--part and --layer apply to images only", f"a {suffix} file includes all parts and layers")
     path = model or discovery.newest_run()
     if model is None:
         log(f"using {path}")
-    view = look(discovery.load(path), text, target=target, spec=search or None)
+    maps = look(discovery.load(path), text, target=target, spec=search or None)
     if suffix == ".html":
-        write_file(output, view.page())
+        write_file(output, maps.page())
     elif suffix == ".json":
-        write_file(output, json.dumps(view.as_dict(), ensure_ascii=False) + "\n")
+        write_file(output, json.dumps(maps.as_dict(), ensure_ascii=False) + "\n")
     else:
-        shown = part or "cross"
-        draw(view, output, shown, layer if layer is not None else len(view.weights.get(shown, ())))
-    log(f"{view.source_text} -> {view.translation}"[:WIDEST])
+        part = part or "cross"
+        draw(maps, output, part, layer if layer is not None else len(maps.weights.get(part, ())))
+    log(f"{maps.source_text} -> {maps.translation}"[:MAX_LOG_CHARACTERS])
     typer.echo(output)

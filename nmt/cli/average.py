@@ -11,13 +11,14 @@ from nmt.errors import UsageError
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    last: Annotated[int, typer.Option(help="Latest checkpoints to average.")] = 5,
+    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    last: Annotated[int, typer.Option(help="Number of latest checkpoints to average.")] = 5,
 ) -> None:
-    """Average the weights of a run's latest checkpoints and print the folder of the result.
+    """Average the latest checkpoints of a run.
 
-    The mean of weights from the end of a training often translates better than any of them. Keep enough checkpoints
-    with --set train.keep_last=5, or let training do it by itself with --set train.average_last=5.
+    Prints the directory of the averaged checkpoint. Averaged weights often translate better than any single
+    checkpoint. Keep enough checkpoints with --set train.keep_last=5, or average automatically at the end of training
+    with --set train.average_last=5.
 
     Examples:
       nmt average runs/multi30k --last 2

@@ -17,47 +17,47 @@ if TYPE_CHECKING:
     from nmt.data.check import Report, Text
     from nmt.data.pairs import Pair
 
-WIDTH = 60
-"""Characters of a side in an example."""
-EXIT = {"note": 0, "warning": 3, "error": 4}
-"""Exit codes by the gravest fault; 1 and 2 say that the check itself failed."""
+MAX_CHARACTERS = 60
+"""Maximum length of a sentence in an example."""
+EXIT_CODES = {"note": 0, "warning": 3, "error": 4}
+"""Exit code for the highest severity found. 1 and 2 mean that the check itself failed."""
 
 
 def check(
-    src: Annotated[Path | None, typer.Argument(help="Source file of a text to check.", show_default=False)] = None,
-    tgt: Annotated[Path | None, typer.Argument(help="Its target file.", show_default=False)] = None,
+    src: Annotated[Path | None, typer.Argument(help="Source file.", show_default=False)] = None,
+    tgt: Annotated[Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", "-c", help="Check what this config trains on, a YAML file or a shipped one's name."),
+        typer.Option("--config", "-c", help="Check the training data of this config: a YAML file or a built-in name."),
     ] = None,
     set_: SetOption = None,
     test: Annotated[
         list[str] | None,
         typer.Option(
-            help="A test set whose sentences must not be in the text: a corpus, a name sacrebleu knows, or SRC:TGT.",
-            show_default="the config's own",
+            help="Test set to check for overlap: a corpus, a sacreBLEU test set, or SRC:TGT; may be repeated.",
+            show_default="the config's",
         ),
     ] = None,
-    src_lang: Annotated[str, typer.Option(help="Language of the source.", show_default="the file's suffix")] = "",
-    tgt_lang: Annotated[str, typer.Option(help="Language of the target.", show_default="the file's suffix")] = "",
+    src_lang: Annotated[str, typer.Option(help="Source language code.", show_default="the file extension")] = "",
+    tgt_lang: Annotated[str, typer.Option(help="Target language code.", show_default="the file extension")] = "",
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="A kind of fault that does not count.")
+        list[str] | None, typer.Option(metavar="CHECK", help="Check to skip; may be repeated.")
     ] = None,
     fix: Annotated[
         Path | None,
         typer.Option(metavar="PREFIX", help="Write the text without its faults to PREFIX.en, PREFIX.de.",
                      show_default=False),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of each kind.")] = 5,
+    examples: Annotated[int, typer.Option(min=0, help="Maximum number of examples per check.")] = 5,
     errors: ErrorsOption = "strict",
 ) -> None:  # fmt: skip
-    """Look for faults in parallel text before a training pays for them.
+    """Check parallel data for common problems before training.
 
-    Unequal numbers of lines, misaligned lines, blank or untranslated lines, wrong languages, odd lengths, broken
-    encodings, repetitions, and sentences of test sets. Exit code: 0 where there are no more than notes, 3 for
-    warnings, 4 for errors.
+    Checks for different numbers of lines, misaligned, empty and untranslated lines, wrong languages, unusual lengths,
+    encoding problems, duplicates, and overlap with test sets. Exit code: 0 if there are at most notes, 3 for warnings,
+    4 for errors.
 
     Examples:
       nmt data check mine.en mine.de --test wmt14
@@ -69,22 +69,25 @@ def check(
     from nmt.data.check import check as run
     from nmt.paths import check_not_overwriting
 
-    known = [kind.name for kind in KINDS]
+    names = [kind.name for kind in KINDS]
     for name in ignore or []:
-        if name not in known:
-            raise UsageError(f"unknown kind of fault '{name}'", suggest(name, known))
+        if name not in names:
+            raise UsageError(f"unknown check '{name}'", suggest(name, names))
     if (src is None) != (tgt is None) or (src is None) == (config is None):
-        raise UsageError("give two files, or --config", "nmt data check mine.en mine.de")
+        raise UsageError("pass either two files or --config", "nmt data check mine.en mine.de")
     if set_ and config is None:
-        raise UsageError("--set changes a config", "give --config too")
+        raise UsageError("--set requires --config", "add --config CONFIG")
     tests: list[tuple[str, list[Pair]]] = []
     if src is not None and tgt is not None:
-        languages, texts = _files(src, tgt, src_lang, tgt_lang, errors)
+        languages, texts = _file_texts(src, tgt, src_lang, tgt_lang, errors)
     else:
-        languages, texts, tests = _of_config(str(config), set_ or [], with_tests=test is None)
+        languages, texts, tests = _config_texts(str(config), set_ or [], with_tests=test is None)
     tests += [_test_set(name, languages, errors) for name in test or []]
     outputs = _outputs(fix, languages) if fix is not None else []
-    inputs = [*(path for text in texts for path in text.files), *(path for name in test or [] for path in _parts(name))]
+    inputs = [
+        *(path for text in texts for path in text.files),
+        *(path for name in test or [] for path in _test_files(name)),
+    ]
     check_not_overwriting([*outputs, *([html] if html else [])], inputs)
     for code in languages:
         _check_language(code)
@@ -94,7 +97,7 @@ def check(
     if outputs:
         _write_mended(texts, report, outputs)
     show(_json(report) if json_ else _table(report))
-    raise typer.Exit(EXIT[report.severity.name.lower()] if report.severity is not None else 0)
+    raise typer.Exit(EXIT_CODES[report.severity.name.lower()] if report.severity is not None else 0)
 
 
 def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
@@ -127,7 +130,7 @@ def _write_mended(texts: list[Text], report: Report, outputs: list[Path]) -> Non
             log("left out the lines that have no other side")
 
 
-def _files(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> tuple[tuple[str, str], list[Text]]:
+def _file_texts(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> tuple[tuple[str, str], list[Text]]:
     from nmt.data.check import Text
     from nmt.data.pairs import count_lines, read_pairs
     from nmt.data.sources.files import language_of
@@ -137,7 +140,7 @@ def _files(src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str) -> t
     return languages, [Text(str(src), pairs, count_lines(src), (src, tgt))]
 
 
-def _of_config(
+def _config_texts(
     name: str, overrides: list[str], *, with_tests: bool
 ) -> tuple[tuple[str, str], list[Text], list[tuple[str, list[Pair]]]]:
     from nmt.config import config_io
@@ -150,42 +153,42 @@ def _of_config(
     missing: dict[str, list[str]] = {}
     for split, spec in (("valid", data.valid), ("test", data.test)) if with_tests else ():
         try:
-            held = open_split(spec or data.train[0], split, data.src, data.tgt)
-            tests.append((held.name, list(held.pairs())))
+            held_out = open_split(spec or data.train[0], split, data.src, data.tgt)
+            tests.append((held_out.name, list(held_out.pairs())))
         except DataError as error:
-            if spec:  # named, and so wanted
+            if spec:  # the config requires it
                 raise
             missing.setdefault(error.message, []).append(split)
     for message, names in missing.items():
-        log(f"no {' and no '.join(names)} text to compare with: {message}")
+        log(f"not checking for overlap with the {' and '.join(names)} data: {message}")
     texts = [Text(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits]
     return (data.src, data.tgt), texts, tests
 
 
-def _parts(name: str) -> tuple[()] | tuple[Path, Path]:
-    """Return the two files of SRC:TGT, or nothing for other names of a test set."""
-    one, colon, other = name.partition(":")
-    return (Path(one), Path(other)) if colon and "(" not in name else ()
+def _test_files(name: str) -> tuple[()] | tuple[Path, Path]:
+    """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
+    src, colon, tgt = name.partition(":")
+    return (Path(src), Path(tgt)) if colon and "(" not in name else ()
 
 
 def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, list[Pair]]:
     from nmt.data.pairs import read_pairs
 
-    if files := _parts(name):
+    if files := _test_files(name):
         return str(files[0]), list(read_pairs(*files, errors=errors))
     from nmt.evaluate.test_sets import named_test_set
 
-    found = named_test_set(name, *languages)
-    return found.name, [pair for stream in found.references for pair in zip(found.sources, stream, strict=True)]
+    test = named_test_set(name, *languages)
+    return test.name, [pair for references in test.references for pair in zip(test.sources, references, strict=True)]
 
 
 def _check_language(code: str) -> None:
     from nmt.data.check.features import knows
 
     if not code:
-        log("a side's language is not known and not checked: --src-lang and --tgt-lang name them")
+        log("the language of a file is unknown and not checked; set --src-lang and --tgt-lang")
     elif not knows(code):
-        log(f"language '{code}' is not known and not checked")
+        log(f"language '{code}' is not supported and not checked")
 
 
 def _json(report: Report) -> str:
@@ -200,18 +203,20 @@ def _table(report: Report) -> str:
     if report.tests:
         lines.append("compared with " + ", ".join(f"{name} ({count:,})" for name, count in report.tests))
     if not report.findings:
-        return "\n".join([*lines, "nothing found"])
+        return "\n".join([*lines, "no problems found"])
     for finding in report.findings:
         kind = finding.kind
         lines.append(f"\n{kind.name}: {finding.count:,} ({kind.severity.name.lower()}: {kind.meaning})")
         for example in finding.examples:
-            where = f"{example.text}:{example.line}" if len(report.texts) > 1 else f"line {example.line:,}"
-            text = f"{_shown(example.source)} | {_shown(example.target)}" if example.source or example.target else ""
-            lines.append("  " + "  ".join(filter(None, (where, text, example.note))))
+            location = f"{example.text}:{example.line}" if len(report.texts) > 1 else f"line {example.line:,}"
+            pair = (
+                f"{_shorten(example.source)} | {_shorten(example.target)}" if example.source or example.target else ""
+            )
+            lines.append("  " + "  ".join(filter(None, (location, pair, example.note))))
     return "\n".join(lines)
 
 
-def _shown(text: str) -> str:
-    """Return what of a text fits a terminal; what it cannot show stands as an escape."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return shown if len(shown) <= WIDTH else shown[: WIDTH - 1] + "…"
+def _shorten(text: str) -> str:
+    """Escape unprintable characters and truncate the text."""
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
+    BleuOption,
+    ChrfOption,
     DeviceOption,
     ErrorsOption,
     ReferencesOption,
     SearchOption,
     SearchPrecisionOption,
     SourceOption,
+    TerOption,
     TestsOption,
     check_errors,
     check_test_options,
     open_test_sets,
 )
-from nmt.cli.output import aligned, write_file
+from nmt.cli.output import format_table, write_file
 from nmt.config import DataConfig
 from nmt.errors import UsageError
 
@@ -31,32 +34,37 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="A run, a checkpoint, or a file of translations: the baseline.")],
-    second: Annotated[Path, typer.Argument(help="Another one.")],
+    first: Annotated[
+        Path, typer.Argument(help="Baseline: run or checkpoint directory, or file with translations.")
+    ],
+    second: Annotated[Path, typer.Argument(help="System to compare with the baseline.")],
     src: SourceOption = None,
     ref: ReferencesOption = None,
     test: TestsOption = None,
-    bleu: Annotated[bool, typer.Option("--bleu", help="BLEU; with chrF the default.")] = False,
-    chrf: Annotated[bool, typer.Option("--chrf", help="chrF2.")] = False,
-    ter: Annotated[bool, typer.Option("--ter", help="Translation edit rate.")] = False,
-    resamples: Annotated[int, typer.Option(min=100, max=100_000, help="Draws of the significance tests.")] = 1000,
+    bleu: BleuOption = False,
+    chrf: ChrfOption = False,
+    ter: TerOption = False,
+    resamples: Annotated[
+        int, typer.Option(min=100, max=100_000, help="Bootstrap resamples of the significance tests.")
+    ] = 1000,
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Source side of the training text, to tell rare words.",
-                     show_default="the first run's"),
+        typer.Option(metavar="FILE", help="Source side of the training data, to count rare words.",
+                     show_default="the baseline's"),
     ] = None,
-    sentences: Annotated[int, typer.Option(min=0, help="Sentences to show in each direction.")] = 3,
+    sentences: Annotated[int, typer.Option(min=0, help="Number of example sentences per direction.")] = 3,
     search: SearchOption = "",
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the comparison as a page.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:  # fmt: skip
-    """Compare two systems on test sets: scores, whether chance explains the difference, and where it lies.
+    """Compare two systems: scores, statistical significance, and where they differ.
 
-    Significance is told by paired bootstrap resampling and approximate randomization. Sentences are compared by chrF:
-    wins and losses, by length, by how rare their words are, and those that differ most.
+    The default metrics are BLEU and chrF. Significance is tested with paired bootstrap resampling and approximate
+    randomization. Sentence-level chrF shows wins and losses by length and word frequency, and the sentences that
+    differ most.
 
     Examples:
       nmt compare runs/base runs/big
@@ -67,96 +75,118 @@ def compare(
     check_errors(errors)
     import json
 
-    from nmt.data.pairs import read_lines
     from nmt.evaluate.comparison import System
-    from nmt.evaluate.comparison import compare as run
-    from nmt.evaluate.evaluation import hypotheses
-    from nmt.evaluate.test_sets import safe_filename
-    from nmt.inference.translator import Translator
+    from nmt.evaluate.comparison import compare as compare_systems
     from nmt.paths import check_not_overwriting
 
-    translators = [None if path.is_file() else Translator.load(path, device, precision) for path in (first, second)]
-    directions = {(each.config.data.src, each.config.data.tgt) for each in translators if each}
-    if len(directions) > 1:
-        raise UsageError("the two systems translate between different languages", f"{first} and {second}")
-    known = next((translator for translator in translators if translator), None)
-    check_not_overwriting([html] if html else [], [p for p in (first, second, src, *(ref or ()), train) if p])
-    if known is None and src is None:
-        raise UsageError("files of translations need --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
+    paths = (first, second)
+    translators = _load_translators(paths, device, precision)
+    translator = translators[0] or translators[1]
+    check_not_overwriting([html] if html else [], [path for path in (*paths, src, *(ref or ()), train) if path])
+    if translator is None and src is None:
+        raise UsageError("translation files require --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
     if None in translators and test and len(test) > 1:
-        raise UsageError("a file holds the translations of one test set", "give one --test")
-    test_sets = open_test_sets(known.config.data if known else DataConfig(), src, ref, test, errors)
-    counts = _counts(train, known, test_sets, errors)
-    names = [name for name, wanted in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if wanted] or ["bleu", "chrf"]
-    found = []
+        raise UsageError("a translation file belongs to one test set", "pass a single --test")
+    test_sets = open_test_sets(translator.config.data if translator else DataConfig(), src, ref, test, errors)
+    counts = _training_counts(train, translator, test_sets, errors)
+    metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set] or ["bleu", "chrf"]
+    comparisons = []
     for test_set in test_sets:
         systems = [
-            System(str(path), hypotheses(translator, test_set, search or translator.config.search)
-                   if translator else list(read_lines(path, errors)))
-            for path, translator in zip((first, second), translators, strict=True)
-        ]  # fmt: skip
-        found.append(run(systems[0], systems[1], test_set, names, resamples=resamples, shown=sentences, counts=counts))
+            System(str(path), _hypotheses(path, translator, test_set, search, errors))
+            for path, translator in zip(paths, translators, strict=True)
+        ]
+        comparison = compare_systems(
+            *systems, test_set, metrics, resamples=resamples, num_examples=sentences, counts=counts
+        )
+        comparisons.append(comparison)
         if not json_:
-            typer.echo(("\n" if len(found) > 1 else "") + _table(found[-1]))
+            typer.echo(("\n" if len(comparisons) > 1 else "") + _format_comparison(comparison))
     if json_:
-        typer.echo(json.dumps([comparison.as_dict() for comparison in found], ensure_ascii=False, indent=2))
+        typer.echo(json.dumps([comparison.as_dict() for comparison in comparisons], ensure_ascii=False, indent=2))
     if html:
-        for comparison in found:
-            own = html.with_stem(f"{html.stem}-{safe_filename(comparison.test)}")
-            write_file(html if len(found) == 1 else own, comparison.page())
+        _write_reports(html, comparisons)
 
 
-def _counts(train: Path | None, known: Translator | None, test_sets: list[TestSet], errors: str) -> Counter[str] | None:
-    """Count the test sets' words in the training text: the one named, or that of a run, where it is still on disk."""
+def _load_translators(paths: tuple[Path, Path], device: str, precision: str) -> list[Translator | None]:
+    """Load the models among the systems; None for a file of translations."""
+    from nmt.inference.translator import Translator
+
+    translators = [None if path.is_file() else Translator.load(path, device, precision) for path in paths]
+    if len({(each.config.data.src, each.config.data.tgt) for each in translators if each}) > 1:
+        raise UsageError("the systems translate between different languages", f"{paths[0]} and {paths[1]}")
+    return translators
+
+
+def _hypotheses(path: Path, translator: Translator | None, test_set: TestSet, search: str, errors: str) -> list[str]:
+    """Translate the test set, or read the translations from a file."""
+    from nmt.data.pairs import read_lines
+    from nmt.evaluate.evaluation import translate_test_set
+
+    if translator is None:
+        return list(read_lines(path, errors))
+    return translate_test_set(translator, test_set, search or translator.config.search)
+
+
+def _training_counts(
+    train: Path | None, translator: Translator | None, test_sets: list[TestSet], errors: str
+) -> Counter[str] | None:
+    """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
     from nmt.console import log, progress, with_progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import prepared_text
     from nmt.evaluate.comparison import word_counts
 
-    path = train or (prepared_text(known.run, known.config.data.src) if known else None)
+    path = train or (prepared_text(translator.run, translator.config.data.src) if translator else None)
     if path is None:
-        log("no training text to tell rare words by: --train names one")
+        log("no comparison by word frequency: pass the training data with --train")
         return None
-    wanted = {word for test in test_sets for source in test.sources for word in source.split()}
+    vocabulary = {word for test in test_sets for source in test.sources for word in source.split()}
     with progress(None, "counting words", " lines", unit_scale=True) as bar:
-        return word_counts(with_progress(read_lines(path, errors), bar.update), wanted)
+        return word_counts(with_progress(read_lines(path, errors), bar.update), vocabulary)
 
 
-def _table(found: Comparison) -> str:
-    lines = [f"{found.test}: A is {found.first}, B is {found.second}", ""]
-    head = ["", "A", "B", "B - A", "p boot.", "p rand.", ""]
-    rows = [
-        [
+def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
+    """Write an HTML report for each test set. The names of multiple reports include the test set."""
+    from nmt.evaluate.test_sets import safe_filename
+
+    for comparison in comparisons:
+        path = html if len(comparisons) == 1 else html.with_stem(f"{html.stem}-{safe_filename(comparison.test)}")
+        write_file(path, comparison.page())
+
+
+def _format_comparison(comparison: Comparison) -> str:
+    rows = [["", "A", "B", "B - A", "p boot.", "p rand.", ""]]
+    for metric in comparison.metrics:
+        rows.append([
             metric.name, f"{metric.first:.1f} ± {metric.first_confidence:.1f}",
             f"{metric.second:.1f} ± {metric.second_confidence:.1f}", f"{metric.second - metric.first:+.1f}",
-            _probability(metric.bootstrap_p), _probability(metric.randomization_p),
+            _format_p(metric.bootstrap_p), _format_p(metric.randomization_p),
             ("A is better", "B is better", "not significant")[metric.better],
-        ]
-        for metric in found.metrics
-    ]  # fmt: skip
-    lines += aligned([head, *rows])
+        ])  # fmt: skip
+    lines = [f"{comparison.test}: A is {comparison.first}, B is {comparison.second}", "", *format_table(rows)]
     for title, buckets in (
-        ("", [found.overall]), ("by length of the source", found.by_length),
-        ("by how often the training text has the rarest source word", found.by_rarity),
+        ("", [comparison.overall]), ("by source length", comparison.by_length),
+        ("by training frequency of the rarest source word", comparison.by_rarity),
     ):  # fmt: skip
         if buckets:
             head = [title, "sentences", "chrF A", "chrF B", "B - A", "A wins", "B wins"]
-            lines += ["", *aligned([head, *map(_row, buckets)])]
-    if found.differences:
-        lines += ["", "where they differ most"]
-    for each in found.differences:
+            lines += ["", *format_table([head, *map(_bucket_row, buckets)])]
+    if comparison.differences:
+        lines += ["", "largest differences"]
+    for each in comparison.differences:
         lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
         texts = [("source", each.source), *(("reference", text) for text in each.references)]
         lines += [f"    {name:<10}{text}" for name, text in (*texts, ("A", each.first), ("B", each.second))]
-    lines += ["", *(f"{metric.name}: {metric.signature}" for metric in found.metrics)]
+    lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
     return "\n".join(lines)
 
 
-def _probability(p: float) -> str:
+def _format_p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def _row(bucket: Bucket) -> list[str]:
+def _bucket_row(bucket: Bucket) -> list[str]:
     return [
         bucket.name, f"{bucket.sentences:,}", f"{bucket.first:.1f}", f"{bucket.second:.1f}",
         f"{bucket.second - bucket.first:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",

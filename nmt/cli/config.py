@@ -13,14 +13,19 @@ from nmt.registry import parse
 
 def config(
     name: Annotated[
-        str | None, typer.Argument(help="A YAML file, or the name of a shipped config.", show_default="quickstart")
+        str | None, typer.Argument(help="YAML file, or the name of a built-in config.", show_default="quickstart")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an option before printing.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a config option; may be repeated."),
     ] = None,
-    options: Annotated[bool, typer.Option("--options", help="Explain every option instead.")] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="List all options with defaults and descriptions.")
+    ] = False,
 ) -> None:
-    """Print a config with every option resolved, as YAML that `nmt train --config` reads.
+    """Print a resolved config.
+
+    The output is YAML with every option, and a valid file for `nmt train --config`.
 
     Examples:
       nmt config multi30k
@@ -30,7 +35,7 @@ def config(
     from nmt.config import config_io
 
     if options and (name or set_):
-        raise UsageError("--options explains every option and takes nothing else", "nmt config --options")
+        raise UsageError("--options does not take other arguments", "nmt config --options")
     if options:
         for key, default, text in config_io.options():
             typer.echo(f"{key}  [{default}]\n    {text}")
@@ -41,7 +46,7 @@ def config(
 
 
 def _check_specs(config: Config) -> None:
-    """Refuse what training would refuse, as far as that can be said without loading torch."""
+    """Validate the spec strings as far as possible without importing PyTorch."""
     from nmt.data import noise
     from nmt.data.clean import clean
     from nmt.data.sources import validate

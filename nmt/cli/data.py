@@ -1,4 +1,4 @@
-"""`nmt data`: which corpora there are, and getting them."""
+"""`nmt data`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from nmt.cli.options import ConfigOption, ErrorsOption, SetOption, check_errors
 from nmt.console import log
 from nmt.errors import UsageError
 
-app = typer.Typer(no_args_is_help=True, help="Get and prepare parallel text.")
+app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parallel data.")
 
 
 @app.command("list")
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with sizes in bytes.")] = False,
 ) -> None:
-    """Show the corpora that can be had: pairs, download size, license, source, and which are ready to use.
+    """List the available corpora.
 
-    Figures are approximate. Example: nmt data list
+    Shows the number of sentence pairs, download size, license and source of each corpus, and whether it is ready to
+    use. Numbers are approximate.
+
+    Example: nmt data list
     """
     from nmt.data.sources import SOURCES, find
 
@@ -45,28 +48,30 @@ def list_(
     for name, corpus in corpora.items():
         about = corpus.about
         pairs = "-" if about.pairs is None else f"{about.pairs:,}"
-        table.append((name, pairs, _size(about.size), "yes" if corpus.installed else "no", about.license, about.source))
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+        ready = "yes" if corpus.installed else "no"
+        table.append((name, pairs, _format_size(about.size), ready, about.license, about.source))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [
-            cell.rjust(w) if i in (1, 2) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if i in (1, 2) else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         typer.echo("  ".join(cells).rstrip())
 
 
 @app.command()
 def download(
-    name: Annotated[str, typer.Argument(help="A corpus from `nmt data list`, with options if it has any.")],
+    name: Annotated[str, typer.Argument(help="Corpus from `nmt data list`, optionally with options in parentheses.")],
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take it from this archive or folder instead of the network."),
+        typer.Option("--from", help="Use this local archive or folder instead of downloading."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Get it anew even if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download again.")] = False,
     errors: ErrorsOption = "strict",
 ) -> None:
-    """Download a corpus, verify it and keep it as plain aligned text; prints the folder.
+    """Download a corpus, verify it and store it as aligned plain text.
 
-    A broken download goes on where it stopped when the command is run again.
+    Prints the folder of the corpus. Run the command again to resume an interrupted download.
 
     Examples:
       nmt data download tatoeba
@@ -80,11 +85,11 @@ def download(
     corpus = find(name)
     if not isinstance(corpus, DownloadableCorpus):
         if source:
-            raise UsageError(f"corpus '{corpus.name}' is not downloaded: it takes no --from", "use it by name")
-        log(f"corpus '{corpus.name}' needs no download: use it by name")
+            raise UsageError(f"corpus '{corpus.name}' does not need a download", "leave out --from")
+        log(f"corpus '{corpus.name}' does not need a download")
         return
     if corpus.installed and not force:
-        log(f"{corpus.name} is there already; --force gets it anew")
+        log(f"{corpus.name} is already installed; use --force to download it again")
     typer.echo(corpus.install(source, errors=errors, force=force))
 
 
@@ -93,28 +98,29 @@ def prepare(
     config: ConfigOption = "quickstart",
     set_: SetOption = None,
 ) -> None:
-    """Clean a config's corpora, train the tokenizer and write token ids; prints the folder.
+    """Clean the corpora of a config, train the tokenizer and tokenize the data.
 
-    `nmt train` does this by itself when needed; it is done once for the same corpora and options.
+    Prints the folder of the prepared data. `nmt train` prepares data automatically and reuses what has been prepared
+    with the same corpora and options.
 
     Examples:
       nmt data prepare --config multi30k
       nmt data prepare --config multi30k --set tokenizer.vocab_size=4000
     """
     from nmt.config import config_io
-    from nmt.data.prepare import prepare as run
+    from nmt.data.prepare import prepare as prepare_data
 
-    typer.echo(run(config_io.load(config_io.find(config), set_ or [])).folder)
+    typer.echo(prepare_data(config_io.load(config_io.find(config), set_ or [])).folder)
 
 
 app.command("check")(check)
 
 
-def _size(count: int | None) -> str:
-    if not count:
+def _format_size(num_bytes: int | None) -> str:
+    if not num_bytes:
         return "-"
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count} {unit}"
-        count = round(count / 1000)
-    return f"{count} GB"
+        if num_bytes < 1000:
+            return f"{num_bytes} {unit}"
+        num_bytes = round(num_bytes / 1000)
+    return f"{num_bytes} GB"

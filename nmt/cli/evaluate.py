@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
+    BeamSizeOption,
+    BleuOption,
+    ChrfOption,
     DeviceOption,
     ErrorsOption,
+    LengthPenaltyOption,
     ModelOption,
     ReferencesOption,
     ResamplesOption,
     SearchOption,
     SearchPrecisionOption,
     SourceOption,
+    TerOption,
     TestsOption,
     check_errors,
     check_test_options,
@@ -29,24 +34,22 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: ModelOption = None,
-    bleu: Annotated[bool, typer.Option("--bleu", help="BLEU, the default.")] = False,
-    chrf: Annotated[bool, typer.Option("--chrf", help="chrF2.")] = False,
-    ter: Annotated[bool, typer.Option("--ter", help="Translation edit rate.")] = False,
+    bleu: BleuOption = False,
+    chrf: ChrfOption = False,
+    ter: TerOption = False,
     comet: Annotated[
-        str, typer.Option(metavar="MODEL", help="COMET by this model: Unbabel/wmt22-comet-da.", show_default=False)
+        str,
+        typer.Option(metavar="MODEL", help="COMET with this model, e.g. Unbabel/wmt22-comet-da.", show_default=False),
     ] = "",
     src: SourceOption = None,
     ref: ReferencesOption = None,
     test: TestsOption = None,
-    beam_size: Annotated[
-        int | None, typer.Option(help="Beams of the search; 1 is greedy.", show_default="the model's")
-    ] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="0 favors short translations.", show_default="the model's")
-    ] = None,
+    beam_size: BeamSizeOption = None,
+    length_penalty: LengthPenaltyOption = None,
     search: SearchOption = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for hypotheses and report.", show_default="RUN/eval")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for hypotheses and reports.", show_default="RUN/eval"),
     ] = None,
     resamples: ResamplesOption = 1000,
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
@@ -54,10 +57,10 @@ def evaluate(
     precision: SearchPrecisionOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
-    """Translate test sets and print their scores with 95 % confidence intervals and sacrebleu's signatures.
+    """Translate test sets and report BLEU, chrF, TER or COMET with confidence intervals.
 
-    Without --src or --test it is the test split of the corpus the model was trained on. Text is cased and
-    detokenized throughout. The hypotheses and a JSON report are written for anyone to check.
+    The default is BLEU on the test split of the training corpus. Scores are computed by sacreBLEU on cased,
+    detokenized text and printed with their signatures. Hypotheses and a JSON report are written to a folder.
 
     Examples:
       nmt evaluate
@@ -71,8 +74,8 @@ def evaluate(
     import json
 
     from nmt.console import log
-    from nmt.evaluate.evaluation import Wish
-    from nmt.evaluate.evaluation import evaluate as run
+    from nmt.evaluate.evaluation import MetricOptions
+    from nmt.evaluate.evaluation import evaluate as evaluate_test_set
     from nmt.inference.translator import Translator
     from nmt.runs import discovery
     from nmt.runs.model_card import write_card
@@ -82,25 +85,26 @@ def evaluate(
         log(f"using {translator.origin}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = open_test_sets(translator.config.data, src, ref, test, errors)
-    names = [name for name, wanted in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if wanted]
-    wish = Wish(names or ([] if comet else ["bleu"]), resamples, comet)
-    folder = output or _folder(translator, model)
-    found = []
+    metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
+    options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
+    folder = output or _default_output(translator, model)
+    evaluations = []
     for test_set in test_sets:
-        found.append(run(translator, test_set, spec, folder, wish))
+        evaluation = evaluate_test_set(translator, test_set, spec, folder, options)
+        evaluations.append(evaluation)
         if not json_:
-            for score in found[-1].scores:
-                typer.echo(f"{found[-1].test}  {score}" if len(test_sets) > 1 else str(score))
+            for score in evaluation.scores:
+                typer.echo(f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score))
     if folder.is_relative_to(translator.run):
         write_card(translator.run)
     if json_:
-        typer.echo(json.dumps([evaluation.as_dict() for evaluation in found], ensure_ascii=False))
+        typer.echo(json.dumps([evaluation.as_dict() for evaluation in evaluations], ensure_ascii=False))
 
 
-def _folder(translator: Translator, asked: Path | None) -> Path:
-    """Return the folder of hypotheses: the run's, and one of its own for a checkpoint asked for by name."""
+def _default_output(translator: Translator, model: Path | None) -> Path:
+    """Return RUN/eval, or RUN/eval/CHECKPOINT if `model` is a checkpoint directory."""
     from nmt.runs import pretrained
 
     folder = pretrained.output_dir(translator.run) / "eval"
-    named = asked is not None and asked.resolve() == translator.origin.resolve()
-    return folder / translator.origin.resolve().name if named else folder
+    checkpoint = translator.origin.resolve()
+    return folder / checkpoint.name if model is not None and model.resolve() == checkpoint else folder

@@ -9,25 +9,26 @@ import typer
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run, or one of its step-N folders.")],
+    run: Annotated[Path, typer.Argument(help="Run or checkpoint directory.")],
     to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or hf-marian.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to make.", show_default="RUN/FORMAT")
+        Path | None, typer.Option("--output", "-o", help="Output folder.", show_default="RUN/FORMAT")
     ] = None,
     verify_with: Annotated[
         Path | None,
         typer.Option(
-            help="File of source sentences to compare on.", show_default="100 of the test set, or of the phrasebook"
+            help="File with source sentences for the verification.",
+            show_default="100 sentences of the test set or the phrasebook",
         ),
     ] = None,
     min_agreement: Annotated[
         float, typer.Option(help="Minimum share of identical translations; otherwise the export is discarded.")
     ] = 0.99,
 ) -> None:
-    """Write a model for another engine, and prove that it translates there as it does here.
+    """Export a model and verify that its translations are identical.
 
-    Sentences are translated both ways, greedily and in float32. The report says how many translations are identical,
-    how big both models are and how fast. What differs too much is refused.
+    Translates sentences with both models, with greedy search in float32. Reports the share of identical translations,
+    and the size and speed of both models.
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
@@ -36,16 +37,16 @@ def export(
     """
     from nmt.export import verify
 
-    proof = verify.export(run, to, output, verify_with, min_agreement)
-    ours, theirs = proof.ours, proof.theirs
+    result = verify.export(run, to, output, verify_with, min_agreement)
+    ours, theirs = result.ours, result.theirs
     for name, text in {
-        "format": f"{to}, in {proof.folder}",
-        "probe": f"{len(proof.sources)} sentences of {proof.probe}, greedy, fp32, cpu",
-        "identical": f"{proof.share:.1%}",
-        "BLEU": f"{proof.bleu:.1f} against nmt's translations",
+        "format": f"{to}, in {result.folder}",
+        "data": f"{len(result.sources)} sentences of {result.probe}, greedy, fp32, cpu",
+        "identical": f"{result.share:.1%}",
+        "BLEU": f"{result.bleu:.1f} against nmt's translations",
         "size": f"{theirs.size / 1e6:,.1f} MB; nmt {ours.size / 1e6:,.1f} MB",
-        "speed": f"{proof.speed(theirs):,.0f} target tokens/s; nmt {proof.speed(ours):,.0f}",
+        "speed": f"{result.speed(theirs):,.0f} target tokens/s; nmt {result.speed(ours):,.0f}",
     }.items():
         typer.echo(f"{name:<11}{text}")
-    if difference := proof.first_difference():
+    if difference := result.first_difference():
         typer.echo(f"{'differs':<11}{difference}")

@@ -12,12 +12,12 @@ WIDTH = 120
 
 
 def info(
-    run: Annotated[Path | None, typer.Argument(help="A run's folder.", show_default="the newest under runs/")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    run: Annotated[Path | None, typer.Argument(help="Run directory.", show_default="the newest under runs/")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print all information as JSON.")] = False,
 ) -> None:
-    """Show on one screen what a run is: model, data with checksums, training, machine, scores.
+    """Show a run's model, data, training, hardware and scores.
 
-    The same stands in the run's README.md, its model card.
+    The model card, README.md in the run directory, has the same information.
 
     Examples:
       nmt info
@@ -28,21 +28,21 @@ def info(
     from nmt.runs.run_info import collect
 
     run = run or discovery.newest_run()
-    comes_along = pretrained.find(run)
-    run = comes_along or run
-    found = collect(run)
+    pretrained_dir = pretrained.find(run)
+    run = pretrained_dir or run
+    run_info = collect(run)
     if json_:
         import json
 
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(run_info, indent=2, ensure_ascii=False))
         return
     typer.echo(run)
-    for subject, lines in describe(found).items():
-        for number, line in enumerate(lines):
-            label = subject if number == 0 else ""
+    for subject, lines in describe(run_info).items():
+        for i, line in enumerate(lines):
+            label = "" if i else subject
             typer.echo(
                 textwrap.fill(line, WIDTH, initial_indent=f"{label:<11}", subsequent_indent=" " * 11,
                               break_long_words=False, break_on_hyphens=False)
             )  # fmt: skip
-    if comes_along:
-        typer.echo(f"{'card':<11}README.md in that folder tells of its earlier trainings, and how good it is")
+    if pretrained_dir:
+        typer.echo(f"{'card':<11}see README.md in that folder for the training history and evaluation")

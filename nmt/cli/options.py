@@ -17,70 +17,83 @@ if TYPE_CHECKING:
     from nmt.evaluate.test_sets import TestSet
 
 ConfigOption = Annotated[
-    str, typer.Option("--config", "-c", help="A YAML file, or the name of a shipped one: quickstart, multi30k, ...")
+    str,
+    typer.Option("--config", "-c", help="YAML file, or the name of a built-in config such as quickstart or multi30k."),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an option: --set train.steps=1000.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a config option, e.g. train.steps=1000; may be repeated."
+    ),
 ]
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model",
-        "-m",
-        help="A run, one of its step-N folders, or en-de-small, de-en-small.",
-        show_default="the newest under runs/",
+        "--model", "-m",
+        help="Run or checkpoint directory, or the name of a pretrained model (en-de-small, de-en-small).",
+        show_default="the newest run",
     ),
-]
+]  # fmt: skip
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--model", "-m",
-        help="A run, one of its step-N folders, or en-de-small, de-en-small; several translate together.",
-        show_default="the newest under runs/",
+        "--model", "-m", help="Run or checkpoint directory, or the name of a pretrained model; repeat to ensemble.",
+        show_default="the newest run",
     ),
 ]  # fmt: skip
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 SearchPrecisionOption = Annotated[
-    str, typer.Option("--precision", help="auto, fp32, bf16, fp16 or int8: auto takes what is fast here.")
+    str,
+    typer.Option("--precision", help="auto, fp32, bf16, fp16 or int8. auto picks the fastest type on this machine."),
 ]
-PrecisionOption = Annotated[str, typer.Option(help="auto, fp32, bf16 or fp16: auto takes what is fast here.")]
+PrecisionOption = Annotated[
+    str, typer.Option(help="auto, fp32, bf16 or fp16. auto picks the fastest type on this machine.")
+]
 SearchOption = Annotated[
     str,
-    typer.Option(
-        help="Search in full: greedy, beam(beam_size=4, top_beams=1, length_penalty=1.0).", show_default=False
-    ),
+    typer.Option(help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's"),
 ]
-SourceOption = Annotated[Path | None, typer.Option(help="Source file of a test set of your own.")]
+BeamSizeOption = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search.", show_default="the model's")]
+LengthPenaltyOption = Annotated[
+    float | None, typer.Option(help="Length-penalty exponent α (0 = none).", show_default="the model's")
+]
+BleuOption = Annotated[bool, typer.Option("--bleu", help="Report BLEU.")]
+ChrfOption = Annotated[bool, typer.Option("--chrf", help="Report chrF2.")]
+TerOption = Annotated[bool, typer.Option("--ter", help="Report translation edit rate (TER).")]
+SourceOption = Annotated[Path | None, typer.Option(help="Source file of a custom test set.")]
 ReferencesOption = Annotated[
-    list[Path] | None, typer.Option("--ref", help="Its reference translations; several for several references.")
+    list[Path] | None,
+    typer.Option("--ref", help="Reference file of a custom test set; repeat for multiple references."),
 ]
 TestsOption = Annotated[
     list[str] | None,
-    typer.Option("--test", show_default="the model's own",
-                 help="A test set that sacrebleu knows (wmt14, ...), or of a corpus (tatoeba); several one by one."),
+    typer.Option("--test", show_default="the model's",
+                 help="sacreBLEU test set (wmt14, ...) or corpus (tatoeba, ...); may be repeated."),
 ]  # fmt: skip
-ResamplesOption = Annotated[int, typer.Option(min=0, max=1_000_000, help="Draws for confidence intervals; 0 for none.")]
+ResamplesOption = Annotated[
+    int, typer.Option(min=0, max=1_000_000, help="Bootstrap resamples for confidence intervals; 0 disables them.")
+]
 ErrorsOption = Annotated[str, typer.Option("--encoding-errors", help="On invalid UTF-8: strict or replace.")]
 
 
 def check_errors(value: str) -> None:
-    """Raise a UsageError unless `value` is a way to treat invalid UTF-8."""
+    """Raise a UsageError for an invalid value of --encoding-errors."""
     if value not in ("strict", "replace"):
         raise UsageError(f"--encoding-errors must be strict or replace, got '{value}'")
 
 
 def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[str] | None) -> None:
-    """Raise a UsageError unless the options name test sets in one way."""
+    """Raise a UsageError if --src, --ref and --test are incomplete or contradict each other."""
     if (src is None) != (not refs):
-        raise UsageError("--src and --ref go together")
+        raise UsageError("--src and --ref must be used together")
     if src is not None and tests:
-        raise UsageError("give --src and --ref, or --test, not both")
+        raise UsageError("pass either --src and --ref, or --test")
 
 
 def open_test_sets(
     data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, errors: str
 ) -> list[TestSet]:
-    """Return the test sets that the options name: files, names, or the corpus's own."""
+    """Load the test sets: --src and --ref, --test, or the test split of the model's corpus."""
     from nmt.evaluate import test_sets
 
     if src is not None:
@@ -91,48 +104,46 @@ def open_test_sets(
 
 
 def argument_lines(arguments: list[str], errors: str) -> Iterator[str]:
-    """Yield the lines of sentences given on the command line; what of them is not UTF-8 arrives as surrogates."""
+    """Yield the lines of command-line arguments. Python decodes their invalid UTF-8 to surrogates."""
     from nmt.data.pairs import decode_lines
 
     raw = (line.encode("utf-8", "surrogateescape") for argument in arguments for line in argument.split("\n"))
-    return decode_lines(raw, "the sentences given", errors)
+    return decode_lines(raw, "the command line", errors)
 
 
 def search_spec(
-    given: str, default: str, beam_size: int | None, top_beams: int | None, length_penalty: float | None
+    search: str, default: str, beam_size: int | None, top_beams: int | None, length_penalty: float | None
 ) -> str:
-    """Return the spec string of the search that the options ask for.
+    """Combine the search options into one spec string.
 
     Args:
-        given: --search; it may be narrowed by the other options, but not turned into another search.
-        default: what the model's config says; options of a beam search turn it into one.
+        search: --search. Beam-search options conflict with another search passed here.
+        default: The search in the model's config. Beam-search options replace a search other than beam search.
         beam_size: --beam-size.
-        top_beams: --top-beams.
+        top_beams: --top-beams. Increases the default beam size if necessary.
         length_penalty: --length-penalty.
 
     Raises:
-        UsageError: a length penalty that is no number, or options that the search given has not.
+        UsageError: If the length penalty is not finite, or --search does not support the other options.
     """
     if length_penalty is not None and not math.isfinite(length_penalty):
-        raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "1.0 is usual")
-    asked = {"beam_size": beam_size, "top_beams": top_beams, "length_penalty": length_penalty}
-    asked = {key: value for key, value in asked.items() if value is not None}
-    spec = given or default
+        raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "the usual value is 1.0")
+    overrides = {"beam_size": beam_size, "top_beams": top_beams, "length_penalty": length_penalty}
+    overrides = {key: value for key, value in overrides.items() if value is not None}
+    spec = search or default
     name, options = parse(spec)
     if name not in ("beam", "diverse", "constrained"):
-        if not asked or (
-            name == "greedy" and asked.keys() <= {"beam_size", "top_beams"} and set(asked.values()) == {1}
-        ):
+        equals_greedy = overrides.keys() <= {"beam_size", "top_beams"} and set(overrides.values()) == {1}
+        if not overrides or (name == "greedy" and equals_greedy):
             return spec
-        if given:
-            raise UsageError(f"--search {given} is no beam search", "leave out --search, or the options of a beam")
+        if search:
+            raise UsageError(f"--search {search} is not a beam search", "leave out --search or the beam search options")
         name, options = "beam", {}
-    options |= asked
+    options |= overrides
     if top_beams and beam_size is None:
         from nmt.search import SEARCHES
 
         groups = options.get("groups", 2) if name == "diverse" else 1
-        size = options.get("beam_size", cast(Any, SEARCHES[name]).beam_size)
-        if top_beams > size:
+        if top_beams > options.get("beam_size", cast(Any, SEARCHES[name]).beam_size):
             options["beam_size"] = -(-top_beams // groups) * groups
     return compose(name, options)

@@ -1,4 +1,4 @@
-"""What `nmt translate` writes, and where: a form for each line's translations, and files that survive a stop."""
+"""Output of the commands: formats of `nmt translate`, output files, reports and tables."""
 
 from __future__ import annotations
 
@@ -19,131 +19,134 @@ from nmt.errors import NMTError, UsageError, suggest
 if TYPE_CHECKING:
     from nmt.inference.translator import Translation
 
-Write = Callable[[str], object]
+WriteLine = Callable[[str], object]
 FORMATS = ("text", "jsonl")
 
 
 def check_format(name: str) -> None:
-    """Raise a UsageError unless `name` is a format."""
+    """Raise a UsageError for an unknown output format."""
     if name not in FORMATS:
         raise UsageError(f"unknown format '{name}'", suggest(name, FORMATS))
 
 
-class Form(Protocol):
-    """Turns a line's translations into lines of output."""
+class OutputFormat(Protocol):
+    """Formats the translations of one input line."""
 
     @property
-    def each(self) -> int:
-        """Lines of output for each line of input."""
+    def lines_per_input(self) -> int:
+        """Number of output lines for each input line."""
 
-    def wrote(self, line: str) -> bool:
-        """Say whether a line of a file may have come from here."""
+    def matches(self, line: str) -> bool:
+        """Return whether an existing output line may have this format."""
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
-        """Return those lines."""
+        """Return the output lines."""
 
 
 @dataclass(frozen=True)
-class Text:
-    """The translations themselves, best first; empty lines where there are fewer than `each`."""
+class TextFormat:
+    """One translation per line, best first, padded with empty lines to `lines_per_input`."""
 
-    each: int
-    scores: bool = False
-    """Put the score and a tab before each."""
+    lines_per_input: int
+    show_scores: bool = False
+    """Prefix each line with the score and a tab."""
 
-    def wrote(self, line: str) -> bool:
-        """Say whether a line of a file may have come from here."""
-        return not Record().wrote(line) and (not self.scores or bool(re.match(r"(-?[\d.]+\t|$)", line)))
+    def matches(self, line: str) -> bool:
+        """Return whether an existing output line may have this format."""
+        return not JsonLinesFormat().matches(line) and (not self.show_scores or bool(re.match(r"(-?[\d.]+\t|$)", line)))
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
-        """Return a line for each translation."""
-        lines = [f"{t.score:.4f}\t{t.text}" if self.scores else t.text for t in translations[: self.each]]
-        return lines + [""] * (self.each - len(lines))
+        """Return one line per translation."""
+        best = translations[: self.lines_per_input]
+        lines = [f"{t.score:.4f}\t{t.text}" if self.show_scores else t.text for t in best]
+        return lines + [""] * (self.lines_per_input - len(lines))
 
 
 @dataclass(frozen=True)
-class Record:
-    """JSON with all that is known of the translations, a line of it for each line of input."""
+class JsonLinesFormat:
+    """One JSON object per input line, with all fields of its translations."""
 
-    each: int = 1
+    lines_per_input: int = 1
 
-    def wrote(self, line: str) -> bool:
-        """Say whether a line of a file may have come from here."""
+    def matches(self, line: str) -> bool:
+        """Return whether an existing output line may have this format."""
         return line.startswith('{"source": ')
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
-        """Return the record."""
+        """Return the JSON object as a line."""
         return [json.dumps({"source": source, "translations": [asdict(t) for t in translations]}, ensure_ascii=False)]
 
 
-def count_records(path: Path, form: Form) -> int:
-    """Cut what is incomplete off the end of an output file, and return how many lines of input it holds.
+def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
+    """Truncate an output file after its last complete input line, and return how many input lines it covers.
 
     Args:
-        path: the file; it need not be there.
-        form: what wrote it.
+        path: The file. If it does not exist, returns 0.
+        output_format: The format of the file.
 
     Raises:
-        UsageError: something else wrote it.
+        UsageError: If the file has another format.
     """
     if not path.is_file():
         return 0
     with path.open(encoding="utf-8", errors="replace") as text:
         first = text.readline()
-    if first.endswith("\n") and not form.wrote(first.rstrip("\n")):
-        raise UsageError(f"{path} was written in another form", "--resume takes the options it was begun with")
-    lines = position = complete = 0
+    if first.endswith("\n") and not output_format.matches(first.rstrip("\n")):
+        raise UsageError(f"{path} has a different output format", "use --resume with the same options as before")
+    num_lines = position = complete = 0
     with path.open("r+b") as file:
         for line in file:
             position += len(line)
-            lines += line.endswith(b"\n")
-            if line.endswith(b"\n") and lines % form.each == 0:
+            num_lines += line.endswith(b"\n")
+            if line.endswith(b"\n") and num_lines % output_format.lines_per_input == 0:
                 complete = position
         file.truncate(complete)
-    return lines // form.each
+    return num_lines // output_format.lines_per_input
 
 
 @contextlib.contextmanager
-def open_output(path: Path | None, *, append: bool = False) -> Iterator[Write]:
-    """Yield a function that writes a line; a file that stands there is kept until the first line comes, or for good.
+def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLine]:
+    """Yield a function that writes a line to a file, or to stdout if `path` is None.
+
+    An existing file is truncated when the first line is written, so an earlier error leaves it unchanged.
 
     Raises:
-        UsageError: the file cannot be opened.
-        NMTError: it cannot be written to any more.
+        UsageError: If the file cannot be opened.
+        NMTError: If a write fails.
     """
     if path is None:
         yield typer.echo
         return
-    stood = path.exists()
+    existed = path.exists()
     try:
         file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", "name another file") from None
-    started = append
+        raise UsageError(f"cannot write {path}: {error.strerror}", "choose another file") from None
+    truncated = append
 
     def write(line: str) -> None:
-        nonlocal started
-        if not started and path.is_file():  # not a device or a pipe
+        nonlocal truncated
+        if not truncated and path.is_file():  # not a device or a pipe
             file.truncate(0)
-        started = True
+        truncated = True
         file.write(line + "\n")
 
-    ended = False
+    completed = False
     try:
         with file:
             yield write
-            if not started and path.is_file():  # nothing to write is a result too
+            if not truncated and path.is_file():  # an empty result replaces the file, too
                 file.truncate(0)
-            ended = True
+            completed = True
     except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "it holds what was written so far") from None
+        raise NMTError(f"cannot write {path}: {error.strerror}", "the file has the output written so far") from None
     finally:
-        if not (started or ended or stood):
+        if not (truncated or completed or existed):
             path.unlink(missing_ok=True)
 
 
 def show(text: str) -> None:
-    """Print results; a reader that has gone (`| head -1`) is no reason to lose the command's exit code."""
+    """Print results. A closed pipe (`| head -1`) does not change the exit code of the command."""
     try:
         typer.echo(text)
         sys.stdout.flush()
@@ -152,24 +155,24 @@ def show(text: str) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a report whole or not at all, its folder with it.
+    """Write a report atomically and create its parent folders.
 
     Raises:
-        NMTError: it cannot be written.
+        NMTError: If the file cannot be written.
     """
     from nmt.paths import write_text
 
     if not path.name:
-        raise UsageError("a report needs a file name", "report.html")
+        raise UsageError("the output file has no name", "choose a name such as report.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     except OSError as error:
-        raise NMTError(f"cannot write {path}: {error.strerror}", "name another file") from None
+        raise NMTError(f"cannot write {path}: {error.strerror}", "choose another file") from None
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table's lines: the first and the last column to the left, the others to the right."""
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table. The first and last columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     return [

@@ -1,4 +1,4 @@
-"""`nmt plot`: learning curves, and positional encodings."""
+"""`nmt plot`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from nmt.viz.learning_curves import AXES, draw
 if TYPE_CHECKING:
     from nmt.model.positions import Positions, Table
 
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Picture: .png, .svg or .pdf.")]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Output image: .png, .svg or .pdf.")]
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Draw learning curves, or positional encodings; needs matplotlib (pip install matplotlib).",
+    help="Plot learning curves or position encodings. Requires matplotlib (pip install matplotlib).",
 )
 
 
 @app.command()
 def curves(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
     output: OutputOption = Path("curves.png"),
     by: Annotated[str, typer.Option(help="Horizontal axis: updates, tokens or hours.")] = "updates",
 ) -> None:
-    """Draw learning curves: training and validation loss, BLEU, learning rate, speed.
+    """Plot training and validation loss, BLEU, learning rate and speed.
 
-    Several runs share a picture, for comparing them, and a run may still be training.
+    Pass multiple runs to compare them in one figure. A run may still be training.
 
     Examples:
       nmt plot curves runs/quickstart
@@ -48,24 +48,25 @@ def curves(
 @app.command()
 def positions(
     encodings: Annotated[
-        list[str] | None, typer.Argument(help="Encodings, with their options.", show_default="sinusoidal")
+        list[str] | None,
+        typer.Argument(help="Position encodings, optionally with options.", show_default="sinusoidal"),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="A run or checkpoint, to see what it has learned.")
+        Path | None, typer.Option("--model", "-m", help="Run or checkpoint whose learned position encoding to plot.")
     ] = None,
     output: OutputOption = Path("positions.png"),
-    length: Annotated[int, typer.Option(min=2, max=4096, help="Positions to draw.")] = 64,
-    decoder: Annotated[bool, typer.Option("--decoder", help="The decoder's, which looks back only.")] = False,
-    layer: Annotated[int, typer.Option(min=1, max=100, help="For encodings that differ between layers.")] = 1,
-    dim: Annotated[int | None, typer.Option(min=2, max=4096, help="Width of the model.", show_default="128")] = None,
+    length: Annotated[int, typer.Option(min=2, max=4096, help="Number of positions to plot.")] = 64,
+    decoder: Annotated[bool, typer.Option("--decoder", help="Plot the causal encoding of the decoder.")] = False,
+    layer: Annotated[int, typer.Option(min=1, max=100, help="Layer, for encodings that differ between layers.")] = 1,
+    dim: Annotated[int | None, typer.Option(min=2, max=4096, help="Model dimension.", show_default="128")] = None,
     heads: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Attention heads; must divide --dim.", show_default="4")
+        int | None,
+        typer.Option(min=1, max=64, help="Number of attention heads; must divide --dim.", show_default="4"),
     ] = None,
 ) -> None:
-    """Draw positional encodings: as a heat map, some channels, and how alike two positions are.
+    """Plot position encodings: a heat map, some channels, and the similarity of positions.
 
-    What is trained is drawn as a training finds it, unless --model names one that has learned; --dim and --heads are
-    then the model's.
+    Trainable encodings are plotted at initialization, unless --model is set.
 
     Examples:
       nmt plot positions
@@ -75,18 +76,20 @@ def positions(
     from nmt.viz.position_plots import draw
 
     if model is not None and (encodings or dim is not None or heads is not None):
-        raise UsageError("give encodings, or --model, which has its own", "nmt plot positions --model runs/multi30k")
+        raise UsageError(
+            "--model cannot be combined with encodings, --dim or --heads", "nmt plot positions --model runs/multi30k"
+        )
     if model is not None:
-        made = _of_model(model, decoder)
+        modules = _load(model, decoder)
     else:
-        made = _made(encodings or ["sinusoidal"], dim or 128, heads or 4, layer, decoder)
-    draw({name: _table(name, each, length, layer) for name, each in made.items()}, output)
-    if model is None and any(list(each.parameters()) for each in made.values()):
-        log("trained values are drawn as they begin; --model RUN draws what a model has learned")
+        modules = _build(encodings or ["sinusoidal"], dim or 128, heads or 4, layer, decoder)
+    draw({name: _table(name, module, length, layer) for name, module in modules.items()}, output)
+    if model is None and any(list(module.parameters()) for module in modules.values()):
+        log("trainable encodings are plotted at initialization; use --model RUN to plot learned ones")
     typer.echo(output)
 
 
-def _made(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> dict[str, Positions]:
+def _build(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> dict[str, Positions]:
     import torch
 
     from nmt.model.positions import POSITIONS, Stack
@@ -98,26 +101,26 @@ def _made(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) -> 
     return {spec: resolve("positions", POSITIONS, spec)(Stack(dim, heads, layer, causal=decoder)) for spec in specs}
 
 
-def _of_model(path: Path, decoder: bool) -> dict[str, Positions]:
+def _load(path: Path, decoder: bool) -> dict[str, Positions]:
     from nmt.model.transformer import Transformer
     from nmt.runs import discovery
 
     loaded = discovery.load(path)
     if not isinstance(loaded.model, Transformer):
-        raise UsageError(f"{path} is a recurrent model", "it needs no positions: its states go from word to word")
-    made = loaded.model.target_positions if decoder else loaded.model.source_positions
-    return {f"{path}: {loaded.config.model.position_encoding}": made}
+        raise UsageError(f"{path} is a recurrent model without position encoding", "choose a Transformer")
+    module = loaded.model.target_positions if decoder else loaded.model.source_positions
+    return {f"{path}: {loaded.config.model.position_encoding}": module}
 
 
-def _table(name: str, made: Positions, length: int, layer: int) -> Table:
+def _table(name: str, module: Positions, length: int, layer: int) -> Table:
     import torch
 
-    if layer > made.stack.layers:
-        raise UsageError(f"there is no layer {layer}", f"there are {made.stack.layers}")
-    if made.most and length > made.most:
-        log(f"{name}: there are {made.most} positions")
+    if layer > module.stack.layers:
+        raise UsageError(f"there is no layer {layer}", f"--layer must be at most {module.stack.layers}")
+    if module.most and length > module.most:
+        log(f"{name}: plotting all {module.most} positions")
     with torch.inference_mode():
-        table = made.eval().table(min(length, made.most or length), layer - 1)
+        table = module.eval().table(min(length, module.most or length), layer - 1)
     if table is None:
-        raise UsageError(f"'{name}' has nothing to draw", "nmt plot positions sinusoidal rotary alibi")
+        raise UsageError(f"'{name}' has nothing to plot", "nmt plot positions sinusoidal rotary alibi")
     return table

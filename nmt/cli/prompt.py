@@ -1,4 +1,4 @@
-"""Sentences typed at a prompt, with line editing and a history that outlives the session."""
+"""An interactive prompt with line editing and a persistent history."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pathlib import Path
 import typer
 
 PROMPT = "> "
-MAX_LINES = 1000
-"""Lines of history kept."""
+MAX_HISTORY_LINES = 1000
 
 
-def ask(answer: Callable[[str], list[str]]) -> None:
-    """Print the answer to each line typed, until the end of input (Ctrl-D); Ctrl-C drops the line."""
-    _remember_lines()
-    print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
+def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
+    """Print the translations of each line until the end of input (Ctrl-D). Ctrl-C cancels the current line."""
+    _load_history()
+    print("Type a sentence and press Enter. Press Ctrl-D to exit.", file=sys.stderr)
     while True:
         try:
             line = input(PROMPT)
@@ -30,23 +29,23 @@ def ask(answer: Callable[[str], list[str]]) -> None:
             typer.echo()
             continue
         if line.strip():
-            with contextlib.suppress(KeyboardInterrupt):  # drops the translation too
-                for translation in answer(line):
+            with contextlib.suppress(KeyboardInterrupt):  # cancels the translation
+                for translation in translate_line(line):
                     typer.echo(translation)
 
 
-def _remember_lines() -> None:
+def _load_history() -> None:
     try:
         import readline
-    except ImportError:  # a Python without it still reads lines
+    except ImportError:  # optional in Python
         return
     history = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "nmt" / "history"
-    readline.set_history_length(MAX_LINES)
+    readline.set_history_length(MAX_HISTORY_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
 
     def save() -> None:
-        with contextlib.suppress(OSError):  # a home that cannot be written to must not spoil the end
+        with contextlib.suppress(OSError):  # the home directory may be read-only
             history.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(history)
 

@@ -8,35 +8,39 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption
-from nmt.cli.output import aligned
+from nmt.cli.output import format_table
 
 
 def reproduce(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    into: Annotated[Path | None, typer.Option("--run", help="Folder of the new run.", show_default="RUN-again")] = None,
+    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    into: Annotated[
+        Path | None, typer.Option("--run", help="Directory of the new run.", show_default="RUN-again")
+    ] = None,
     changed: Annotated[
-        bool, typer.Option("--allow-changed-data", help="Go on where text or tokenizer are not those of the run.")
+        bool, typer.Option("--allow-changed-data", help="Continue if the data or the tokenizer has changed.")
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Train a run once more from its own record, and compare the two.
+    """Retrain a run from its record and compare the results.
 
-    The text is prepared anew and its checksums are compared first. On the same machine, with the same versions and
-    without a time limit, the weights come out equal to the last bit. Exit code: 0 where they do, 3 where they do not. A
-    reproduction that was stopped goes on by the same command.
+    Prepares the data again and compares its checksums before training. On the same machine with the same versions and
+    without a time limit, the weights are bitwise identical. Exit code: 0 if they are, 3 if they are not. Run the
+    command again to resume an interrupted reproduction.
 
     Example: nmt reproduce runs/quickstart
     """
     from nmt.runs import pretrained
-    from nmt.train.reproduce import reproduce as again
+    from nmt.train.reproduce import reproduce as retrain
 
     pretrained.reject_pretrained(run)
-    found = again(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
-    rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in found.scores.items()]
-    for line in aligned([["", str(found.original_run), str(found.new_run), ""], *rows]):
+    result = retrain(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
+    rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in result.scores.items()]
+    for line in format_table([["", str(result.original_run), str(result.new_run), ""], *rows]):
         typer.echo(line)
-    typer.echo("the weights are equal to the last bit" if found.identical_weights else "the weights differ")
-    for difference in () if found.identical_weights else found.differences:
+    if result.identical_weights:
+        typer.echo("the weights are bitwise identical")
+        return
+    typer.echo("the weights differ")
+    for difference in result.differences:
         typer.echo(f"  {difference}")
-    if not found.identical_weights:
-        raise typer.Exit(3)
+    raise typer.Exit(3)

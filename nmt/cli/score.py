@@ -16,18 +16,25 @@ from nmt.errors import UsageError
 
 
 def score(
-    src: Annotated[Path, typer.Option(help="Source file, a sentence a line.", show_default=False)],
-    tgt: Annotated[Path, typer.Option(help="Its translations, line by line.", show_default=False)],
+    src: Annotated[Path, typer.Option(help="Source file with one sentence per line.", show_default=False)],
+    tgt: Annotated[Path, typer.Option(help="Target file, aligned by line.", show_default=False)],
     model: ModelsOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write to.")] = None,
-    per_token: Annotated[bool, typer.Option("--per-token", help="Divide by the tokens, the end counted.")] = False,
-    format: Annotated[str, typer.Option(help="text, or jsonl: with every token's share and word alignment.")] = "text",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Output file.", show_default="standard output")
+    ] = None,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Divide by the number of target tokens, including the end token.")
+    ] = False,
+    format: Annotated[
+        str, typer.Option(help="Output format: text, or jsonl with token log-probabilities and word alignments.")
+    ] = "text",
     device: DeviceOption = "auto",
     errors: ErrorsOption = "strict",
 ) -> None:
-    """Print how probable a model finds given translations: log p(target | source) in nats, a line for each pair.
+    """Score given translations with a model (log p(target | source)).
 
-    Computed in float32. Sort a corpus by it to find pairs that are no translations, or rank what others translated.
+    Prints one log-probability in nats per line, computed in float32. Use scores to filter noisy parallel data or to
+    rank translations.
 
     Examples:
       nmt score --src test.en --tgt test.de
@@ -45,18 +52,18 @@ def score(
     for file in (src, tgt):
         open_text(file).close()
         if output and output.exists() and output.samefile(file):
-            raise UsageError(f"--output {output} is a file that is read", "name another one")
+            raise UsageError(f"--output {output} is an input file", "choose another file")
     translator = Translator.load(model or [discovery.newest_run()], device, "fp32")
     if model is None:
         log(f"using {translator.origin}")
-    pairs, given = tee(read_pairs(src, tgt, errors=errors))
+    pairs, inputs = tee(read_pairs(src, tgt, errors=errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:
-        for (source, target), scored in zip(given, translator.score(pairs), strict=True):
-            value = scored.log_prob / max(1, len(scored.tokens)) if per_token else scored.log_prob
-            record = {"source": source, "target": target, "score": value, **_without_text(asdict(scored))}
-            write(json.dumps(record, ensure_ascii=False) if format == "jsonl" else f"{value:.4f}")
+        for (source, target), translation in zip(inputs, translator.score(pairs), strict=True):
+            value = translation.log_prob / (max(1, len(translation.tokens)) if per_token else 1)
+            if format == "jsonl":
+                details = {key: field for key, field in asdict(translation).items() if key not in ("text", "score")}
+                record = {"source": source, "target": target, "score": value, **details}
+                write(json.dumps(record, ensure_ascii=False))
+            else:
+                write(f"{value:.4f}")
             bar.update()
-
-
-def _without_text(record: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in record.items() if key not in ("text", "score")}

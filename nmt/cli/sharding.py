@@ -1,6 +1,6 @@
-"""A corpus in parts: which lines each of several machines or processes translates, and how their results join.
+"""Sharding of an input file over machines or processes, and joining of the results.
 
-Parts are runs of lines, so their results, one after the other, are those of the whole.
+A shard is a range of consecutive lines, so the outputs of the shards in order are the output for the file.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from nmt.paths import locked, sync
 
 
 @dataclass(frozen=True)
-class Part:
-    """The `number`-th of `count` parts, counted from 1."""
+class Shard:
+    """Shard `number` of `count`, starting at 1."""
 
     number: int
     count: int
 
     @classmethod
-    def parse(cls, text: str) -> Part:
-        """Read `I/N`.
+    def parse(cls, text: str) -> Shard:
+        """Parse `I/N`.
 
         Raises:
-            UsageError: not two numbers, or I not between 1 and N.
+            UsageError: If the text is not two integers with 1 <= I <= N.
         """
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if not match or not 1 <= int(match[1]) <= int(match[2]):
@@ -36,49 +36,49 @@ class Part:
         return cls(int(match[1]), int(match[2]))
 
     @classmethod
-    def of_torchrun(cls) -> Part | None:
-        """Return the part of this process where torchrun started several, else None."""
-        world = int(os.environ.get("WORLD_SIZE", "1"))
-        return cls(int(os.environ.get("RANK", "0")) + 1, world) if world > 1 else None
+    def from_torchrun(cls) -> Shard | None:
+        """Return the shard of this torchrun process, or None for a single process."""
+        world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        return cls(int(os.environ.get("RANK", "0")) + 1, world_size) if world_size > 1 else None
 
-    def lines(self, total: int) -> tuple[int, int]:
-        """Return the first line of this part and the first of the next, counted from 0, of `total` lines."""
-        return (self.number - 1) * total // self.count, self.number * total // self.count
+    def line_range(self, num_lines: int) -> tuple[int, int]:
+        """Return the first line (starting at 0) and the end (exclusive) of this shard of `num_lines` lines."""
+        return (self.number - 1) * num_lines // self.count, self.number * num_lines // self.count
 
-    def file(self, output: Path) -> Path:
-        """Return where this part's result stands until all are there."""
+    def path(self, output: Path) -> Path:
+        """Return the path of this shard's output."""
         return output.with_name(f"{output.name}.{self.number}-of-{self.count}")
 
     def finish(self, output: Path) -> bool:
-        """Mark this part's file as complete, and join all if it was the last; says whether it was."""
-        own = self.file(output)
-        own.rename(_done(own))
+        """Mark this shard as complete, and join all shards if it was the last one. Returns whether they were joined."""
+        path = self.path(output)
+        path.rename(_done(path))
         return self.join(output)
 
     def join(self, output: Path) -> bool:
-        """Join the parts into `output` if all are complete, and say whether they were."""
+        """Join the shards into `output` if all are complete. Returns whether they were."""
         lock = output.with_name(f".{output.name}.lock")
         with locked(lock, busy=lambda: None):
-            files = [_done(Part(number, self.count).file(output)) for number in range(1, self.count + 1)]
-            if not all(file.exists() for file in files):
+            paths = [_done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)]
+            if not all(path.exists() for path in paths):
                 return False
-            whole = output.with_name(f".{output.name}.whole")
-            with whole.open("wb") as joined:
-                for file in files:
-                    with file.open("rb") as part:
-                        shutil.copyfileobj(part, joined)
-            sync(whole)
-            whole.rename(output)
-            for file in files:
-                file.unlink()
-            with suppress(OSError):  # Windows deletes no open file; there the lock's release does
+            joined = output.with_name(f".{output.name}.joined")
+            with joined.open("wb") as file:
+                for path in paths:
+                    with path.open("rb") as shard:
+                        shutil.copyfileobj(shard, file)
+            sync(joined)
+            joined.rename(output)
+            for path in paths:
+                path.unlink()
+            with suppress(OSError):  # Windows cannot delete an open file; releasing the lock deletes it there
                 lock.unlink()
         return True
 
     def is_done(self, output: Path) -> bool:
-        """Say whether an earlier process finished this part."""
-        return _done(self.file(output)).exists()
+        """Return whether an earlier process completed this shard."""
+        return _done(self.path(output)).exists()
 
 
-def _done(file: Path) -> Path:
-    return file.with_name(f"{file.name}.done")
+def _done(path: Path) -> Path:
+    return path.with_name(f"{path.name}.done")

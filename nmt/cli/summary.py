@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nmt.cli.options import ConfigOption, SetOption
-from nmt.cli.output import aligned, show
+from nmt.cli.output import format_table, show
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
 def summary(
     model: Annotated[
-        Path | None, typer.Argument(help="A run or checkpoint.", show_default="what --config describes")
+        Path | None, typer.Argument(help="Run or checkpoint directory.", show_default="the model of --config")
     ] = None,
     config: ConfigOption = "",
     set_: SetOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the parts as JSON.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print what a model is made of: layers, shapes, parameters and their share.
+    """Show a model's layers, shapes and parameter counts.
 
-    A config tells as much as a trained run; its tokenizer counts as having all the pieces it may have.
+    Use --config to see the model of a config before training. Its vocabulary has tokenizer.vocab_size pieces.
 
     Examples:
       nmt summary runs/quickstart
@@ -37,12 +38,12 @@ def summary(
     from dataclasses import asdict
 
     if model is not None and (config or set_):
-        raise UsageError("give a model, or --config and --set", "nmt summary runs/quickstart")
+        raise UsageError("pass either a model, or --config and --set", "nmt summary runs/quickstart")
     from nmt.model.summary import parts
 
-    made = _load(model) if model is not None else _make(config or "quickstart", set_ or [])
-    found = parts(made)
-    show(json.dumps([asdict(part) for part in found], indent=2) if json_ else _table(made, found))
+    module = _load(model) if model is not None else _build(config or "quickstart", set_ or [])
+    model_parts = parts(module)
+    show(json.dumps([asdict(part) for part in model_parts], indent=2) if json_ else _table(module, model_parts))
 
 
 def _load(path: Path) -> Seq2Seq:
@@ -51,38 +52,34 @@ def _load(path: Path) -> Seq2Seq:
     return discovery.load(path).model
 
 
-def _make(name: str, changes: list[str]) -> Seq2Seq:
+def _build(name: str, overrides: list[str]) -> Seq2Seq:
     from nmt.config import config_io
     from nmt.model.build import build_model
 
-    config = config_io.load(config_io.find(name), changes)
+    config = config_io.load(config_io.find(name), overrides)
     return build_model(config.model, config.tokenizer.vocab_size)
 
 
-def _table(model: Seq2Seq, found: list[Part]) -> str:
+def _table(model: Seq2Seq, model_parts: list[Part]) -> str:
     from nmt.model.build import count_parameters
 
     total = count_parameters(model)
     rows = [["part", "weight", "output", "parameters", "share", ""]]
-    times: list[int] = []
-    for part in found:
-        times = [*times[: part.depth], part.times]
-        count = part.parameters
-        for each in times:
-            count *= each
-        of = f"{part.times} x {part.parameters:,}" if part.times > 1 else ""
-        rows.append(
-            [
-                "  " * part.depth + part.name, " x ".join(map(str, part.weight)), _shape(part.output), f"{count:,}",
-                f"{count / total:.1%}", "  ".join(filter(None, (part.kind, of))),
-            ]
-        )  # fmt: skip
-    shared = model.config.layer_sharing if model.config.arch == "transformer" else 1
-    last = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
-    return "\n".join(
-        [*aligned(rows), "", last + (f"; each layer runs up to {shared} times in a row" if shared > 1 else "")]
-    )
+    repeats: list[int] = []
+    for part in model_parts:
+        repeats = [*repeats[: part.depth], part.times]
+        count = part.parameters * math.prod(repeats)
+        repeated = f"{part.times} x {part.parameters:,}" if part.times > 1 else ""
+        rows.append([
+            "  " * part.depth + part.name, " x ".join(map(str, part.weight)), _format_shape(part.output), f"{count:,}",
+            f"{count / total:.1%}", "  ".join(filter(None, (part.kind, repeated))),
+        ])  # fmt: skip
+    layer_sharing = model.config.layer_sharing if model.config.arch == "transformer" else 1
+    totals = f"{total:,} parameters, {4 * total / 1e6:,.1f} MB in float32"
+    if layer_sharing > 1:
+        totals += f"; each layer is applied up to {layer_sharing} times"
+    return "\n".join([*format_table(rows), "", totals])
 
 
-def _shape(shape: tuple[int | str, ...]) -> str:
+def _format_shape(shape: tuple[int | str, ...]) -> str:
     return f"[{', '.join(map(str, shape))}]" if shape else ""

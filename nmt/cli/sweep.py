@@ -8,31 +8,38 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, DeviceOption, SetOption
-from nmt.cli.output import aligned
+from nmt.cli.output import format_table
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.train.sweep import RunResult, SummaryRow
 
-SHOWN = {"valid_loss": "valid loss", "valid_bleu": "valid BLEU", "BLEU": "test BLEU", "chrF2": "test chrF2"}
+SCORE_LABELS = {"valid_loss": "valid loss", "valid_bleu": "valid BLEU", "BLEU": "test BLEU", "chrF2": "test chrF2"}
 
 
 def sweep(
-    grid: Annotated[list[str], typer.Option("--grid", metavar="KEY=V1,V2", help="Values to try of an option.")],
+    grid: Annotated[
+        list[str],
+        typer.Option("--grid", metavar="KEY=V1,V2", help="Values of a config option; repeat for more options."),
+    ],
     config: ConfigOption = "quickstart",
     set_: SetOption = None,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each combination, with seeds 1, 2, ...")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of runs per combination, with seeds 1, 2, ...")
+    ] = 1,
     run: Annotated[
-        Path | None, typer.Option("--run", help="Folder of the sweep.", show_default="runs/CONFIG-sweep")
+        Path | None, typer.Option("--run", help="Directory of the sweep.", show_default="runs/CONFIG-sweep")
     ] = None,
-    time_limit: Annotated[str | None, typer.Option(help="Of each run: 90s, 30m, 2h.", show_default=False)] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False)
+    ] = None,
     device: DeviceOption = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Train every combination of some options, with several seeds, and print a table.
+    """Train a grid of options over several seeds.
 
-    One line for each run as it is done, then mean and standard deviation over the seeds of each combination. The same
-    command goes on with a sweep that was stopped; more values and more seeds may join it.
+    Prints one line after each run, then a table with the mean and standard deviation over the seeds of each
+    combination. Run the command again to resume a sweep. Values and seeds can be added later.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
@@ -41,16 +48,16 @@ def sweep(
     import json
     from dataclasses import asdict
 
-    from nmt.cli.train import seconds
+    from nmt.cli.duration import parse_duration
     from nmt.paths import runs_dir
     from nmt.train import sweep as sweeping
 
-    limit = seconds(time_limit) if time_limit is not None else None
+    limit = parse_duration(time_limit) if time_limit is not None else None
     plan = sweeping.Sweep(
         config, tuple(set_ or ()), sweeping.parse_grid(grid), tuple(range(1, seeds + 1)), limit, device
     )
     if any(change.partition("=")[0] in (*plan.grid, "seed") for change in plan.common):
-        raise UsageError("--set names an option of the grid, or the seed", "leave it out, or give --grid and --seeds")
+        raise UsageError("--set changes an option of --grid or the seed", "use --grid and --seeds instead")
     results = []
     for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep"):
         results.append(result)
@@ -61,8 +68,7 @@ def sweep(
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         typer.echo("")
-        for line in _table(rows):
-            typer.echo(line)
+        typer.echo("\n".join(_table(rows)))
     if any(result.failed for result in results):
         raise typer.Exit(1)
 
@@ -70,7 +76,9 @@ def sweep(
 def _line(result: RunResult) -> str:
     if result.scores is None:
         return f"{result.name}: failed with exit code {result.failed}"
-    scores = ", ".join(f"{label} {result.scores[name]:.2f}" for name, label in SHOWN.items() if name in result.scores)
+    scores = ", ".join(
+        f"{label} {result.scores[name]:.2f}" for name, label in SCORE_LABELS.items() if name in result.scores
+    )
     return f"{result.name}: {scores}, {result.updates:,} updates, {result.hours:.2f} h"
 
 
@@ -79,12 +87,12 @@ def _cell(mean: float, deviation: float | None) -> str:
 
 
 def _table(rows: list[SummaryRow]) -> list[str]:
-    names = [name for name in SHOWN if any(name in row.scores for row in rows)]
-    head = ["", *(SHOWN[name] for name in names), "hours", "runs"]
+    names = [name for name in SCORE_LABELS if any(name in row.scores for row in rows)]
+    head = ["", *(SCORE_LABELS[name] for name in names), "hours", "runs"]
     body = []
     for row in rows:
         label = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row.options.items())
         cells = [_cell(*row.scores[name]) if name in row.scores else "-" for name in names]
         failed = f", {row.failed} failed" if row.failed else ""
         body.append([label, *cells, f"{row.hours:.2f}", f"{row.runs}{failed}"])
-    return aligned([head, *body])
+    return format_table([head, *body])

@@ -1,4 +1,4 @@
-"""`nmt tokenizer`: train one by itself, and look at what it does."""
+"""`nmt tokenizer`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import typer
 
 from nmt.cli.options import ErrorsOption, argument_lines, check_errors
 
-app = typer.Typer(help="Train a SentencePiece tokenizer, or see how one cuts text.", no_args_is_help=True)
+app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is_help=True)
 
 
 @app.command()
 def train(
     files: Annotated[list[Path], typer.Argument(help="Text files of both languages, plain or compressed.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")] = Path("spm.model"),
-    kind: Annotated[str, typer.Option(help="unigram or bpe.")] = "unigram",
-    size: Annotated[int, typer.Option(help="Number of pieces.")] = 8000,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output model file.")] = Path("spm.model"),
+    kind: Annotated[str, typer.Option(help="Model type: unigram or bpe.")] = "unigram",
+    size: Annotated[int, typer.Option(help="Vocabulary size.")] = 8000,
 ) -> None:
-    """Train a joint tokenizer on text files and print where it is.
+    """Train a joint tokenizer on text files.
 
     Examples:
       nmt tokenizer train my/corpus.en my/corpus.de --size 16000 --output my/spm.model
@@ -37,24 +37,24 @@ def train(
     if not 1 <= size <= MAX_VOCAB_SIZE:
         raise UsageError(f"--size must be between 1 and {MAX_VOCAB_SIZE}, got {size}")
     if any(output.exists() and file.exists() and output.samefile(file) for file in files):
-        raise UsageError(f"--output {output} is a file that is read", "name another one")
-    trained = tokenizer.train(
+        raise UsageError(f"--output {output} is an input file", "choose another file")
+    model = tokenizer.train(
         chain.from_iterable(map(read_lines, files)), TokenizerConfig(model_type=kind, vocab_size=size)
     )
     try:
-        output.write_bytes(trained.model)
+        output.write_bytes(model.model)
     except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+        raise UsageError(f"cannot write {output}: {error.strerror}", "choose another file") from None
     typer.echo(output)
 
 
 @app.command()
 def encode(
-    model: Annotated[Path, typer.Argument(help="A model file: spm.model of a run or of your own.")],
+    model: Annotated[Path, typer.Argument(help="Model file, e.g. spm.model in a run directory.")],
     text: Annotated[list[str], typer.Argument(help="Sentences.")],
     errors: ErrorsOption = "strict",
 ) -> None:
-    """Print the pieces of each sentence, separated by spaces.
+    """Print the tokens of each sentence, separated by spaces.
 
     Examples:
       nmt tokenizer encode runs/quickstart/spm.model "Are we done?"

@@ -1,12 +1,13 @@
-"""Two systems on one test set: which is better, how surely, and where.
+"""Comparison of two systems on one test set.
 
-Significance is sacrebleu's: paired bootstrap resampling (Koehn 2004) and paired approximate randomization (Riezler and
-Maxwell 2005). Single sentences are compared by chrF (Popović 2015), which BLEU is too coarse for.
+sacreBLEU tests significance: paired bootstrap resampling (Koehn 2004) and paired approximate randomization (Riezler and
+Maxwell 2005). Sentences are compared with chrF (Popović 2015), because BLEU is not meaningful for single sentences.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,20 +15,19 @@ from typing import Any
 
 from nmt.console import progress
 from nmt.errors import DataError, UsageError
-from nmt.evaluate.metrics import MAX_RESAMPLED
+from nmt.evaluate.metrics import MAX_RESAMPLED_LINES, chrf
 from nmt.evaluate.test_sets import TestSet
 
-LENGTHS = (10, 20, 30, 50)
-"""Source words up to which a sentence belongs to a bucket; the last is for all that are longer."""
-COUNTS = (0, 10, 100, 1000)
-"""How often the training text has a sentence's rarest word, up to which it belongs to a bucket."""
-LEVEL = 0.05
-"""Differences that chance makes with less than this probability are called significant."""
+LENGTH_LIMITS = (10, 20, 30, 50)
+"""Upper limits of the source length buckets, in words. A last bucket has all longer sentences."""
+COUNT_LIMITS = (0, 10, 100, 1000)
+"""Upper limits of the buckets by training frequency of a sentence's rarest word."""
+SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class System:
-    """A name and its translations of the test set."""
+    """The name of a system and its translations of the test set."""
 
     name: str
     hypotheses: Sequence[str]
@@ -35,7 +35,7 @@ class System:
 
 @dataclass(frozen=True)
 class MetricResult:
-    """One metric: both scores, and how probable a difference like theirs is by chance."""
+    """Scores of both systems, and the p-values of their difference."""
 
     name: str
     first: float
@@ -48,15 +48,15 @@ class MetricResult:
 
     @property
     def better(self) -> int:
-        """0 or 1: the system that is better by both tests; -1: neither is."""
-        if max(self.bootstrap_p, self.randomization_p) >= LEVEL or self.first == self.second:
+        """Index of the system that is significantly better by both tests, or -1."""
+        if max(self.bootstrap_p, self.randomization_p) >= SIGNIFICANCE_LEVEL or self.first == self.second:
             return -1
         return int((self.second > self.first) != (self.name == "TER"))
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """The sentences of a kind: how many, both systems' chrF over them, and whose single sentences are better."""
+    """Corpus chrF of both systems on a group of sentences, and their numbers of sentence-level wins."""
 
     name: str
     sentences: int
@@ -68,7 +68,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence, both translations and their chrF."""
+    """Both translations of a sentence and their chrF."""
 
     line: int
     source: str
@@ -81,7 +81,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is known of two systems on a test set."""
+    """The results of comparing two systems on a test set."""
 
     test: str
     first: str
@@ -90,22 +90,22 @@ class Comparison:
     overall: Bucket
     by_length: list[Bucket]
     by_rarity: list[Bucket]
-    """Empty where no training text is known."""
+    """Empty if there are no training counts."""
     differences: list[Difference]
-    """Where the second is most better, then where it is most worse."""
+    """Sentences with the largest gains of the second system, then those with its largest losses."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it; `better` is 0 for the first system, 1 for the second, -1 where neither is."""
-        found = asdict(self)
-        for entry, metric in zip(found["metrics"], self.metrics, strict=True):
+        """Return the comparison as JSON data. `better` is 0 for the first system, 1 for the second, -1 for neither."""
+        data = asdict(self)
+        for entry, metric in zip(data["metrics"], self.metrics, strict=True):
             entry["better"] = metric.better
-        return found
+        return data
 
     def page(self) -> str:
-        """Return it as an HTML page that needs nothing else."""
+        """Return the comparison as a self-contained HTML page."""
         from nmt.templates import render
 
-        return render("compare.html", found=self.as_dict())
+        return render("compare.html", comparison=self.as_dict())
 
 
 def compare(
@@ -115,81 +115,83 @@ def compare(
     metrics: Sequence[str] = ("bleu", "chrf"),
     *,
     resamples: int = 1000,
-    shown: int = 10,
+    num_examples: int = 10,
     counts: Counter[str] | None = None,
 ) -> Comparison:
     """Compare two systems.
 
     Args:
-        first: the baseline.
-        second: what is compared with it.
-        test: sources and references.
-        metrics: bleu, chrf, ter.
-        resamples: draws of the bootstrap; the randomization makes ten times as many trials, as sacrebleu does.
-        shown: sentences to show in each direction.
-        counts: how often the training text has each source word.
+        first: The baseline.
+        second: The system to compare with the baseline.
+        test: Sources and references.
+        metrics: Metrics to test: bleu, chrf, ter.
+        resamples: Number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten times as many trials.
+        num_examples: Number of sentences to list in each direction.
+        counts: Frequency of each source word in the training data.
 
     Raises:
-        DataError: a system has not as many lines as the test set.
-        UsageError: too many draws for the memory they take.
+        DataError: If a system and the test set have different numbers of lines.
+        UsageError: If the resamples need too much memory.
     """
     for system in (first, second):
         if len(system.hypotheses) != len(test.sources):
             lines = f"{system.name} has {len(system.hypotheses):,} lines and {test.name} {len(test.sources):,}"
-            raise DataError(lines, "line n must be the translation of line n")
-    most = MAX_RESAMPLED // 2 // len(test.sources)  # 95 bytes for each line drawn
-    if resamples > most:
+            raise DataError(lines, "each line must be the translation of the source line with the same number")
+    max_resamples = MAX_RESAMPLED_LINES // 2 // len(test.sources)  # 95 bytes per resampled line
+    if resamples > max_resamples:
         raise UsageError(
-            f"{resamples:,} draws of {len(test.sources):,} lines take too much memory",
-            f"--resamples {most}" if most >= 100 else "compare them on a smaller test set",
+            f"{resamples:,} resamples of {len(test.sources):,} lines need too much memory",
+            f"--resamples {max_resamples}" if max_resamples >= 100 else "use a smaller test set",
         )
     scores = [_sentence_scores(system.hypotheses, test.references) for system in (first, second)]
 
-    def bucket(name: str, numbers: Sequence[int]) -> Bucket:
-        both = [_corpus_chrf([system.hypotheses[i] for i in numbers], test.references, numbers)
-                for system in (first, second)]  # fmt: skip
-        wins = [sum(scores[mine][i] > scores[1 - mine][i] for i in numbers) for mine in (0, 1)]
-        return Bucket(name, len(numbers), both[0], both[1], wins[0], wins[1])
+    def bucket(name: str, indices: Sequence[int]) -> Bucket:
+        references = [[stream[i] for i in indices] for stream in test.references]
+        chrf_scores = [chrf([system.hypotheses[i] for i in indices], references).value for system in (first, second)]
+        wins = [sum(scores[a][i] > scores[b][i] for i in indices) for a, b in ((0, 1), (1, 0))]
+        return Bucket(name, len(indices), *chrf_scores, *wins)
 
     words = [source.split() for source in test.sources]
-    lengths = _buckets(map(len, words), LENGTHS, "words")
-    rarities = _buckets((min((counts[word] for word in line), default=0) for line in words), COUNTS, "times") \
-        if counts is not None else {}  # fmt: skip
+    by_length = _group(map(len, words), LENGTH_LIMITS, "words")
+    by_rarity: dict[str, list[int]] = {}
+    if counts is not None:
+        rarest = (min((counts[word] for word in line), default=0) for line in words)
+        by_rarity = _group(rarest, COUNT_LIMITS, "times")
     order = sorted(range(len(words)), key=lambda i: scores[0][i] - scores[1][i])
-    extremes = [i for i in order[:shown] if scores[1][i] > scores[0][i]]
-    extremes += [i for i in reversed(order[-shown:]) if scores[1][i] < scores[0][i]] if shown else []
+    examples = [i for i in order[:num_examples] if scores[1][i] > scores[0][i]]
+    examples += [i for i in order[::-1][:num_examples] if scores[1][i] < scores[0][i]]
     return Comparison(
         test.name, first.name, second.name, _significance(first, second, test, metrics, resamples),
         bucket("all", range(len(words))),
-        [bucket(name, numbers) for name, numbers in lengths.items()],
-        [bucket(name, numbers) for name, numbers in rarities.items()],
+        [bucket(name, indices) for name, indices in by_length.items()],
+        [bucket(name, indices) for name, indices in by_rarity.items()],
         [
             Difference(
                 i + 1, test.sources[i], [stream[i] for stream in test.references], first.hypotheses[i],
                 second.hypotheses[i], scores[0][i], scores[1][i],
             )
-            for i in extremes
+            for i in examples
         ],
     )  # fmt: skip
 
 
-def word_counts(lines: Iterable[str], wanted: Collection[str]) -> Counter[str]:
-    """Count some words in a training text, split at white space as the test set's are."""
+def word_counts(lines: Iterable[str], vocabulary: Collection[str]) -> Counter[str]:
+    """Count the words of a vocabulary in lines split at whitespace."""
     counts: Counter[str] = Counter()
     for line in lines:
-        counts.update(word for word in line.split() if word in wanted)
+        counts.update(word for word in line.split() if word in vocabulary)
     return counts
 
 
-def _buckets(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
-    """Return the numbers of the sentences of each bucket, empty ones left out."""
+def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
+    """Map the name of each nonempty bucket to the indices of its values."""
     spans = zip((0, *(limit + 1 for limit in limits)), limits, strict=False)
     names = [f"{low} to {high} {unit}" if low < high else f"{high} {unit}" for low, high in spans]
-    found: dict[str, list[int]] = {name: [] for name in (*names, f"more than {limits[-1]} {unit}")}
-    for number, value in enumerate(values):
-        place = next((i for i, limit in enumerate(limits) if value <= limit), len(limits))
-        found[[*found][place]].append(number)
-    return {name: numbers for name, numbers in found.items() if numbers}
+    names.append(f"more than {limits[-1]} {unit}")
+    buckets: dict[str, list[int]] = {name: [] for name in names}
+    for i, value in enumerate(values):
+        buckets[names[bisect_left(limits, value)]].append(i)
+    return {name: indices for name, indices in buckets.items() if indices}
 
 
 def _sentence_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
@@ -198,12 +200,6 @@ def _sentence_scores(hypotheses: Sequence[str], references: Sequence[Sequence[st
     metric = CHRF()
     streams = zip(*references, strict=True)
     return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
-
-
-def _corpus_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], numbers: Sequence[int]) -> float:
-    from nmt.evaluate.metrics import chrf
-
-    return chrf(hypotheses, [[stream[i] for i in numbers] for stream in references]).value
 
 
 def _significance(
@@ -215,30 +211,26 @@ def _significance(
     from sacrebleu.significance import PairedTest
 
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)
-    same = list(first.hypotheses) == list(second.hypotheses)
-    makers: dict[str, Callable[[], Any]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+    identical = list(first.hypotheses) == list(second.hypotheses)
+    metrics: dict[str, Callable[[], Any]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
 
-    def tested(name: str, kind: str, samples: int) -> tuple[str, Any, list[Any]]:
-        test = PairedTest(systems, {name: makers[name]()}, references, test_type=kind, n_samples=samples)
-        signatures, found = test()
-        ((called, signature),) = signatures.items()
-        return called, signature, found[called]
+    def paired_test(name: str, test_type: str, n_samples: int) -> tuple[str, Any, list[Any]]:
+        run = PairedTest(systems, {name: metrics[name]()}, references, test_type=test_type, n_samples=n_samples)
+        signatures, scores = run()
+        ((label, signature),) = signatures.items()
+        return label, signature, scores[label]
 
-    found = []
+    results = []
     with progress(2 * len(names), "testing significance", " tests") as bar:
         for name in names:
-            called, signature, (one, other) = tested(name, "bs", resamples)
+            label, signature, (a, b) = paired_test(name, "bs", resamples)
             bar.update()
-            *_, (_, swapped) = tested(name, "ar", 10 * resamples)
+            *_, (_, randomized) = paired_test(name, "ar", 10 * resamples)
             bar.update()
-            # Of equal systems sacrebleu finds every draw as extreme as theirs, and says the opposite.
-            p_values = (1.0, 1.0) if same else (float(other.p_value), float(swapped.p_value))
-            found.append(
-                MetricResult(
-                    called, float(one.score), float(other.score), float(one.ci), float(other.ci),
-                    *p_values, str(signature),
-                )
-            )  # fmt: skip
-    return found
+            # For identical systems sacreBLEU returns a p-value near 0.
+            p_values = (1.0, 1.0) if identical else (float(b.p_value), float(randomized.p_value))
+            scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
+            results.append(MetricResult(label, *scores, *p_values, str(signature)))
+    return results

@@ -1,4 +1,4 @@
-"""Test sets in, scores out, with the hypotheses and a report left behind for anyone to check."""
+"""Evaluation on test sets: scores, hypotheses and a report."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from nmt.inference.translator import Translator
 from nmt.paths import write_text
 
 RESAMPLES = 1000
-"""How often the lines of a test set are drawn anew for a confidence interval; what sacrebleu does, too."""
+"""Bootstrap resamples for confidence intervals; the default of sacreBLEU."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What to score with."""
+class MetricOptions:
+    """Metrics to compute."""
 
     metrics: Sequence[str] = ("bleu",)
-    """Out of `METRICS`."""
+    """Names in `METRICS`."""
     resamples: int = RESAMPLES
-    """0: no confidence intervals."""
+    """Bootstrap resamples; 0 disables confidence intervals."""
     comet: str = ""
-    """A COMET model's name; empty: none."""
+    """Name of a COMET model; empty for no COMET."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of one test set and where its report lies."""
+    """The scores of one test set and the path of the report."""
 
     test: str
     lines: int
@@ -43,43 +43,44 @@ class Evaluation:
     report: Path
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the evaluation as JSON data."""
         return {"test": self.test, "lines": self.lines, "scores": [asdict(score) for score in self.scores]}
 
 
-def hypotheses(translator: Translator, test: TestSet, spec: str) -> list[str]:
-    """Translate a test set as a user's text is translated."""
-    found = []
+def translate_test_set(translator: Translator, test: TestSet, spec: str) -> list[str]:
+    """Return the best translation of each source line."""
     with progress(len(test.sources), f"translating {test.name}", " lines") as bar:
-        for best in translator.stream(chunked(test.sources), spec, tick=bar.update):
-            found.append(best[0].text)
-    return found
+        stream = translator.stream(chunked(test.sources), spec, tick=bar.update)
+        return [translations[0].text for translations in stream]
 
 
-def evaluate(translator: Translator, test: TestSet, spec: str, output: Path, wish: Wish | None = None) -> Evaluation:
-    """Translate a test set, score it, and write `TEST.hyp` and `TEST.json` into the folder `output`.
+def evaluate(
+    translator: Translator, test: TestSet, spec: str, output: Path, options: MetricOptions | None = None
+) -> Evaluation:
+    """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the folder `output`.
 
     Args:
-        translator: the model.
-        test: sources and references.
-        spec: search.
-        output: folder for hypotheses and report; made if missing.
-        wish: metrics; BLEU with its confidence interval if not given.
+        translator: The model.
+        test: Sources and references.
+        spec: The search.
+        output: Folder for hypotheses and report; created if necessary.
+        options: Metrics; by default BLEU with a confidence interval.
 
     Raises:
-        UsageError: the folder cannot be made, or COMET is asked for and not installed.
+        UsageError: If the folder cannot be created, or COMET is requested and not installed.
+        NMTError: If the hypotheses or the report cannot be written.
     """
-    wish = wish or Wish()
-    _make_folder(output)  # first: a mistake must not cost the translation of a whole test set
-    judge = comet(wish.comet) if wish.comet else None
-    texts = hypotheses(translator, test, spec)
-    scores = [METRICS[name](texts, test.references, resamples=wish.resamples) for name in wish.metrics]
-    if judge:
-        scores.append(judge(test.sources, texts, test.references[0]))
+    options = options or MetricOptions()
+    _make_folder(output)  # fail before translating
+    comet_scorer = comet(options.comet) if options.comet else None
+    hypotheses = translate_test_set(translator, test, spec)
+    scores = [METRICS[name](hypotheses, test.references, resamples=options.resamples) for name in options.metrics]
+    if comet_scorer:
+        scores.append(comet_scorer(test.sources, hypotheses, test.references[0]))
     report = {
         "model": str(translator.origin),
         "test": test.name,
-        "lines": len(texts),
+        "lines": len(hypotheses),
         "references": len(test.references),
         "direction": f"{translator.config.data.src}-{translator.config.data.tgt}",
         "search": spec,
@@ -88,12 +89,12 @@ def evaluate(translator: Translator, test: TestSet, spec: str, output: Path, wis
     }
     stem = safe_filename(test.name)
     try:
-        write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in texts))
+        write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise NMTError(f"cannot write into {output}: {error.strerror}", "name another folder with --output") from None
-    log(f"hypotheses and report are in {output / stem}.hyp and .json")
-    return Evaluation(test.name, len(texts), scores, output / f"{stem}.json")
+        raise NMTError(f"cannot write to {output}: {error.strerror}", "choose another folder with --output") from None
+    log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
+    return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")
 
 
 def _make_folder(path: Path) -> None:
@@ -101,4 +102,4 @@ def _make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = "it is a file" if path.is_file() else error.strerror
-        raise UsageError(f"cannot write into {path}: {reason}", "name another folder with --output") from None
+        raise UsageError(f"cannot write to {path}: {reason}", "choose another folder with --output") from None

@@ -1,4 +1,4 @@
-"""Corpus scores by sacrebleu, each with the signature that makes it comparable (Post 2018)."""
+"""Corpus metrics of sacreBLEU with their signatures (Post 2018), and COMET."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sacrebleu.metrics.ter import TER
 from nmt.console import log
 from nmt.errors import UsageError
 
-MAX_RESAMPLED = 20_000_000
-"""Lines that may be drawn for a confidence interval: sacrebleu holds them all at once, some 70 bytes each."""
+MAX_RESAMPLED_LINES = 20_000_000
+"""Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each in memory."""
 References = Sequence[Sequence[str]]
-"""One translation or more of every line: R sequences of equal length."""
+"""One or more reference streams of equal length."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number and how it was made."""
+    """A score and the signature of its metric."""
 
     name: str
     value: float
     signature: str
     confidence: float | None = None
-    """Half the width of the 95 % interval, estimated by resampling the lines (Koehn 2004)."""
+    """Half the width of the 95 % confidence interval, from bootstrap resampling (Koehn 2004)."""
 
     def __str__(self) -> str:
         interval = "" if self.confidence is None else f" ± {self.confidence:.1f}"
@@ -37,7 +37,7 @@ class Score:
 
 
 Metric = Callable[..., Score]
-"""Scores hypotheses against `References`; with `resamples`, also says how sure the number is."""
+"""Scores hypotheses against `References`, with a confidence interval if `resamples` > 1."""
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
@@ -56,15 +56,15 @@ def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0
 
 
 class _FloatScores:
-    """A metric whose scores are Python numbers.
+    """Converts scores to Python floats.
 
-    sacreBLEU scores some draws of a bootstrap with a Python number and others with one of NumPy; its mean takes no mix.
+    sacreBLEU returns Python floats for some resamples and NumPy floats for others, and cannot average a mix of both.
     """
 
     def _compute_score_from_stats(self, stats: list[Any]) -> Any:
-        found = super()._compute_score_from_stats(stats)  # type: ignore[misc]
-        found.score = float(found.score)
-        return found
+        score = super()._compute_score_from_stats(stats)  # type: ignore[misc]
+        score.score = float(score.score)
+        return score
 
 
 class _BLEU(_FloatScores, BLEU):
@@ -83,28 +83,28 @@ METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
 def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references: References, resamples: int) -> Score:
-    if resamples * len(hypotheses) > MAX_RESAMPLED:
-        log(f"{name}: no confidence interval for {len(hypotheses):,} lines, it would take too much memory")
+    if resamples * len(hypotheses) > MAX_RESAMPLED_LINES:
+        log(f"{name}: no confidence interval, because {len(hypotheses):,} lines need too much memory")
         resamples = 0
     streams = [list(stream) for stream in references]
-    found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
+    score = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
     signature = str(metric.get_signature())
     confidence = None
-    if resamples > 1:  # sacreBLEU gives the interval as text only, and none where every draw scores 0
-        report = json.loads(found.format(width=20, signature=signature, is_json=True))
+    if resamples > 1:  # sacreBLEU returns the interval as text only, and none if every resample scores 0
+        report = json.loads(score.format(width=20, signature=signature, is_json=True))
         confidence = float(report.get("confidence_var", 0.0))
-    return Score(name, float(found.score), signature, confidence)
+    return Score(name, float(score.score), signature, confidence)
 
 
-Judge = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]
-"""Scores sources, hypotheses and references by a trained model."""
+CometScorer = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]
+"""Scores sources, hypotheses and references."""
 
 
-def comet(name: str) -> Judge:
-    """Load a COMET model (Rei et al. 2020), downloaded on first use, such as `Unbabel/wmt22-comet-da`.
+def comet(name: str) -> CometScorer:
+    """Load a COMET model (Rei et al. 2020) such as `Unbabel/wmt22-comet-da`. COMET downloads it on first use.
 
     Raises:
-        UsageError: COMET is not installed, or there is no such model.
+        UsageError: If COMET is not installed, or the model cannot be loaded.
     """
     try:
         from comet import download_model, load_from_checkpoint
@@ -112,13 +112,15 @@ def comet(name: str) -> Judge:
         raise UsageError("COMET is not installed", "pip install unbabel-comet") from None
     try:
         model = load_from_checkpoint(download_model(name))
-    except Exception as error:  # whatever its downloader or its loader raises
+    except Exception as error:  # COMET documents no exception types
         reason = str(error).split("\n")[0] or type(error).__name__
-        raise UsageError(f"cannot load the COMET model {name}: {reason}", "it is downloaded on first use") from None
+        raise UsageError(
+            f"cannot load the COMET model {name}: {reason}", "check the name and the network connection"
+        ) from None
 
-    def judge(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Score:
         lines = zip(sources, hypotheses, references, strict=True)
-        found = model.predict([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in lines], progress_bar=False)
-        return Score("COMET", 100 * float(found.system_score), f"model:{name}")
+        output = model.predict([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in lines], progress_bar=False)
+        return Score("COMET", 100 * float(output.system_score), f"model:{name}")
 
-    return judge
+    return score

@@ -1,0 +1,145 @@
+"""What `nmt translate` runs once its options are valid: jobs for files, streams, documents and the prompt."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt.cli.options import argument_lines
+from nmt.cli.output import OutputFormat, open_output, truncate_incomplete
+from nmt.cli.sharding import Shard
+from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Line, Translator
+
+
+@dataclass(frozen=True)
+class TranslationJob:
+    """Translates lines and writes them in an output format."""
+
+    translator: Translator
+    spec: str
+    output_format: OutputFormat
+    details: bool
+    """Whether the output format needs scores, tokens and alignments."""
+    prefix: str
+    constraints: tuple[str, ...]
+
+    def translate_line(self, line: str) -> list[str]:
+        """Return the output lines for one input line."""
+        chunks = [[self._constrained(line)]]
+        return self.output_format(line, next(self.translator.stream(chunks, self.spec, details=self.details)))
+
+    def translate_chunks(
+        self, chunks: Iterable[list[str]], output: Path | None, *, total: int | None, quiet: bool, append: bool = False
+    ) -> None:
+        """Translate chunks of lines and write the output. `total` is the number of lines for the progress bar."""
+        from nmt.console import progress
+
+        sources: deque[str] = deque()
+
+        def constrained_chunks() -> Iterator[list[Line | str]]:
+            for chunk in chunks:
+                sources.extend(chunk)
+                yield [self._constrained(line) for line in chunk]
+
+        with (
+            open_output(output, append=append) as write,
+            progress(total, "translating", " lines", disable=quiet) as bar,
+        ):
+            results = self.translator.stream(constrained_chunks(), self.spec, details=self.details, tick=bar.update)
+            for translations in results:
+                for line in self.output_format(sources.popleft(), translations):
+                    write(line)
+
+    def _constrained(self, text: str) -> Line:
+        from nmt.inference.translator import Line
+
+        return Line(text, self.prefix, self.constraints)
+
+
+def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, errors: str) -> None:
+    """Translate command-line arguments, or standard input as lines arrive."""
+    from nmt.data.pairs import decode_lines
+    from nmt.inference.chunking import chunk_by_arrival, chunked
+
+    if text:
+        chunks = chunked(argument_lines(text, errors))
+    else:
+        chunks = chunk_by_arrival(decode_lines(sys.stdin.buffer, "standard input", errors))
+    job.translate_chunks(chunks, output, total=None, quiet=True)
+
+
+def translate_file(
+    job: TranslationJob,
+    input: Path,
+    output: Path | None,
+    shard: Shard | None,
+    *,
+    join: bool,
+    resume: bool,
+    errors: str,
+) -> None:
+    """Translate a file or one shard of it.
+
+    Args:
+        job: Model, search and output format.
+        input: The file.
+        output: The output file; None for stdout.
+        shard: The shard to translate; None for all lines.
+        join: Write each shard to its own file. The process that completes the last shard joins them into `output`.
+        resume: Continue after the lines that the output file already has.
+        errors: Handling of invalid UTF-8.
+    """
+    from nmt.console import log
+    from nmt.data.pairs import count_lines, read_lines
+    from nmt.inference.chunking import chunked
+
+    num_lines = count_lines(input)
+    start, end = shard.line_range(num_lines) if shard else (0, num_lines)
+    path = output
+    if join and shard and output:
+        path = shard.path(output)
+        if _is_complete(shard, output, resume):
+            return
+    num_done = truncate_incomplete(path, job.output_format) if resume and path else 0
+    if num_done > end - start:
+        raise UsageError(
+            f"{path} has {num_done:,} lines, more than the {end - start:,} lines to translate",
+            "use --resume with the same --input and --shard as before",
+        )
+    if num_done:
+        log(f"resuming {path} after {num_done:,} lines")
+    lines = islice(read_lines(input, errors=errors), start + num_done, end if shard else None)
+    quiet = output is None and sys.stdout.isatty()  # a progress bar would mix with the output
+    job.translate_chunks(chunked(lines), path, total=end - start - num_done, quiet=quiet, append=resume)
+    if join and shard and output:
+        shard.finish(output)
+
+
+def _is_complete(shard: Shard, output: Path, resume: bool) -> bool:
+    """Return whether earlier processes completed this shard, and join the shards if they completed all of them."""
+    if shard.is_done(output):
+        if not resume:
+            hint = "continue with --resume, or delete the files of its shards"
+            raise UsageError(f"{output} is incomplete: some of its processes did not finish", hint)
+        shard.join(output)
+        return True
+    return resume and output.exists() and not shard.path(output).exists()
+
+
+def translate_document(translator: Translator, spec: str, input: Path | None, output: Path | None, errors: str) -> None:
+    """Translate the paragraphs of a file or of standard input, and keep their layout."""
+    from nmt.data.pairs import decode_lines, read_lines
+    from nmt.inference.paragraphs import translate
+
+    lines = read_lines(input, errors) if input else decode_lines(sys.stdin.buffer, "standard input", errors)
+    with open_output(output) as write:
+        for line in translate(translator, lines, spec):
+            write(line)

@@ -1,4 +1,4 @@
-"""What a person sees while nmt works: log lines and progress bars, all on stderr; stdout is for results."""
+"""Log lines and progress bars, all on stderr. stdout is for results."""
 
 from __future__ import annotations
 
@@ -12,48 +12,46 @@ from tqdm import tqdm
 T = TypeVar("T")
 
 SILENT = os.environ.get("RANK", "0") != "0"
-"""Of the processes that torchrun starts, the first speaks for all."""
-
-
+"""Whether this process logs nothing: under torchrun only rank 0 logs."""
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
-def visible(message: str) -> str:
-    """Spell out what would move the cursor or change colors: sentences, a model's too, may hold any character."""
+def escape_control(message: str) -> str:
+    """Escape control characters: a logged sentence must not move the cursor or change colors."""
     return message.translate(CONTROL)
 
 
 def log(message: str) -> None:
-    """Print one line on stderr without tearing a progress bar."""
+    """Print one line on stderr without breaking a progress bar."""
     if SILENT:
         return
-    message = visible(message)
+    message = escape_control(message)
     if sys.stderr.isatty():
         tqdm.write(f"nmt: {message}", file=sys.stderr)
     else:
         print(f"nmt: {message}", file=sys.stderr, flush=True)
 
 
-def counted(items: Iterable[T], tick: Callable[[], object]) -> Iterator[T]:
-    """Yield items, and call `tick` behind each."""
+def with_progress(items: Iterable[T], on_progress: Callable[[], object]) -> Iterator[T]:
+    """Yield items and call `on_progress` after each."""
     for item in items:
         yield item
-        tick()
+        on_progress()
 
 
-def progress(total: float | None, what: str, unit: str, **options: Any) -> tqdm[Any]:
-    """Open a progress bar with the time left; where stderr is a file it writes a line a minute, not ten a second."""
-    terminal = sys.stderr.isatty()
+def progress(total: float | None, description: str, unit: str, **options: Any) -> tqdm[Any]:
+    """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
+    is_terminal = sys.stderr.isatty()
     return tqdm(
         disable=options.pop("disable", False) or SILENT,
         total=total,
-        desc=what,
+        desc=description,
         unit=unit,
         file=sys.stderr,
-        dynamic_ncols=terminal,
-        mininterval=0.1 if terminal else 60.0,
-        delay=0.0 if terminal else 60.0,
-        bar_format=None if terminal else "{l_bar}{r_bar}\n",
+        dynamic_ncols=is_terminal,
+        mininterval=0.1 if is_terminal else 60.0,
+        delay=0.0 if is_terminal else 60.0,
+        bar_format=None if is_terminal else "{l_bar}{r_bar}\n",
         leave=False,
         **options,
     )

@@ -1,11 +1,11 @@
-"""Errors a user can cause. Each is one line, a hint, and an exit code; a traceback means a bug in nmt.
+"""Errors that a user can cause. Each is one line, a hint and an exit code; a traceback means a bug in nmt.
 
-NMTError            exit 1: the request was understood and could not be carried out
-├── DataError       text, corpora and prepared stores
-├── DownloadError   a corpus could not be fetched
-├── CheckpointError a model folder is missing, incomplete, damaged or does not match
-├── TrainingError   training had to stop (non-finite loss, run directory in use)
-└── UsageError      exit 2: the command line or the configuration is wrong
+NMTError            exit code 1: the request is valid but failed
+├── DataError       data files, corpora and prepared data
+├── DownloadError   the download of a corpus
+├── CheckpointError a run or checkpoint is missing, incomplete, damaged or does not match
+├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
+└── UsageError      exit code 2: the command line or the config is wrong
     └── ConfigError an unknown key, a value of the wrong type or out of range
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 
 class NMTError(Exception):
-    """A failure the user can understand and mend; `message` says what, `hint` what to do about it."""
+    """An error that the user can fix: `message` says what is wrong, `hint` how to fix it."""
 
     exit_code = 1
 
@@ -27,23 +27,23 @@ class NMTError(Exception):
 
 
 class DataError(NMTError):
-    """Text, a corpus or a prepared store is not as it must be."""
+    """A data file, a corpus or prepared data is invalid."""
 
 
 class DownloadError(NMTError):
-    """A corpus could not be fetched or its archive cannot be trusted."""
+    """A corpus cannot be downloaded, or its archive fails verification."""
 
 
 class CheckpointError(NMTError):
-    """A model folder is missing, incomplete, damaged or does not fit its tokenizer."""
+    """A run or checkpoint is missing, incomplete, damaged or does not match its tokenizer."""
 
 
 class NewerCheckpointError(CheckpointError):
-    """A checkpoint is of a format that a later version writes: nothing is wrong with it."""
+    """A later version of nmt wrote the checkpoint; it is not damaged."""
 
 
 class TrainingError(NMTError):
-    """Training had to stop; the last good checkpoint is intact."""
+    """Training cannot continue; the latest checkpoint is intact."""
 
 
 class UsageError(NMTError):
@@ -53,11 +53,11 @@ class UsageError(NMTError):
 
 
 class ConfigError(UsageError):
-    """The configuration is wrong: an unknown key, a value of the wrong type or out of range."""
+    """The config is wrong: an unknown key, a value of the wrong type or out of range."""
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown `word`: the closest known word, or all of them."""
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(names)}"
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """Return the hint for an unknown `word`: the closest choice, or all of them."""
+    names = sorted(choices)
+    matches = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean '{matches[0]}'?" if matches else f"choose from: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Where things lie, and how a folder comes into being whole or not at all."""
+"""Default directories, and atomic writes of files and directories."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from nmt.errors import UsageError
 
 
 def data_dir() -> Path:
-    """Return the folder of corpora and prepared stores: `$NMT_DATA`, else `data` here."""
+    """Return the directory of corpora and prepared data: `$NMT_DATA`, by default `data`."""
     return Path(os.environ.get("NMT_DATA") or "data")
 
 
 def runs_dir() -> Path:
-    """Return the folder of training runs: `$NMT_RUNS`, else `runs` here."""
+    """Return the directory of training runs: `$NMT_RUNS`, by default `runs`."""
     return Path(os.environ.get("NMT_RUNS") or "runs")
 
 
 def cache_dir() -> Path:
-    """Return the folder of what can be made again at any time: `$XDG_CACHE_HOME/nmt`, else `~/.cache/nmt`."""
+    """Return the cache directory: `$XDG_CACHE_HOME/nmt`, by default `~/.cache/nmt`. It may be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
 
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path` that is renamed to it at the end, or removed if anything fails.
+    """Yield an empty temporary directory that is renamed to `path` on success and removed on failure.
 
-    An interrupted writer therefore never leaves a half-made folder under the final name. A folder that
-    already stands at `path` is replaced.
+    An interrupted write never leaves an incomplete directory at `path`. An existing directory is replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -47,9 +46,10 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def resumable_directory(path: Path) -> Iterator[Path]:
-    """Yield a folder beside `path` that is renamed to it at the end; an interruption leaves it to go on with.
+    """Yield a temporary directory that is renamed to `path` on success; after an interruption it is reused.
 
-    It is to be used under the lock of `path`. An error in what is made removes it, a full disk or a kill does not.
+    The caller must hold the lock of `path`. The directory is kept after an OSError (such as a full disk) or a kill
+    and removed after any other exception.
     """
     work = path.with_name(f".{path.name}-part")
     work.mkdir(parents=True, exist_ok=True)
@@ -64,10 +64,10 @@ def resumable_directory(path: Path) -> Iterator[Path]:
 
 
 def _publish(work: Path, path: Path) -> None:
-    """Give a folder its final name, readable like other files here, when all of it is on the disk."""
-    umask = os.umask(0)  # it can only be read by setting it
+    """Flush a directory to disk, set default permissions and rename it to `path`."""
+    umask = os.umask(0)  # reading the umask requires setting it
     os.umask(umask)
-    work.chmod(0o777 & ~umask)  # mkdtemp makes it private, and safetensors its files
+    work.chmod(0o777 & ~umask)  # mkdtemp and safetensors create private files
     for file in work.rglob("*"):
         file.chmod((0o777 if file.is_dir() else 0o666) & ~umask)
         sync(file)
@@ -83,13 +83,13 @@ def _publish(work: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(file: Path, busy: Callable[[], object]) -> Iterator[None]:
-    """Hold a lock file against other processes; the operating system releases the lock of a process that dies.
+    """Hold a lock file. The operating system releases the lock if the process dies.
 
     Args:
         file: the lock file; created if missing.
-        busy: called if another process holds the lock; unless it raises, the lock is waited for.
+        busy: called if another process holds the lock. If it returns, wait for the lock.
     """
-    from filelock import FileLock, Timeout  # imported here because it takes 60 ms
+    from filelock import FileLock, Timeout  # the import takes 60 ms
 
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file)
@@ -105,12 +105,12 @@ def locked(file: Path, busy: Callable[[], object]) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
+    """Write a text file atomically."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: beside it first, then renamed into place; a device is written to as it is."""
+    """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout, is written to."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
@@ -124,26 +124,26 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Refuse to write to what is read; links to one file are the same file.
+    """Check that no output file is also an input file, following links.
 
     Raises:
         UsageError: an output is an input.
     """
-    stand = [path for path in inputs if path.exists()]
+    existing = [path for path in inputs if path.exists()]
     for output in outputs:
-        if output.is_file() and any(output.samefile(path) for path in stand):
-            raise UsageError(f"{output} would be overwritten, and it is read", "name another file")
+        if output.is_file() and any(output.samefile(path) for path in existing):
+            raise UsageError(f"{output} would be overwritten: it is also an input", "choose another output file")
 
 
 def sha256(path: Path) -> str:
-    """Return a file's SHA-256 in hex."""
+    """Return the SHA-256 checksum of a file in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
-    """Flush a file or folder to the disk, so that a power cut after the rename cannot empty it."""
-    windows = sys.platform == "win32"  # flushes only what is open for writing, which a folder cannot be
+    """Flush a file or directory to disk, so that it survives a power failure after a rename."""
+    windows = sys.platform == "win32"  # it can flush only files that are open for writing, and no directories
     if windows and path.is_dir():
         return
     descriptor = os.open(path, os.O_RDWR if windows else os.O_RDONLY)

@@ -1,7 +1,7 @@
-"""Spec strings: `"beam(beam_size=5)"` names a function of a family and binds its keyword-only options.
+"""Spec strings: `"beam(beam_size=5)"` selects a function from a registry and binds its keyword-only options.
 
-A family is a literal dict of name to function in the package that owns it. A new option is a new
-keyword-only argument of its function and nothing else, because the options are read off the signature.
+A registry is a dict from names to functions. Options are read from the function's signature, so a new option
+needs only a new keyword-only argument.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def parse(spec: str) -> tuple[str, dict[str, Any]]:
-    """Split `"name(a=1, b='x')"` into its name and its options.
+    """Split `"name(a=1, b='x')"` into a name and a dict of options.
 
     Raises:
-        ConfigError: the text is not a name with literal keyword options.
+        ConfigError: the spec is not a name with literal keyword options.
     """
-    hint = "write a name, or a name with options: beam(beam_size=5)"
+    hint = "write a name, optionally with options: beam(beam_size=5)"
     text = spec.strip()
     if text.count("(") != text.count(")"):
-        hint = "a bracket is missing; where a comma cuts it in a YAML list, quote it: ['length(max=40, min=2)']"
+        hint = "a bracket is missing; quote specs that contain commas in a YAML list: ['length(max=40, min=2)']"
     name, bracket, rest = text.partition("(")
     if not name.replace("-", "_").isidentifier():
         raise ConfigError(f"cannot read '{spec}'", hint)
     if not bracket:
         return name, {}
-    try:  # a call is parsed under a stand-in name, since corpus names may hold a dash
+    try:  # a placeholder replaces the name, which may contain a dash
         call = ast.parse(f"f({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or ast.unparse(call.func) != "f":
             raise ValueError
-        for word in (k for k in call.keywords if isinstance(k.value, ast.Name)):
-            hint = f"{word.arg} is a number (0.5, 2e-3) or a text in quotes, not a bare {ast.unparse(word.value)}"
+        for keyword in (k for k in call.keywords if isinstance(k.value, ast.Name)):
+            hint = f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not {ast.unparse(keyword.value)}"
         options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
         if len(options) != len(call.keywords):
             raise ValueError
@@ -49,49 +49,49 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def compose(name: str, options: Mapping[str, Any]) -> str:
-    """Return the spec that `parse` splits into these."""
+    """Return the spec string for a name and options; the inverse of `parse`."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
 
 
-def resolve(family: str, table: Mapping[str, F], spec: str) -> F:
-    """Return the function that `spec` names with its options bound.
+def resolve(family: str, registry: Mapping[str, F], spec: str) -> F:
+    """Return the function that `spec` selects, with its options bound.
 
     Args:
-        family: what the table holds, for messages ("search", "corpus").
-        table: name to function; options are the function's keyword-only arguments.
+        family: what the registry contains, for error messages ("search", "corpus").
+        registry: function by name; options are the keyword-only arguments.
         spec: `name` or `name(option=value, ...)`.
 
     Raises:
         ConfigError: unknown name, unknown option, or an option of the wrong type.
     """
     name, options = parse(spec)
-    if name not in table:
-        raise ConfigError(f"unknown {family} '{name}'", suggest(name, table))
-    function = table[name]
-    known = options_of(function)
+    if name not in registry:
+        raise ConfigError(f"unknown {family} '{name}'", suggest(name, registry))
+    function = registry[name]
+    types_by_option = options_of(function)
     for key, value in options.items():
-        if key not in known:
-            listed = ", ".join(known) or "none"
-            raise ConfigError(f"{family} '{name}' has no option '{key}'", f"its options: {listed}")
-        expected = known[key]
+        if key not in types_by_option:
+            option_names = ", ".join(types_by_option) or "none"
+            raise ConfigError(f"{family} '{name}' has no option '{key}'", f"its options: {option_names}")
+        expected = types_by_option[key]
         if not accepts(expected, value):
             label = getattr(expected, "__name__", str(expected))
             raise ConfigError(f"{family} '{name}': {key} must be {label}, got {value!r}")
     missing = [key for key in required_of(function) if key not in options]
     if missing:
-        raise ConfigError(f"{family} '{name}' needs {', '.join(missing)}", f"for example {name}({missing[0]}=...)")
+        raise ConfigError(f"{family} '{name}' requires {', '.join(missing)}", f"for example {name}({missing[0]}=...)")
     return typing.cast(F, functools.partial(function, **options)) if options else function
 
 
 def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Map each keyword-only option of `function` to its annotated type."""
-    made = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    hints = typing.get_type_hints(made)
+    signature = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    hints = typing.get_type_hints(signature)
     return {name: hints.get(name, Any) for name in _keyword_only(function)}
 
 
 def required_of(function: Callable[..., Any]) -> list[str]:
-    """Name the keyword-only options of `function` that have no default."""
+    """Return the keyword-only options of `function` that have no default."""
     return [name for name, p in _keyword_only(function).items() if p.default is inspect.Parameter.empty]
 
 
@@ -101,7 +101,7 @@ def _keyword_only(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def accepts(expected: Any, value: Any) -> bool:
-    """Say whether a literal fits an annotation: an int passes for a float, a bool never for a number."""
+    """Return whether a literal matches an annotation. An int matches float; a bool never matches a number."""
     if expected is Any:
         return True
     origin = typing.get_origin(expected)

@@ -70,7 +70,7 @@ OPERATOR_GROUPS = {  # regular expressions of PyTorch operator names; the first 
 def main() -> None:
     """Run the benchmark and print a table."""
     arguments = _arguments()
-    device = runtime.device("cuda" if arguments.workload == "gpu" else "cpu")
+    device = runtime.torch_device("cuda" if arguments.workload == "gpu" else "cpu")
     environment.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
     config = config_io.load(config_io.find(name), [*changes, *arguments.set])

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--precision", default="auto")
     arguments = parser.parse_args()
-    device = runtime.device("cpu")
+    device = runtime.torch_device("cpu")
     dtype = training_dtype(arguments.precision, device, config_io.load(config_io.find("multi30k"), WORKLOAD))
     environment.tune_malloc_for_training()
     differences = []

@@ -195,8 +195,8 @@ def test_tokenizer_of_another_run_is_rejected(nmt: CommandLine) -> None:
     write(nmt.folder / "other", [line.upper() for line in SOURCE], TARGET)
     spm = nmt.folder / "runs/tiny/spm.model"
     assert nmt("tokenizer", "train", "other.en", "other.de", "--size", "320", "-o", spm).code == 0
-    nmt("translate", "the dog").refuses(1, "spm.model is not the tokenizer that step-0000", "hint: put the run's own")
-    nmt("evaluate").refuses(1, "spm.model is not the tokenizer that step-0000")
+    nmt("translate", "the dog").refuses(1, "spm.model is not the tokenizer of step-0000", "hint: restore the original")
+    nmt("evaluate").refuses(1, "spm.model is not the tokenizer of step-0000")
     spm.write_bytes(b"not a model")
     nmt("translate", "the dog").refuses(1, "spm.model is not a SentencePiece model")
     spm.unlink()
@@ -223,7 +223,7 @@ def test_damaged_models_are_reported(nmt: CommandLine) -> None:
 
 def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
-    trained.train("runs/tiny").refuses(2, "runs/tiny already holds a run", "--resume", "--run")
+    trained.train("runs/tiny").refuses(2, "runs/tiny already contains a run", "--resume", "--run")
     for part, change in {"model": {"model__dim": "64"}, "lowercase_all_caps": {"lowercase_all_caps": "true"}}.items():
         trained.train("runs/tiny", "files(train='text')", "--resume", **change).refuses(2, f"another '{part}'")
     assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
@@ -234,7 +234,7 @@ def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
 def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> None:
     text = ["the dog"] if command == "translate" else []
     done = trained(command, *text, "--device", "cuda")
-    done.refuses(2, "there is no usable CUDA GPU here", "hint: --device auto")
+    done.refuses(2, "no CUDA GPU is available", "hint: use --device auto")
 
 
 def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None:
@@ -289,7 +289,7 @@ def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
     path = nmt.folder / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
     done = nmt("train", "--run", "runs/new", "--resume", "--set", "train.steps=30")
-    done.refuses(1, "the text or the tokenizer that runs/new was trained with has changed since", "hint: ")
+    done.refuses(1, "the data or the tokenizer of runs/new has changed", "hint: ")
 
 
 # ---- closed streams

@@ -402,7 +402,7 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
         (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
-        (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten, and it is read"),
+        (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten: it is also an input"),
         (["good.en", "good.de", "--test", "wmt1414"], 2, "unknown test set 'wmt1414'"),
         (["good.en", "good.de", "--html", "good.en/page.html"], 1, "cannot write good.en/page.html"),
         (["empty.en", "empty.de"], 1, "there are no pairs to check"),

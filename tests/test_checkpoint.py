@@ -1,4 +1,4 @@
-"""A run's folder: what is saved is whole, or it is not there."""
+"""Checkpoints and model discovery: atomic saves, damaged files, best and latest checkpoints."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ for step in range(1, 10_000):
 """
 
 
-def intact(run: Path) -> int:
-    """The newest checkpoint's step, after proving that its tensors are those of that step."""
-    found = checkpoint.latest_intact(run)
-    assert found is not None
-    path, weights, training = found
+def latest_step(run: Path) -> int:
+    """Return the step of the newest checkpoint, after checking that its tensors belong to this step."""
+    latest = checkpoint.latest_intact(run)
+    assert latest is not None
+    path, weights, training = latest
     step = checkpoint.read_progress(path).step
     assert torch.equal(weights["w"], torch.full((400_000,), float(step)))
     assert torch.equal(training["w"], weights["w"])
@@ -50,28 +50,28 @@ def intact(run: Path) -> int:
 
 
 @pytest.mark.slow
-def test_sigkill_at_any_moment_leaves_the_last_save_whole(tmp_path: Path) -> None:
+def test_sigkill_during_a_save_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     rng = random.Random(0)
     for attempt in range(4):
         run = tmp_path / str(attempt)
         command = [sys.executable, "-c", SAVE, str(run), "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            told = int(process.stdout.readline())
+            saved_step = int(process.stdout.readline())
             time.sleep(rng.random() * 0.2)
             process.send_signal(signal.SIGKILL)
-            told = max([told, *map(int, process.stdout.read().split())])
-        assert intact(run) >= told
+            saved_step = max([saved_step, *map(int, process.stdout.read().split())])
+        assert latest_step(run) >= saved_step
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_the_checkpoints_before(tmp_path: Path) -> None:
+def test_full_disk_keeps_earlier_checkpoints(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SAVE, str(tmp_path / "run"), "1000000"], capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["1", "2"]
     assert "CheckpointError: cannot save" in done.stderr.splitlines()[-1]
-    assert intact(tmp_path / "run") == 2
+    assert latest_step(tmp_path / "run") == 2
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["step-000001", "step-000002"]
 
 
@@ -82,14 +82,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def refused(path: Path) -> CheckpointError:
+def load_error(path: Path) -> CheckpointError:
     with pytest.raises(CheckpointError) as caught:
         discovery.load(path)
     return caught.value
 
 
 @pytest.mark.slow
-def test_a_run_is_complete_and_can_be_moved(run: Path) -> None:
+def test_run_directory_can_be_moved(run: Path) -> None:
     os.rename(run, run.with_name("elsewhere"))
     loaded = discovery.load(run.with_name("elsewhere"))
     assert not loaded.model.training
@@ -98,32 +98,32 @@ def test_a_run_is_complete_and_can_be_moved(run: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "spm.model", "data.json", f"step-000012/{WEIGHTS}"])
-def test_a_missing_file_is_named(run: Path, name: str) -> None:
+def test_missing_file_raises(run: Path, name: str) -> None:
     for step in ("step-000006", "step-000012"):
         (run / name.replace("step-000012", step)).unlink(missing_ok=True)
-    assert Path(name).name in refused(run).message
+    assert Path(name).name in load_error(run).message
 
 
 @pytest.mark.parametrize("name", ["spm.model", "data.json", f"step-000012/{WEIGHTS}", f"step-000012/{META}"])
-def test_a_damaged_file_is_named(run: Path, name: str) -> None:
+def test_damaged_file_raises(run: Path, name: str) -> None:
     path = run / name
     path.write_bytes(path.read_bytes()[:-20])
-    error = refused(run / "step-000012")
+    error = load_error(run / "step-000012")
     assert path.name in error.message
     assert "damaged" in error.message
 
 
 @pytest.mark.parametrize(
-    ("config", "message", "hint"), [(" \n", "is empty", "put"), ("later: 1\n", "unknown", "newer nmt")]
+    ("config", "message", "hint"), [(" \n", "is empty", "restore"), ("later: 1\n", "unknown", "newer version of nmt")]
 )
-def test_a_config_of_nothing_or_of_the_future_is_refused(run: Path, config: str, message: str, hint: str) -> None:
+def test_empty_or_newer_config_raises(run: Path, config: str, message: str, hint: str) -> None:
     (run / "config.yaml").write_text(config)
-    error = refused(run)
+    error = load_error(run)
     assert message in error.message
     assert hint in error.hint
 
 
-def test_another_tokenizer_is_refused(run: Path) -> None:
+def test_other_tokenizer_raises(run: Path) -> None:
     from nmt.config import TokenizerConfig
     from nmt.data.tokenizer import train as train_tokenizer
 
@@ -131,30 +131,30 @@ def test_another_tokenizer_is_refused(run: Path) -> None:
         ["ba be bi bo bu da de di do du ga ge gi go gu"] * 9, TokenizerConfig(model_type="bpe", vocab_size=290)
     )
     (run / "spm.model").write_bytes(other.model)
-    assert "is not the tokenizer that" in refused(run).message
+    assert "is not the tokenizer of" in load_error(run).message
 
 
-def test_a_model_from_a_newer_nmt_is_refused(run: Path) -> None:
+def test_newer_checkpoint_raises(run: Path) -> None:
     path = run / "step-000012" / META
     meta = json.loads(path.read_text(encoding="utf-8"))
-    progress = meta["progress"] | {"moon": "full"}  # which it has and we do not know
+    progress = meta["progress"] | {"moon": "full"}  # a field that this version does not have
     path.write_text(json.dumps(meta | {"format": 99, "nmt": "9.0", "progress": progress}), encoding="utf-8")
-    error = refused(run / "step-000012")
-    assert "was written by a newer nmt (9.0)" in error.message
+    error = load_error(run / "step-000012")
+    assert "was written by a newer version of nmt (9.0)" in error.message
     assert "upgrade" in error.hint
-    for command in (checkpoint.latest_intact, discovery.load):  # neither passes it over as if it were damaged
+    for load in (checkpoint.latest_intact, discovery.load):  # they must not skip it like a damaged checkpoint
         with pytest.raises(NewerCheckpointError):
-            command(run)
+            load(run)
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
-    assert "there is no model at" in refused(tmp_path / "none").message
-    assert "holds no checkpoint" in refused(tmp_path).message
+def test_path_without_a_model_raises(tmp_path: Path) -> None:
+    assert "there is no model at" in load_error(tmp_path / "none").message
+    assert "has no checkpoint" in load_error(tmp_path).message
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    assert "holds no checkpoint" in refused(tmp_path / "file").message
+    assert "has no checkpoint" in load_error(tmp_path / "file").message
 
 
-def test_pruning_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
+def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     best = None
     for step, quality in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
@@ -170,29 +170,29 @@ def test_pruning_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     assert chosen.name == "step-000002"
 
 
-def test_one_damaged_checkpoint_does_not_take_the_others_along(tmp_path: Path) -> None:
+def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     first, second, third = (
         checkpoint.save(tmp_path, Progress(step=step, best=best, scores={"quality": quality}), tensors, tensors, "t")
         for step, quality, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
     )
-    whole = (first / META).read_bytes()
-    for place in range(0, len(whole), 7):  # a bit that a disk turned over, anywhere
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
+    original = (first / META).read_bytes()
+    for position in range(0, len(original), 7):  # flip one bit
+        damaged = bytearray(original)
+        damaged[position] ^= 1 << position % 8
         (first / META).write_bytes(damaged)
         assert checkpoint.best(tmp_path) == second
         assert checkpoint.latest_intact(tmp_path)[0] == third
     (first / META).write_bytes(b"")
     assert checkpoint.best(tmp_path) == second
-    (third / META).write_bytes(whole[:50])
+    (third / META).write_bytes(original[:50])
     assert checkpoint.latest_intact(tmp_path)[0] == second
     (first / META).write_bytes(b"{}")
     checkpoint.prune(tmp_path)
     assert checkpoint.checkpoints(tmp_path) == [second, third]
 
 
-def test_the_newest_run_is_the_one_saved_last(
+def test_newest_run_has_the_latest_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path))
@@ -202,20 +202,20 @@ def test_the_newest_run_is_the_one_saved_last(
         saved = checkpoint.save(tmp_path / name, Progress(step=1), {"w": torch.zeros(1)}, {}, "t")
         os.utime(saved / META, (1e9 - age, 1e9 - age))
     assert discovery.newest_run().name == "new"
-    (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # of a newer nmt: it may translate into anything
+    (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # a newer config with an unknown target language
     assert discovery.newest_model() == tmp_path / "new"
     assert discovery.newest_model("de") == pretrained.FOLDER / "en-de-small"
-    assert f"{tmp_path / 'new'} is passed over: unknown key later" in capsys.readouterr().err
+    assert f"skipping {tmp_path / 'new'}: unknown key later" in capsys.readouterr().err
 
 
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    def broken() -> None:
+def test_new_directory_is_atomic(tmp_path: Path) -> None:
+    def fail() -> None:
         with paths.new_directory(tmp_path / "a") as work:
-            (work / "file").write_text("half", encoding="utf-8")
+            (work / "file").write_text("partial", encoding="utf-8")
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        broken()
+        fail()
     assert list(tmp_path.iterdir()) == []
     for text in ("one", "two"):
         with paths.new_directory(tmp_path / "a") as work:
@@ -224,40 +224,40 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_training_state_is_not_needed_to_translate(run: Path) -> None:
+def test_inference_does_not_need_the_training_state(run: Path) -> None:
     for path in checkpoint.checkpoints(run):
         (path / TRAINING).unlink()
     assert discovery.load(run).model is not None
 
 
-def test_a_best_checkpoint_that_is_damaged_is_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_best_checkpoint_is_logged(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, last = checkpoint.checkpoints(run)
-    for damaged, wanted in ((last, first), (first, last)):
+    for damaged, expected in ((last, first), (first, last)):
         text = (damaged / META).read_text()
         (damaged / META).write_text(text[:-9])
-        assert discovery.load(run).checkpoint == wanted
+        assert discovery.load(run).checkpoint == expected
         assert f"{damaged} is damaged" in capsys.readouterr().err
         (damaged / META).write_text(text)
 
 
-def test_of_equal_validations_the_first_is_the_best(tmp_path: Path) -> None:
-    for step, bad in ((10, 0), (20, 1)):
-        progress = Progress(step=step, best=0.0, validations_since_best=bad, scores={"quality": 0.0})
+def test_first_of_equal_validations_is_the_best(tmp_path: Path) -> None:
+    for step, num_bad in ((10, 0), (20, 1)):
+        progress = Progress(step=step, best=0.0, validations_since_best=num_bad, scores={"quality": 0.0})
         checkpoint.save(tmp_path, progress, {}, {}, "x")
     best = checkpoint.best(tmp_path)
     assert best is not None
     assert best.name == "step-000010"
 
 
-def test_the_first_of_equal_validations_is_not_pruned(tmp_path: Path) -> None:
+def test_prune_keeps_the_first_of_equal_validations(tmp_path: Path) -> None:
     for step in range(1, 5):
         progress = Progress(step=step, best=0.0, validations_since_best=step - 1, scores={"quality": 0.0})
         checkpoint.save(tmp_path, progress, {}, {}, "x")
-        checkpoint.prune(tmp_path, keep=1)
+        checkpoint.prune(tmp_path, keep_last=1)
     assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000001", "step-000004"]
 
 
-def test_the_latest_checkpoints_are_averaged(tmp_path: Path) -> None:
+def test_average_of_the_latest_checkpoints(tmp_path: Path) -> None:
     for step in range(1, 5):
         checkpoint.save(tmp_path, Progress(step=step), {"w": torch.full((3,), float(step))}, {}, "x")
     for last, mean in ((2, 3.5), (3, 3.0)):

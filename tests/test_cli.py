@@ -155,8 +155,8 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --time-limit nonsense", "invalid --time-limit 'nonsense'"),
         ("train --time-limit -5", "invalid --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
-        ("train --config folder", "config folder is a folder, not a config file"),
-        ("train --config double.yaml", "config double.yaml, line 3: key 'dim' is given twice"),
+        ("train --config folder", "config folder is a directory, not a config file"),
+        ("train --config double.yaml", "config double.yaml, line 3: duplicate key 'dim'"),
         ("train --config broken.yaml", "config broken.yaml, line 2: expected"),
         ("train --config latin.yaml", "config latin.yaml is not UTF-8 (byte 2)"),
         ("train --config list.yaml", "config list.yaml is not a mapping"),
@@ -256,7 +256,7 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
         elsewhere(*command).refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
     trained("translate", "hi", "--model", "missing").refuses(1, "there is no model at missing", "hint: ")
     for name in ("hollow", "text.en"):
-        trained("translate", "hi", "--model", name).refuses(1, f"{name} holds no checkpoint", "hint: ")
+        trained("translate", "hi", "--model", name).refuses(1, f"{name} has no checkpoint", "hint: ")
 
 
 # ---- output streams and files
@@ -410,7 +410,7 @@ def test_file_in_place_of_a_folder(variable: str, trained: CommandLine) -> None:
     done = nmt("train", "--set", "data.train=files(train='text')")
     assert done.code in (1, 2)
     assert "text.de" in done.err
-    hint = {"NMT_DATA": "a parent of this path is a file", "NMT_RUNS": "name another folder with --run"}
+    hint = {"NMT_DATA": "a parent of this path is a file", "NMT_RUNS": "choose another directory with --run"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
 
@@ -439,7 +439,7 @@ def test_read_only_folder(variable: str, trained: CommandLine, tmp_path: Path) -
     )
     assert done.code in (1, 2)
     assert "Permission denied" in done.err
-    hint = {"NMT_DATA": "choose another path, or change its permissions", "NMT_RUNS": "name another folder"}
+    hint = {"NMT_DATA": "choose another path, or change its permissions", "NMT_RUNS": "choose another directory"}
     assert f"hint: {hint[variable]}" in done.err
     assert len(done.errors) == 1
     assert not list(tmp_path.iterdir())

@@ -80,7 +80,9 @@ def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: 
     assert process.returncode == 0, err.decode()
     stopped = step(run)
     assert out.decode() == f"runs/a run/step-{stopped:06d}\n"
-    assert f"stopped and saved at update {stopped:,}; go on with: nmt train --run 'runs/a run' --resume" in err.decode()
+    assert (
+        f"stopped and saved at update {stopped:,}; continue with: nmt train --run 'runs/a run' --resume" in err.decode()
+    )
     assert "Traceback" not in err.decode()
     check_resumes(nmt, "runs/a run")
 
@@ -100,7 +102,7 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
     out, err = process.communicate(timeout=10)
     assert process.returncode == 0
     assert out.decode() == "runs/new/step-000002\n"
-    assert "stopped and saved at update 2; go on with" in err.decode()
+    assert "stopped and saved at update 2; continue with" in err.decode()
 
 
 @pytest.mark.slow
@@ -278,7 +280,7 @@ def test_damaged_latest_checkpoint_is_skipped(nmt: CommandLine) -> None:
     assert checkpoint.latest_intact(run)[0].name == "step-000020"  # type: ignore[index]
     for path in run.glob("step-*/training.safetensors"):
         path.write_bytes(b"cut")
-    nmt("train", "--run", "runs/tiny", "--resume").refuses(1, "every checkpoint of runs/tiny is damaged", "hint: ")
+    nmt("train", "--run", "runs/tiny", "--resume").refuses(1, "all checkpoints of runs/tiny are damaged", "hint: ")
 
 
 # ---- loss
@@ -308,13 +310,13 @@ def test_resume_requires_a_run(nmt: CommandLine) -> None:
     nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "there is no run to resume in runs/tinny", "hint: ")
     assert not (nmt.folder / "runs/tinny").exists()
     nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
-    nmt("train", "--run", "text.en/run").refuses(2, "cannot make text.en/run: Not a directory")
+    nmt("train", "--run", "text.en/run").refuses(2, "cannot create text.en/run: Not a directory")
 
 
 def test_resuming_a_finished_run(nmt: CommandLine) -> None:
     done = nmt("train", "--run", "runs/tiny", "--resume")
     assert done.code == 0
-    assert "this run is finished; set train.steps higher to go on" in done.err
+    assert "training is already complete; increase train.steps to continue" in done.err
     assert done.out.startswith("runs/tiny/step-")
 
 

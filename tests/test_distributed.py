@@ -1,4 +1,4 @@
-"""Training with two real processes: the same weights as one, and never a hang."""
+"""Training with several processes under torchrun."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from nmt.runs import checkpoint
 pytestmark = pytest.mark.slow
 EXACT = {
     "model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20",
-    "train__subword": "unigram(alpha=0.2)",
+    "train__subword_regularization": "unigram(alpha=0.2)",
 }  # fmt: skip
 
 
 def start(nmt: CommandLine, *arguments: str, ranks: int = 2) -> subprocess.Popen[bytes]:
-    """Start `nmt` under torchrun; the -- keeps torchrun from taking --run for an abbreviation of its own options."""
-    known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    """Start `nmt` under torchrun. Without --, torchrun would parse --run as an abbreviation of its own options."""
+    variables = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "nmt", "--"]
     return subprocess.Popen(
         [sys.executable, *torchrun, *arguments],
-        cwd=nmt.folder, env=os.environ | known, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=nmt.folder, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
@@ -55,14 +55,14 @@ def last_step(nmt: CommandLine, run: str) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(nmt.folder / run)[-1]).step
 
 
-def test_two_ranks_learn_what_one_process_learns_from_two_batches(nmt: CommandLine) -> None:
+def test_two_ranks_equal_gradient_accumulation_over_two_batches(nmt: CommandLine) -> None:
     precision = ("--precision", "fp32")
     alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
     assert alone.code == 0, alone.err
     process = start(nmt, *training("runs/two", "files(train='text')", *precision, **EXACT))
     out, err = finish(process)
     assert process.returncode == 0, err
-    assert out == "runs/two/step-000020\n"  # one process speaks for both
+    assert out == "runs/two/step-000020\n"  # only rank 0 prints
     assert err.count("nmt: update 20: validation loss") == 1
     assert "2 × cpu" in err
     one, two = weights(nmt, "runs/alone"), weights(nmt, "runs/two")
@@ -70,29 +70,32 @@ def test_two_ranks_learn_what_one_process_learns_from_two_batches(nmt: CommandLi
     assert losses(nmt, "runs/alone") == pytest.approx(losses(nmt, "runs/two"), abs=1e-6)
 
 
-def test_a_run_of_two_ranks_goes_on_exactly_and_with_another_number(nmt: CommandLine) -> None:
+def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt: CommandLine) -> None:
     options = {
         "train__steps": "16",
         "train__valid_every": "8",
         "train__log_every": "1",
-        "train__noise": "sloppy(p=0.3)",
-        "train__subword": "unigram(alpha=0.2)",
+        "train__source_noise": "sloppy(p=0.3)",
+        "train__subword_regularization": "unigram(alpha=0.2)",
     }
-    assert start(nmt, *training("runs/whole", "files(train='text')", **options)).wait(180) == 0
-    assert start(nmt, *training("runs/broken", "files(train='text')", **options | {"train__steps": "8"})).wait(180) == 0
-    process = start(nmt, "train", "--run", "runs/broken", "--resume", "--set", "train.steps=16")
+    assert start(nmt, *training("runs/uninterrupted", "files(train='text')", **options)).wait(180) == 0
+    assert (
+        start(nmt, *training("runs/interrupted", "files(train='text')", **options | {"train__steps": "8"})).wait(180)
+        == 0
+    )
+    process = start(nmt, "train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=16")
     _, err = finish(process)
     assert process.returncode == 0, err
-    one, two = weights(nmt, "runs/whole"), weights(nmt, "runs/broken")
+    one, two = weights(nmt, "runs/uninterrupted"), weights(nmt, "runs/interrupted")
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert losses(nmt, "runs/whole") == losses(nmt, "runs/broken")
-    alone = nmt("train", "--run", "runs/broken", "--resume", "--set", "train.steps=18")
+    assert losses(nmt, "runs/uninterrupted") == losses(nmt, "runs/interrupted")
+    alone = nmt("train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=18")
     assert alone.code == 0, alone.err
-    assert last_step(nmt, "runs/broken") == 18
-    process = start(nmt, "train", "--run", "runs/broken", "--resume", "--set", "train.steps=20", ranks=3)
+    assert last_step(nmt, "runs/interrupted") == 18
+    process = start(nmt, "train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=20", ranks=3)
     _, err = finish(process)
     assert process.returncode == 0, err
-    assert last_step(nmt, "runs/broken") == 20
+    assert last_step(nmt, "runs/interrupted") == 20
 
 
 def children(process: subprocess.Popen[bytes]) -> list[int]:
@@ -100,9 +103,9 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
     return [int(number) for number in listing.split()]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the ranks in /proc")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_dies_ends_the_training(rank: int, nmt: CommandLine) -> None:
+def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "10"}
     process = start(nmt, *training("runs/dies", "files(train='text')", **changes))
     end = time.monotonic() + 120
@@ -117,7 +120,7 @@ def test_a_rank_that_dies_ends_the_training(rank: int, nmt: CommandLine) -> None
     assert checkpoint.latest_intact(nmt.folder / "runs/dies") is not None
 
 
-def test_a_signal_to_one_rank_stops_all_and_saves(nmt: CommandLine) -> None:
+def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
     process = start(nmt, *training("runs/stops", "files(train='text')", **changes))
     end = time.monotonic() + 120
@@ -131,7 +134,7 @@ def test_a_signal_to_one_rank_stops_all_and_saves(nmt: CommandLine) -> None:
     assert "stopped and saved at update" in err
 
 
-def test_a_bad_config_is_one_line_of_each_rank(nmt: CommandLine) -> None:
+def test_invalid_config_prints_one_error_per_rank(nmt: CommandLine) -> None:
     process = start(nmt, *training("runs/bad", "files(train='nowhere')"))
     _, err = finish(process)
     assert process.returncode != 0

@@ -468,7 +468,7 @@ def test_failed_verification_discards_the_export(
         ("runs/tiny --to safetensors --verify-with none.en", 1, "no such file: none.en"),
         ("runs/tiny --to safetensors --verify-with blank.en", 1, "blank.en has no sentences"),
         ("runs/none --to safetensors", 1, "there is no model at runs/none"),
-        ("runs --to safetensors", 1, "runs holds no checkpoint"),
+        ("runs --to safetensors", 1, "runs has no checkpoint"),
     ],
 )
 def test_errors_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:

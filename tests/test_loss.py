@@ -1,4 +1,4 @@
-"""The chunked loss against the formula and against torch on whole logits."""
+"""The chunked cross-entropy equals its formula and `torch.nn.functional.cross_entropy`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tensors() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_value_is_the_formula(chunk: int, smoothing: float) -> None:
+def test_loss_equals_the_formula(chunk: int, smoothing: float) -> None:
     hidden_ND, weight_VD, labels_N = tensors()
     log_p_NV = (hidden_ND @ weight_VD.t()).log_softmax(-1)
     q_NV = torch.full((N, V), smoothing / V)
@@ -35,19 +35,19 @@ def test_value_is_the_formula(chunk: int, smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradients_are_torchs(chunk: int, smoothing: float) -> None:
+def test_gradients_equal_those_of_pytorch(chunk: int, smoothing: float) -> None:
     hidden_ND, weight_VD, labels_N = tensors()
     (cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=smoothing) / 3).backward()
-    theirs_h, theirs_w, _ = (t.detach().clone() for t in (hidden_ND, weight_VD, labels_N))
-    theirs_h.requires_grad_()
-    theirs_w.requires_grad_()
-    logits_NV = theirs_h @ theirs_w.t()
+    expected_hidden_ND, expected_weight_VD, _ = (t.detach().clone() for t in (hidden_ND, weight_VD, labels_N))
+    expected_hidden_ND.requires_grad_()
+    expected_weight_VD.requires_grad_()
+    logits_NV = expected_hidden_ND @ expected_weight_VD.t()
     (F.cross_entropy(logits_NV, labels_N, label_smoothing=smoothing, reduction="sum") / 3).backward()
-    torch.testing.assert_close(hidden_ND.grad, theirs_h.grad)
-    torch.testing.assert_close(weight_VD.grad, theirs_w.grad)
+    torch.testing.assert_close(hidden_ND.grad, expected_hidden_ND.grad)
+    torch.testing.assert_close(weight_VD.grad, expected_weight_VD.grad)
 
 
-def test_without_gradients_the_value_is_the_same() -> None:
+def test_loss_without_gradients_is_equal() -> None:
     hidden_ND, weight_VD, labels_N = tensors()
     with torch.inference_mode():
         value = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1)
@@ -65,7 +65,7 @@ def test_large_logits_do_not_overflow() -> None:
     assert hidden_ND.grad.isfinite().all()
 
 
-def test_bf16_is_close() -> None:
+def test_bf16_loss_is_close_to_float32() -> None:
     hidden_ND, weight_VD, labels_N = tensors()
     exact = cross_entropy(hidden_ND, weight_VD, labels_N, smoothing=0.1).item()
     rounded = cross_entropy(hidden_ND.bfloat16(), weight_VD, labels_N, smoothing=0.1)

@@ -1,4 +1,4 @@
-"""Learning rates against their formulas."""
+"""Learning-rate schedules and Adam equal their formulas."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [
 @pytest.mark.parametrize(("spec", "rates"), CLOSED_FORMS, ids=[spec for spec, _ in CLOSED_FORMS])
 def test_schedules_equal_their_closed_forms(spec: str, rates: dict[int, float]) -> None:
     """Schedules that decay to zero are positive at the last update, `TOTAL`, and zero one step later."""
-    found = {step: schedule(spec)(step, TOTAL, DIM) for step in rates}
-    assert found == pytest.approx(rates, rel=1e-6, abs=1e-15)
+    learning_rates = {step: schedule(spec)(step, TOTAL, DIM) for step in rates}
+    assert learning_rates == pytest.approx(rates, rel=1e-6, abs=1e-15)
 
 
-def test_highest_rate_of_noam_is_the_papers() -> None:
+def test_maximum_of_noam_equals_the_paper() -> None:
     assert max(schedule("noam")(step, 0, 512) for step in range(1, 10_000, 7)) == pytest.approx(7e-4, rel=0.01)
 
 
@@ -52,7 +52,7 @@ def test_training_shorter_than_the_warmup_has_positive_rates(name: str) -> None:
     assert rates == pytest.approx([1e-5, 2e-5])
 
 
-def test_adam_has_the_papers_constants() -> None:
+def test_adam_uses_the_constants_of_the_paper() -> None:
     model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
     (group,) = adam(model, TrainConfig()).param_groups
     assert group["betas"] == (0.9, 0.98)
@@ -64,12 +64,12 @@ def test_adam_has_the_papers_constants() -> None:
 @pytest.mark.parametrize(
     "spec", ["noam(warmup=0)", "lineer", "linear(peek=1)", "wsd(decay=0.0)", "cosine(peak=-1.0)", "noam(warmup='x')"]
 )
-def test_mistakes_are_refused(spec: str) -> None:
+def test_invalid_schedules_raise(spec: str) -> None:
     with pytest.raises(ConfigError):
         schedule(spec)
 
 
-def test_one_adam_update_is_the_formula() -> None:
+def test_adam_update_equals_the_formula() -> None:
     model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
     optimizer = adam(model, TrainConfig())
     parameter = model.output_weight_VD

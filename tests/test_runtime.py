@@ -1,8 +1,10 @@
-"""Precision `auto`: what is fastest is measured once, and remembered."""
+"""Precision `auto`: the fastest type is measured once and cached. Invalid precisions raise."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt import runtime
+from nmt import autotune, runtime
 from nmt.config import Config, ModelConfig
 from nmt.errors import UsageError
 from nmt.inference import native
@@ -19,27 +21,27 @@ from nmt.train.precision import training_dtype
 
 @pytest.fixture(autouse=True)
 def rates_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of its own, as on a machine where nothing was measured yet."""
+    """An empty cache directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(runtime, "MEASURE_SECONDS", 0.0)
-    monkeypatch.setattr(runtime, "_measured", {})
+    monkeypatch.setattr(autotune, "MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(autotune, "_process_cache", {})
     return tmp_path / "nmt" / "rates.json"
 
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(runtime, "_measured", {})
+    return lambda: monkeypatch.setattr(autotune, "_process_cache", {})
 
 
 class Candidates:
-    """Two computations that take a given time, and how often each was run."""
+    """Two functions with given run times, and the number of calls of each."""
 
     def __init__(self, fp32: float, bf16: float) -> None:
         self.runs: dict[str, int] = {"fp32": 0, "bf16": 0}
         self.seconds = {"fp32": fp32, "bf16": bf16}
 
     def fastest(self, task: str = "a task", version: str = "1") -> str:
-        return runtime.fastest(task, version, {name: self.run(name) for name in self.runs}, 1e6)
+        return autotune.select_fastest(task, version, {name: self.run(name) for name in self.runs}, 1e6)
 
     def run(self, name: str) -> Callable[[], object]:
         def run() -> None:
@@ -53,27 +55,27 @@ def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().err.splitlines() if "precision auto" in line]
 
 
-@pytest.mark.parametrize(("fp32", "bf16", "wanted"), [(0.02, 0.001, "bf16"), (0.001, 0.02, "fp32")])
-def test_the_fastest_is_chosen_and_logged_once(
-    fp32: float, bf16: float, wanted: str, rates_file: Path, new_process: Callable[[], None],
+@pytest.mark.parametrize(("fp32", "bf16", "expected"), [(0.02, 0.001, "bf16"), (0.001, 0.02, "fp32")])
+def test_fastest_is_selected_and_logged_once(
+    fp32: float, bf16: float, expected: str, rates_file: Path, new_process: Callable[[], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     candidates = Candidates(fp32, bf16)
-    assert candidates.fastest() == wanted
+    assert candidates.fastest() == expected
     (line,) = logged(capsys)
-    assert line.startswith(f"nmt: precision auto: {wanted} is fastest here for a task (fp32 ")
+    assert line.startswith(f"nmt: precision auto: {expected} is fastest for a task (fp32 ")
     (rates,) = json.loads(rates_file.read_text()).values()
-    assert max(rates, key=rates.get) == wanted
+    assert max(rates, key=rates.get) == expected
     runs = dict(candidates.runs)
     assert all(runs.values())
     new_process()
-    assert candidates.fastest() == wanted
+    assert candidates.fastest() == expected
     assert candidates.runs == runs
-    assert Candidates(bf16, fp32).fastest() == wanted  # remembered, not measured
+    assert Candidates(bf16, fp32).fastest() == expected  # cached, not measured
     assert not logged(capsys)
 
 
-def test_another_task_version_processor_or_number_of_threads_is_measured_again(
+def test_each_task_version_processor_and_thread_count_is_measured(
     rates_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidates = Candidates(0.0, 0.0)
@@ -90,7 +92,7 @@ def test_another_task_version_processor_or_number_of_threads_is_measured_again(
     assert measured("a task", "2")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert measured()
-    monkeypatch.setattr(runtime, "cpu_name", lambda: "another processor")
+    monkeypatch.setattr(autotune, "cpu_name", lambda: "another processor")
     assert measured()
     assert not measured()
     assert len(json.loads(rates_file.read_text())) == 5
@@ -103,7 +105,7 @@ def test_another_task_version_processor_or_number_of_threads_is_measured_again(
         b'{"KEY": {"fp32": "a", "bf16": 2}}', b'{"KEY": {"fp32": NaN, "bf16": 2}}', b'{"KEY": {"int4": 1, "fp8": 2}}',
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_replaced(content: bytes, rates_file: Path, new_process: Callable[[], None]) -> None:
+def test_damaged_cache_file_is_replaced(content: bytes, rates_file: Path, new_process: Callable[[], None]) -> None:
     Candidates(0.0, 0.01).fastest()
     (key,) = json.loads(rates_file.read_text())
     rates_file.write_bytes(content.replace(b"KEY", key.encode()))
@@ -112,25 +114,25 @@ def test_a_damaged_file_is_replaced(content: bytes, rates_file: Path, new_proces
     assert list(json.loads(rates_file.read_text())) == [key]
 
 
-def test_what_cannot_be_written_is_remembered_by_the_process(
+def test_unwritable_cache_directory_measures_once_per_process(
     rates_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rates_file.parent.write_text("a file where the folder should be")
+    rates_file.parent.write_text("a file in place of the directory")
     assert [Candidates(0.01, 0.0).fastest() for _ in range(3)] == ["bf16"] * 3
     assert len(logged(capsys)) == 1
 
 
-def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
+def test_without_home_directory_nothing_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(Path, "home", no_home)
     assert Candidates(0.01, 0.0).fastest() == "bf16"
 
 
 @pytest.mark.parametrize("fast", ["fp32", "bf16"])
-def test_a_search_computes_in_what_the_engine_multiplies_fastest(fast: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_engine_selects_its_fastest_precision(fast: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Matrix:
         def __init__(self, weight_OI: object, bias_O: object, precision: str) -> None:
             self.precision = precision
@@ -149,7 +151,7 @@ def random_state() -> Iterator[torch.Tensor]:
     torch.set_rng_state(state)
 
 
-def test_training_measures_without_drawing_random_numbers(
+def test_training_measurement_keeps_the_random_state(
     random_state: torch.Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cpu = torch.device("cpu")
@@ -162,7 +164,7 @@ def test_training_measures_without_drawing_random_numbers(
 
 
 @pytest.mark.parametrize(
-    ("precision", "device", "search", "message"),
+    ("precision", "device", "inference", "message"),
     [
         ("fp64", "cpu", True, "unknown precision 'fp64'"),
         ("int8", "cpu", False, "unknown precision 'int8'"),
@@ -170,8 +172,28 @@ def test_training_measures_without_drawing_random_numbers(
         ("int8", "cuda:0", True, "int8 needs a CPU"),
     ],
 )
-def test_a_precision_that_there_is_not(precision: str, device: str, search: bool, message: str) -> None:
+def test_unsupported_precision_raises(precision: str, device: str, inference: bool, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        runtime.check_precision(precision, device, search=search)
-    for known in ("auto", "fp32", "bf16"):
-        runtime.check_precision(known, device, search=search)
+        runtime.check_precision(precision, device, inference=inference)
+    for supported in ("auto", "fp32", "bf16"):
+        runtime.check_precision(supported, device, inference=inference)
+
+
+MEASURE = """
+import sys, time
+from nmt import autotune
+
+def run():
+    print("run", flush=True)
+    time.sleep(0.2)
+
+print(autotune.select_fastest("a task", "1", {"fp32": run, "bf16": run}, 1e6))
+"""
+
+
+def test_concurrent_processes_measure_once(rates_file: Path) -> None:
+    command = [sys.executable, "-c", MEASURE]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert sorted("run" in output for output in outputs) == [False, True]
+    assert len(json.loads(rates_file.read_text())) == 1

@@ -1,3 +1,5 @@
+"""`nmt sweep`: grids, resuming and the summary table."""
+
 from __future__ import annotations
 
 import json
@@ -12,7 +14,7 @@ from commandline import TINY, CommandLine
 
 from nmt.errors import UsageError
 from nmt.paths import locked
-from nmt.train.sweep import LOCK, RESULTS, Result, Sweep, _time_left, parse_grid, table
+from nmt.train.sweep import LOCK, RESULTS, RunResult, Sweep, _remaining_seconds, parse_grid, summarize
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
@@ -20,14 +22,14 @@ COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTION
 
 @pytest.fixture
 def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a sweep run the commands of its runs in this process."""
+    """Make a sweep run its commands in this process instead of subprocesses."""
 
     def run(arguments: Sequence[str]) -> tuple[int, str]:
         done = nmt(*arguments)
         sys.stderr.write(done.err)
         return done.code, done.out
 
-    monkeypatch.setattr("nmt.sweep._nmt", run)
+    monkeypatch.setattr("nmt.train.sweep._run_nmt", run)
 
 
 @pytest.mark.parametrize(
@@ -40,31 +42,31 @@ def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
         (["a=f(g(1),h(2)),x"], {"a": ["f(g(1),h(2))", "x"]}),
     ],
 )
-def test_a_grid_is_read_with_its_brackets_whole(texts: list[str], grid: dict[str, list[str]]) -> None:
+def test_grid_values_keep_their_brackets(texts: list[str], grid: dict[str, list[str]]) -> None:
     assert parse_grid(texts) == grid
 
 
 @pytest.mark.parametrize(
     "texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"], ["a=x(1,2"], ["a=1,1"], ["a=')"]]
 )
-def test_a_grid_that_makes_no_sense_is_refused(texts: list[str]) -> None:
+def test_invalid_grid_raises(texts: list[str]) -> None:
     with pytest.raises(UsageError):
         parse_grid(texts)
 
 
-def test_the_table_has_mean_and_deviation_over_the_seeds_that_ended() -> None:
+def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
     results = [
-        Result("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}), Result("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
-        Result("a3", {"k": "1"}, 3, failed=1), Result("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
+        RunResult("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}), RunResult("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
+        RunResult("a3", {"k": "1"}, 3, failed=1), RunResult("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
     ]  # fmt: skip
-    first, second = table(results)
+    first, second = summarize(results)
     assert (first.runs, first.failed, first.hours) == (2, 1, 1.5)
     assert first.scores["BLEU"] == (12.0, pytest.approx(8**0.5))
     assert second.scores["BLEU"] == (7.0, None)
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine) -> None:
+def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
     done = nmt(*command)
     assert done.code == 0, done.err
@@ -78,18 +80,18 @@ def test_a_sweep_trains_all_combinations_and_goes_on_with_more(nmt: CommandLine)
     assert "seed: 1" in config
     before = {path: path.stat().st_mtime_ns for path in (nmt.folder / "runs/sweep").glob("*/step-*")}
     done = nmt(*command, "--seeds", "2", "--json")
-    assert "2 of 4 runs to do" in done.err
+    assert "2 of 4 runs remaining" in done.err
     rows = json.loads(done.out)
     assert [(row["options"], row["runs"]) for row in rows] == [
         ({"train.label_smoothing": "0"}, 2), ({"train.label_smoothing": "0.1"}, 2),
     ]  # fmt: skip
-    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep holds a sweep with another --set")
+    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
+    nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep contains a sweep with another --set")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
-def test_a_killed_sweep_goes_on_with_the_run_it_was_at(nmt: CommandLine) -> None:
+def test_killed_sweep_resumes_the_current_run(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
     process = nmt.start(*command, start_new_session=True)
     run = nmt.folder / "runs/sweep/label_smoothing=0_seed=1"
@@ -100,14 +102,14 @@ def test_a_killed_sweep_goes_on_with_the_run_it_was_at(nmt: CommandLine) -> None
     process.communicate(timeout=60)
     done = nmt(*command)
     assert done.code == 0, done.err
-    assert "2 of 2 runs to do" in done.err
+    assert "2 of 2 runs remaining" in done.err
     assert "resuming" in done.err
     assert len(json.loads(nmt(*command, "--json").out)) == 2
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_run_that_fails_is_told_and_does_not_stop_the_others(nmt: CommandLine) -> None:
-    # Nothing survives this cleaning, which only training itself finds out.
+def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> None:
+    # The first cleaning step drops all pairs, which fails only in training.
     grid = ["--grid", "data.clean=[length(min=90)],[normalize]"]
     done = nmt("sweep", *grid, "--run", "runs/sweep", *COMMON)
     assert done.code == 1
@@ -127,28 +129,28 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(nmt: CommandLine)
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
     ],
 )
-def test_mistakes_show_before_any_training(trained: CommandLine, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_raise_before_training(trained: CommandLine, arguments: list[str], message: str) -> None:
     trained("sweep", *arguments, "--run", "runs/never").refuses(2, message)
     assert not (trained.folder / "runs/never").exists()
 
 
-def test_the_rest_of_a_time_limit_is_what_was_not_trained(nmt: CommandLine) -> None:
-    plan = Sweep("quickstart", (), {}, (1,), time_limit=1000.0)
+def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
+    sweep = Sweep("quickstart", (), {}, (1,), time_limit=1000.0)
     run = nmt.folder / "runs/tiny"
     path = run / "step-000020/meta.json"
     meta = json.loads(path.read_text())
     meta["progress"]["seconds"] = 400.0
     path.write_text(json.dumps(meta))
-    assert _time_left(plan, run) == 600
-    assert _time_left(plan, nmt.folder / "none") == 1000
+    assert _remaining_seconds(sweep, run) == 600
+    assert _remaining_seconds(sweep, nmt.folder / "none") == 1000
     meta["progress"]["seconds"] = 4000.0
     path.write_text(json.dumps(meta))
-    assert _time_left(plan, run) == 0
+    assert _remaining_seconds(sweep, run) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
-def test_a_sweep_hands_seed_and_time_on_and_bears_a_cut_line(nmt: CommandLine) -> None:
+def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON,
                "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
     done = nmt(*command, "--seeds", "2", "--time-limit", "2s")
@@ -158,20 +160,20 @@ def test_a_sweep_hands_seed_and_time_on_and_bears_a_cut_line(nmt: CommandLine) -
     with open(nmt.folder / "runs/sweep" / RESULTS, "a", encoding="utf-8") as file:
         file.write('{"name": "label')
     again = nmt(*command, "--seeds", "2", "--time-limit", "2s")
-    assert "0 of 2 runs to do" in again.err
+    assert "0 of 2 runs remaining" in again.err
     assert again.out == done.out
-    nmt(*command, "--time-limit", "3s").refuses(2, "holds a sweep with another --time-limit")
+    nmt(*command, "--time-limit", "3s").refuses(2, "contains a sweep with another --time-limit")
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_run_that_is_done_is_not_begun_again(nmt: CommandLine) -> None:
+def test_finished_run_is_not_repeated(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     assert "training label_smoothing=0_seed=1" in nmt(*command).err
     assert "training label_smoothing=0_seed=1" not in nmt(*command).err
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_has_saved_what_it_trained(nmt: CommandLine) -> None:
+def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
     process = nmt.start(*command)
@@ -182,32 +184,32 @@ def test_an_interrupted_sweep_has_saved_what_it_trained(nmt: CommandLine) -> Non
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert b"the same command goes on with the sweep" in err
+    assert b"run the same command again to continue the sweep" in err
     assert len(list(run.glob("step-*"))) == 1
 
 
 @pytest.mark.usefixtures("in_process")
-def test_what_failed_is_tried_again_and_a_torn_line_takes_no_other_with_it(nmt: CommandLine) -> None:
+def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     first = nmt(*command)
     results = nmt.folder / "runs/sweep" / RESULTS
     line = json.loads(results.read_text())
     results.write_bytes(json.dumps(line | {"failed": 137, "scores": None}).encode() + b'\n{"name": "\xff')
     done = nmt(*command)
-    assert "1 of 1 runs to do" in done.err
+    assert "1 of 1 runs remaining" in done.err
     assert done.out == first.out
     assert [json.loads(text)["failed"] for text in results.read_text().splitlines()] == [0]
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_sweep_is_one_processs_and_one_configs(nmt: CommandLine) -> None:
+def test_sweep_has_one_process_and_one_config(nmt: CommandLine) -> None:
     config = nmt.folder / "mine.yaml"
     config.write_text("train: {steps: 6}\n")
     command = ["sweep", "--config", "mine.yaml", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     assert nmt(*command).code == 0
     with locked(nmt.folder / "runs/sweep" / LOCK, lambda: None):
-        nmt(*command).refuses(2, "another process is at the sweep in runs/sweep")
+        nmt(*command).refuses(2, "another process is running the sweep in runs/sweep")
     config.write_text("train: {steps: 6, clip_norm: 2.0}\n")
-    nmt(*command).refuses(2, "holds a sweep with another content of its config")
+    nmt(*command).refuses(2, "contains a sweep with another config content")
     (nmt.folder / "runs/sweep/sweep.json").write_text("{")
     nmt(*command).refuses(2, "runs/sweep/sweep.json is damaged")

@@ -1,4 +1,4 @@
-"""A small experiment on generated text, in-process: what the tests of training and checkpoints share."""
+"""A small experiment on generated text, shared by tests that train in-process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def copy_text(folder: Path, pairs: int, longest: int = 6, split: str = "train", 
 
 
 def config(folder: Path, *changes: str) -> Config:
-    """A tiny config on the copy text in `folder`, which is written unless it is there."""
+    """Return a tiny config for the copy task; its data is written to `folder` if missing."""
     if not (folder / "train.en").exists():
         copy_text(folder, 300)
         copy_text(folder, 20, split="valid")

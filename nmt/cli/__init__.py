@@ -35,7 +35,7 @@ from nmt.cli import (
     train,
     translate,
 )
-from nmt.console import visible
+from nmt.console import escape_control
 from nmt.errors import NMTError, UsageError
 
 ClickUsageError = cast(type[Exception], typer.BadParameter.__base__)
@@ -96,9 +96,9 @@ def _discard_stdout() -> None:
 
 def _report(error: NMTError) -> NoReturn:
     rank = os.environ.get("RANK", "")  # torchrun mixes the output of its processes
-    typer.echo(visible(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}"), err=True)
+    typer.echo(escape_control(f"nmt: error: {f'(rank {rank}) ' if rank else ''}{error.message}"), err=True)
     if error.hint:
-        typer.echo(visible(f"     hint: {error.hint}"), err=True)
+        typer.echo(escape_control(f"     hint: {error.hint}"), err=True)
     sys.exit(error.exit_code)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from nmt.cli.options import ErrorsOption, SetOption, check_errors
 from nmt.cli.output import show, write_file
-from nmt.console import counted, log, progress
+from nmt.console import log, progress, with_progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[P
     try:
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
         with progress(pairs, "repairing", " pairs", unit_scale=True) as bar:
-            kept = write_pairs(outputs[0], outputs[1], counted(repair(texts, report), bar.update))
+            kept = write_pairs(outputs[0], outputs[1], with_progress(repair(texts, report), bar.update))
     except OSError as error:
         raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
     log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")

@@ -132,7 +132,7 @@ def _training_counts(
     train: Path | None, translator: Translator | None, test_sets: list[TestSet], errors: str
 ) -> Counter[str] | None:
     """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
-    from nmt.console import counted, log, progress
+    from nmt.console import log, progress, with_progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
     from nmt.evaluate.comparison import word_counts
@@ -143,7 +143,7 @@ def _training_counts(
         return None
     vocabulary = {word for test in test_sets for source in test.sources for word in source.split()}
     with progress(None, "counting words", " lines", unit_scale=True) as bar:
-        return word_counts(counted(read_lines(path, errors), bar.update), vocabulary)
+        return word_counts(with_progress(read_lines(path, errors), bar.update), vocabulary)
 
 
 def _write_reports(html: Path, comparisons: list[Comparison]) -> None:

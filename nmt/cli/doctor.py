@@ -41,7 +41,7 @@ def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = 
 def _system_info() -> dict[str, Any]:
     import torch
 
-    from nmt import __version__, paths, runtime
+    from nmt import __version__, autotune, paths, runtime
     from nmt.config import ModelConfig
     from nmt.inference import native
     from nmt.runs.run_info import memory_gb
@@ -54,7 +54,7 @@ def _system_info() -> dict[str, Any]:
         types = ", ".join(f"{name} {kinds[native.library().native_type(i) - 1]}" for i, name in enumerate(native.TYPES))
         engine = f"compiled, {native.library().lanes()}-lane vectors; {types}"
     cpu = runtime.cpu_name()
-    rates = [_format_rates(key, rates) for key, rates in runtime.measured_rates().items() if f"; {cpu}; " in key]
+    rates = [_format_rates(key, rates) for key, rates in autotune.cached_rates().items() if f"; {cpu}; " in key]
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",

@@ -33,11 +33,11 @@ def reproduce(
     from nmt.train.reproduce import reproduce as retrain
 
     pretrained.reject_pretrained(run)
-    result = retrain(run, into or run.with_name(f"{run.name}-again"), device=device, changed=changed)
+    result = retrain(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in result.scores.items()]
-    for line in format_table([["", str(result.before), str(result.now), ""], *rows]):
+    for line in format_table([["", str(result.original_run), str(result.new_run), ""], *rows]):
         typer.echo(line)
-    if result.same_weights:
+    if result.identical_weights:
         typer.echo("the weights are bitwise identical")
         return
     typer.echo("the weights differ")

@@ -12,7 +12,7 @@ from nmt.cli.output import format_table
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmt.train.sweep import Result, Row
+    from nmt.train.sweep import RunResult, SummaryRow
 
 SCORE_LABELS = {"valid_loss": "valid loss", "valid_bleu": "valid BLEU", "BLEU": "test BLEU", "chrF2": "test chrF2"}
 
@@ -59,11 +59,11 @@ def sweep(
     if any(change.partition("=")[0] in (*plan.grid, "seed") for change in plan.common):
         raise UsageError("--set changes an option of --grid or the seed", "use --grid and --seeds instead")
     results = []
-    for result in sweeping.sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep"):
+    for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep"):
         results.append(result)
         if not json_:
             typer.echo(_line(result))
-    rows = sweeping.table(results)
+    rows = sweeping.summarize(results)
     if json_:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
@@ -73,7 +73,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _line(result: Result) -> str:
+def _line(result: RunResult) -> str:
     if result.scores is None:
         return f"{result.name}: failed with exit code {result.failed}"
     scores = ", ".join(
@@ -86,7 +86,7 @@ def _cell(mean: float, deviation: float | None) -> str:
     return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
 
-def _table(rows: list[Row]) -> list[str]:
+def _table(rows: list[SummaryRow]) -> list[str]:
     names = [name for name in SCORE_LABELS if any(name in row.scores for row in rows)]
     head = ["", *(SCORE_LABELS[name] for name in names), "hours", "runs"]
     body = []

@@ -27,15 +27,15 @@ def train(
     """
     from itertools import chain
 
-    from nmt.config import MAX_PIECES, TokenizerConfig
+    from nmt.config import MAX_VOCAB_SIZE, TokenizerConfig
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
 
     if kind not in ("unigram", "bpe"):
         raise UsageError(f"unknown kind '{kind}'", suggest(kind, ("unigram", "bpe")))
-    if not 1 <= size <= MAX_PIECES:
-        raise UsageError(f"--size must be between 1 and {MAX_PIECES}, got {size}")
+    if not 1 <= size <= MAX_VOCAB_SIZE:
+        raise UsageError(f"--size must be between 1 and {MAX_VOCAB_SIZE}, got {size}")
     if any(output.exists() and file.exists() and output.samefile(file) for file in files):
         raise UsageError(f"--output {output} is an input file", "choose another file")
     model = tokenizer.train(

@@ -85,13 +85,13 @@ def train(
             raise UsageError(f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}")
         if "RANK" in os.environ:
             raise UsageError("--plan supports a single process only", "run it without torchrun")
-        estimate = session.plan(resolved, device=device, precision=precision, fit_batch=fit_batch)
+        estimate = session.plan(resolved, device=device, precision=precision, auto_batch_size=fit_batch)
         for name, text in _describe(estimate, resolved.train.steps, limit).items():
             typer.echo(f"{name:<14}{text}")
         return
     best = session.train(
         resolved, folder, resume=resume, device=device, precision=precision,
-        time_limit=limit, fit_batch=fit_batch, tensorboard=tensorboard,
+        time_limit=limit, auto_batch_size=fit_batch, tensorboard=tensorboard,
     )  # fmt: skip
     if not SILENT:
         typer.echo(best)

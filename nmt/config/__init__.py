@@ -1,145 +1,145 @@
-"""Every option of nmt, as frozen dataclasses. A config names what differs from these defaults.
+"""All options of nmt as frozen dataclasses. A config file contains only the values that differ from the defaults.
 
-The text under a field is its documentation: `nmt config --options` prints it. Spec strings such as
-`beam(beam_size=4)` name a function of a family and its options (see `nmt.registry`).
+The string below each field is its documentation: `nmt config --options` prints it. Spec strings such as
+`beam(beam_size=4)` select a function and its options (see `nmt.registry`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-MAX_PIECES = 2**16
-"""The largest vocabulary: prepared text holds 16-bit ids."""
+MAX_VOCAB_SIZE = 2**16
+"""Maximum vocabulary size: prepared data stores 16-bit token ids."""
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which text is learned from and measured on."""
+    """Training, validation and test data."""
 
     src: str = "en"
-    """Language code of the source side."""
+    """Source language code."""
     tgt: str = "de"
-    """Language code of the target side."""
+    """Target language code."""
     train: tuple[str, ...] = ("phrasebook",)
-    """Training corpora by name (see `nmt data list`), or files(train='PREFIX or TSV') for your own text."""
+    """Training corpora: names from `nmt data list`, or files(train='PREFIX or TSV') for your own files."""
     valid: str = ""
-    """Corpus whose validation split is used; empty: that of the first training corpus."""
+    """Corpus that provides the validation split. Empty: the first training corpus."""
     test: str = ""
-    """Corpus whose test split is used; empty: that of the first training corpus."""
+    """Corpus that provides the test split. Empty: the first training corpus."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
-    """Cleaning steps for training text, in order."""
+    """Cleaning steps for the training data, in order."""
 
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """One SentencePiece model for both languages."""
+    """SentencePiece tokenizer, shared by both languages."""
 
     model_type: str = "bpe"
-    """Segmentation model: unigram or bpe."""
+    """Segmentation algorithm: bpe or unigram."""
     vocab_size: int = 8000
-    """Number of pieces, the special ones and 256 bytes included; a small corpus may allow fewer."""
+    """Vocabulary size, including special tokens and 256 byte tokens. A small corpus may not support a large one."""
     max_training_sentences: int = 2_000_000
-    """Most sentences that the tokenizer is trained on; a larger corpus is sampled."""
+    """Maximum number of sentences to train the tokenizer on; a larger corpus is sampled."""
     model: str = ""
-    """SentencePiece model to use as it is, from `nmt tokenizer train`; empty: one is trained on the corpus."""
+    """Existing SentencePiece model file, for example from `nmt tokenizer train`. Empty: train one on the corpus."""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network. Sizes as in Vaswani et al. 2017, table 3."""
+    """Model architecture. Sizes are named as in Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
-    """Architecture: transformer, or rnn, for which only dim, the numbers of layers, dropout and tied count."""
+    """Architecture: transformer or rnn. rnn uses only dim, the layer counts, dropout and tie_embeddings."""
     dim: int = 256
-    """Width of embeddings and layers (d_model)."""
+    """Dimension of embeddings and hidden states (d_model)."""
     heads: int = 4
-    """Attention heads; must divide dim."""
+    """Number of attention heads. Must divide dim."""
     ffn_dim: int = 1024
-    """Width of the feed-forward layer (d_ff)."""
+    """Inner dimension of the feed-forward network (d_ff)."""
     encoder_layers: int = 3
-    """Layers of the encoder."""
+    """Number of encoder layers."""
     decoder_layers: int = 3
-    """Layers of the decoder."""
+    """Number of decoder layers."""
     norm_position: str = "pre"
-    """Where layer normalization stands: post (the paper) or pre (learns at higher rates)."""
+    """Position of the normalization layer: post (original Transformer) or pre (trains at higher learning rates)."""
     norm: str = "layer"
-    """Which one it is: layer (the paper), or rms, which takes off no mean."""
+    """Normalization: layer (LayerNorm) or rms (RMSNorm)."""
     activation: str = "relu"
-    """Activation of the feed-forward layer: relu (the paper), gelu or swiglu, which has a third matrix."""
+    """Activation function of the feed-forward network: relu, gelu or swiglu (adds a third weight matrix)."""
     position_encoding: str = "sinusoidal"
-    """Positional encoding with its options: sinusoidal (the paper), rotary, shaw, t5, ...; see docs/variants.md."""
+    """Position encoding with its options: sinusoidal, rotary, shaw, t5, ...; see docs/variants.md."""
     attention_score: str = "dot"
-    """Scoring function: dot (the paper) or additive."""
+    """Attention scoring function: dot (scaled dot product) or additive."""
     attention_window: int = 0
-    """Neighbors on each side that a token's self-attention sees; 0: all."""
+    """Self-attention window: tokens visible on each side. 0: unlimited."""
     kv_heads: int = 0
-    """Heads of keys and values (grouped-query attention); must divide heads; 0: as many as heads."""
+    """Number of key and value heads (grouped-query attention). Must divide heads. 0: equal to heads."""
     layer_sharing: int = 1
-    """Layers in a row that have the same weights; 1: none share."""
+    """Number of consecutive layers that share their weights. 1: no sharing."""
     dropout: float = 0.1
-    """Dropout on embeddings and on every sub-layer's output."""
+    """Dropout probability of embeddings and sublayer outputs."""
     attention_dropout: float = 0.0
-    """Dropout on attention weights."""
+    """Dropout probability of attention weights."""
     activation_dropout: float = 0.0
-    """Dropout inside the feed-forward layer, after the activation."""
+    """Dropout probability after the activation function of the feed-forward network."""
     tie_embeddings: bool = True
-    """Share one matrix between source embedding, target embedding and output layer."""
+    """Share one weight matrix between source embedding, target embedding and output projection."""
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How the network is trained."""
+    """Training, validation and checkpoints."""
 
     steps: int = 10_000
-    """Updates."""
+    """Number of updates."""
     batch_tokens: int = 2048
-    """Most tokens of a batch, padding counted, on its longer side."""
+    """Maximum number of tokens per batch, including padding, counted on the longer side."""
     grad_accumulation: int = 1
-    """Batches whose gradients make one update."""
+    """Number of batches per update (gradient accumulation)."""
     max_length: int = 256
-    """Training pairs with more tokens than this on one side are left out (and counted)."""
+    """Maximum number of tokens per side. Longer training pairs are skipped and counted."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
-    """Learning rate over the updates: noam, inverse_sqrt, linear, cosine, constant or wsd, with their options."""
+    """Learning-rate schedule: noam, inverse_sqrt, linear, cosine, constant or wsd, with options."""
     beta1: float = 0.9
-    """Adam's decay of the first moment."""
+    """Adam: decay rate of the first moment."""
     beta2: float = 0.98
-    """Adam's decay of the second moment."""
+    """Adam: decay rate of the second moment."""
     eps: float = 1e-9
-    """Adam's epsilon."""
+    """Adam: epsilon."""
     weight_decay: float = 0.0
-    """Decoupled weight decay (AdamW)."""
+    """Decoupled weight decay (AdamW). 0: off."""
     clip_norm: float = 1.0
-    """Largest norm of the whole gradient; 0 leaves it as it is."""
+    """Maximum gradient norm. 0: no clipping."""
     label_smoothing: float = 0.1
-    """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
+    """Label smoothing: probability mass spread evenly over the vocabulary (Szegedy et al. 2016). 0: off."""
     ema: float = 0.0
-    """Decay of an exponential moving average of the weights, which is then what translates; 0 is off."""
+    """Decay of an exponential moving average of the weights, which is used for inference. 0: off."""
     init_from: str = ""
-    """Start from the weights of this run or checkpoint instead of random ones (fine-tuning)."""
+    """Run or checkpoint to initialize the weights from (fine-tuning). Empty: random initialization."""
     source_noise: tuple[str, ...] = ()
-    """Source noise, drawn anew for every pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
+    """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     subword_regularization: str = ""
-    """Segmentation drawn anew at every use: bpe_dropout(p=0.1) or unigram(alpha=0.2), for that kind of tokenizer."""
+    """Subword segmentation sampled per pair and epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2). Empty: off."""
     valid_every: int = 500
-    """Updates between validations; each writes a checkpoint."""
+    """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: int = 0
-    """Validation pairs that are translated for BLEU; 0 takes all of them."""
+    """Number of validation pairs to translate for BLEU and chrF. 0: all."""
     valid_search: str = "greedy"
-    """Search that validation uses."""
+    """Search algorithm for validation."""
     best_metric: str = "bleu"
-    """What the best checkpoint is chosen by, and early stopping decides by: bleu, chrf or loss."""
+    """Metric for the best checkpoint and early stopping: bleu, chrf or loss."""
     patience: int = 0
-    """Stop after this many validations without a better one; 0 never stops early."""
+    """Number of validations without improvement before training stops early. 0: no early stopping."""
     keep_last: int = 2
-    """Latest checkpoints that are kept, besides the best."""
+    """Number of latest checkpoints to keep."""
     keep_best: int = 1
-    """Best checkpoints that are kept."""
+    """Number of best checkpoints to keep."""
     average_last: int = 0
-    """At the end, also average the weights of this many latest checkpoints; 0 does not."""
+    """Number of latest checkpoints to average at the end of training. 0: no averaging."""
     num_samples: int = 2
-    """Translations of validation sentences that are shown at each validation."""
+    """Number of sample translations to log at each validation."""
     log_every: int = 50
-    """Updates between two lines of metrics.jsonl."""
+    """Number of updates between lines of metrics.jsonl."""
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ class Config:
     """A complete experiment."""
 
     seed: int = 1
-    """Seed of everything random: initial weights, data order, dropout, noise."""
+    """Random seed for initialization, data order, dropout and noise."""
     search: str = "beam(beam_size=4)"
-    """Search that `nmt translate` and `nmt evaluate` use unless told otherwise."""
+    """Default search algorithm of `nmt translate` and `nmt evaluate`."""
     lowercase_all_caps: bool = False
-    """Translate a text in CAPITALS, four or more and nothing small, as if in small letters; training text stays."""
+    """Lowercase inputs of at least four letters that are all uppercase before translating them."""
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -1,4 +1,4 @@
-"""Strict YAML and `--set a.b=c` to a `Config` and back. Nothing that is written is ever ignored."""
+"""Reads and writes `Config`: YAML files and `--set section.key=value`. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -9,32 +9,49 @@ import itertools
 import types
 import typing
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from nmt.config import MAX_PIECES, Config
+from nmt.config import MAX_VOCAB_SIZE, Config
 from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
 
-MAX_LAYERS = 1000
-MAX_WIDTH = 65_536
+AT_LEAST_ONE = (
+    "tokenizer.vocab_size", "tokenizer.max_training_sentences", "model.dim", "model.heads", "model.ffn_dim",
+    "model.encoder_layers", "model.decoder_layers", "model.layer_sharing", "train.steps", "train.batch_tokens",
+    "train.grad_accumulation", "train.max_length", "train.valid_every", "train.keep_last", "train.keep_best",
+    "train.log_every",
+)  # fmt: skip
+MAXIMA = {
+    "tokenizer.vocab_size": MAX_VOCAB_SIZE, "model.encoder_layers": 1000, "model.decoder_layers": 1000,
+    "model.dim": 2**16, "model.ffn_dim": 2**16,
+}  # fmt: skip
+NOT_NEGATIVE = (
+    "seed", "model.attention_window", "model.kv_heads", "train.patience", "train.average_last", "train.num_samples",
+    "train.valid_pairs", "train.clip_norm", "train.weight_decay",
+)  # fmt: skip
+BELOW_ONE = (
+    "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
+    "train.beta1", "train.beta2",
+)  # fmt: skip
 SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key written twice, of which YAML would silently keep the last."""
+    """SafeLoader that rejects duplicate keys; YAML would silently keep the last one."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
         if not isinstance(key_node, yaml.ScalarNode):
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: a key must be a word")
+            raise ConfigError(f"line {key_node.start_mark.line + 1}: a key must be a string")
         key = loader.construct_object(key_node)
         if key in seen:
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: key '{key}' is given twice")
+            raise ConfigError(f"line {key_node.start_mark.line + 1}: duplicate key '{key}'")
         seen.add(key)
     return loader.construct_mapping(node)
 
@@ -43,10 +60,10 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 
 def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
-    """Read a config file (None: the defaults) and apply `a.b=c` overrides in order.
+    """Read a config file (None: the defaults) and apply `section.key=value` overrides in order.
 
     Raises:
-        ConfigError: file missing or not YAML, unknown key, wrong type, value out of range.
+        ConfigError: the file cannot be read or is not YAML, a key is unknown, or a value has the wrong type or range.
     """
     tree: dict[str, Any] = read_yaml(path) if path else {}
     config: Config = _build(Config, tree, "")
@@ -57,24 +74,24 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
 
 
 def find(name: str) -> Path:
-    """Return the config file a user means: a path, or the name of one that nmt ships ("multi30k").
+    """Return the path of a config file, given its path or the name of a built-in config ("multi30k").
 
     Raises:
-        ConfigError: there is no such file.
+        ConfigError: the file does not exist.
     """
     path = Path(name)
     if path.is_file():
         return path
-    shipped = {file.stem: file for file in sorted(_shipped().glob("*.yaml"))}
-    if path.is_dir() or name not in shipped:
-        what = "is a folder, not a config file" if path.is_dir() else "does not exist"
-        raise ConfigError(f"config {name} {what}", suggest(name, shipped) if shipped else "")
-    return shipped[name]
+    builtin = {file.stem: file for file in sorted(_builtin_dir().glob("*.yaml"))}
+    if path.is_dir() or name not in builtin:
+        problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
+        raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
+    return builtin[name]
 
 
-def _shipped() -> Path:
-    inside = Path(__file__).parents[1] / "configs"  # in a wheel
-    return inside if inside.is_dir() else Path(__file__).parents[2] / "configs"
+def _builtin_dir() -> Path:
+    installed = Path(__file__).parents[1] / "configs"  # in a wheel
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "configs"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -91,8 +108,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config {path} is not UTF-8 (byte {error.start + 1})") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2001-13-01
         mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"config {path}{where}: {getattr(error, 'problem', None) or 'not valid YAML'}") from None
+        position = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"config {path}{position}: {getattr(error, 'problem', None) or 'not valid YAML'}") from None
     except ConfigError as error:
         raise ConfigError(f"config {path}, {error.message}", error.hint) from None
     if tree is None:
@@ -103,14 +120,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def override(config: Config, text: str) -> Config:
-    """Apply one `section.key=value`; the value is read as YAML unless the option holds text."""
+    """Apply one `section.key=value`. The value is parsed as YAML unless the option is a string."""
     path, equals, raw = text.partition("=")
     path = path.strip()
     if not equals:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
     section, dot, key = path.rpartition(".")
-    holder: Any = getattr(config, section, None) if dot and section in SECTIONS else config if not dot else None
-    hints = typing.get_type_hints(type(holder)) if dataclasses.is_dataclass(holder) else {}
+    parent: Any = getattr(config, section, None) if dot and section in SECTIONS else config if not dot else None
+    hints = typing.get_type_hints(type(parent)) if dataclasses.is_dataclass(parent) else {}
     if key not in hints or dataclasses.is_dataclass(hints[key]):
         raise ConfigError(f"unknown key {path}", suggest(path, keys()))
     if hints[key] is str:
@@ -122,12 +139,12 @@ def override(config: Config, text: str) -> Config:
             value = yaml.load(raw, Loader=_Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             raise ConfigError(f"cannot read the value of --set {text}") from None
-    changed = dataclasses.replace(holder, **{key: _value(hints[key], value, path)})
+    changed = dataclasses.replace(parent, **{key: _value(hints[key], value, path)})
     return dataclasses.replace(config, **{section: changed}) if dot else typing.cast(Config, changed)
 
 
 def keys() -> list[str]:
-    """List every option by its full name ("train.steps")."""
+    """Return the full names of all options ("train.steps")."""
     names = []
     for name, kind in SECTIONS.items():
         if dataclasses.is_dataclass(kind):
@@ -138,33 +155,31 @@ def keys() -> list[str]:
 
 
 def options() -> list[tuple[str, str, str]]:
-    """List every option's full name, default and explanation, read from the dataclasses' source."""
-    found = []
-    for holder, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in SECTIONS.items())]:
-        if not dataclasses.is_dataclass(holder):
+    """Return the full name, default and documentation of all options, read from the source of the dataclasses."""
+    rows = []
+    for section, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in SECTIONS.items())]:
+        if not dataclasses.is_dataclass(section):
             continue
-        texts = _field_texts(typing.cast(type, holder))
-        defaults = _plain(dataclasses.asdict(typing.cast(type, holder)()))
-        for name, text in texts.items():
-            found.append(
-                (f"{prefix}{name}", yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0], text)
-            )
-    return found
+        defaults = _plain(dataclasses.asdict(typing.cast(type, section)()))
+        for name, doc in _field_docs(typing.cast(type, section)).items():
+            default = yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0]
+            rows.append((f"{prefix}{name}", default, doc))
+    return rows
 
 
-def _field_texts(kind: type) -> dict[str, str]:
-    """Map each field to the string literal that stands under it."""
-    body = ast.parse(inspect.getsource(kind)).body[0]
+def _field_docs(dataclass: type) -> dict[str, str]:
+    """Return the string literal below each field."""
+    body = ast.parse(inspect.getsource(dataclass)).body[0]
     assert isinstance(body, ast.ClassDef)
-    texts = {}
-    for field, text in itertools.pairwise(body.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            texts[field.target.id] = inspect.cleandoc(str(ast.literal_eval(text.value)))
-    return texts
+    docs = {}
+    for field, doc in itertools.pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(doc, ast.Expr):
+            docs[field.target.id] = inspect.cleandoc(str(ast.literal_eval(doc.value)))
+    return docs
 
 
 def dump(config: Config) -> str:
-    """Write a config as YAML that `load` reads back to an equal one."""
+    """Return a config as YAML. `load` reads it back as an equal config."""
     tree = dataclasses.asdict(config)
     return yaml.safe_dump(_plain(tree), sort_keys=False, allow_unicode=True, width=120)
 
@@ -192,7 +207,7 @@ def _build(kind: type, tree: dict[str, Any], path: str) -> Any:
 
 
 def _value(expected: Any, value: Any, path: str) -> Any:
-    """Check one value against its annotation; lists become tuples, and 1e-4 (text in YAML 1.1) a number."""
+    """Check one value against its annotation. Lists become tuples; 1e-4, a string in YAML 1.1, becomes a float."""
     if expected is float and isinstance(value, str):
         try:
             return float(value)
@@ -203,7 +218,7 @@ def _value(expected: Any, value: Any, path: str) -> Any:
     if typing.get_origin(expected) is tuple and isinstance(value, list):
         value = tuple(value)
     if not accepts(expected, value):
-        hint = "quote it: YAML reads yes, no, on and off as booleans" if isinstance(value, bool) else ""
+        hint = "quote it: YAML parses yes, no, on and off as booleans" if isinstance(value, bool) else ""
         raise ConfigError(f"{path}: expected {_name(expected)}, got {value!r}", hint)
     return value
 
@@ -215,91 +230,55 @@ def _name(expected: Any) -> str:
 
 
 def check(config: Config) -> None:
-    """Check what a type cannot say: ranges, and sizes that must fit each other.
+    """Check ranges, and values that depend on each other.
 
-    Spec strings are checked by the families that own them, in `nmt.train.check_specs`.
+    Spec strings are checked by `nmt.train.session.check_specs`.
 
     Raises:
-        ConfigError: the first value out of range.
+        ConfigError: a value is out of range; the error names the first one.
     """
-    model, train = config.model, config.train
-    at_least_one = {
-        "tokenizer.vocab_size": config.tokenizer.vocab_size,
-        "tokenizer.max_training_sentences": config.tokenizer.max_training_sentences,
-        "model.dim": model.dim,
-        "model.heads": model.heads,
-        "model.ffn_dim": model.ffn_dim,
-        "model.encoder_layers": model.encoder_layers,
-        "model.decoder_layers": model.decoder_layers,
-        "model.layer_sharing": model.layer_sharing,
-        "train.steps": train.steps,
-        "train.batch_tokens": train.batch_tokens,
-        "train.grad_accumulation": train.grad_accumulation,
-        "train.max_length": train.max_length,
-        "train.valid_every": train.valid_every,
-        "train.keep_last": train.keep_last,
-        "train.keep_best": train.keep_best,
-        "train.log_every": train.log_every,
-    }
-    for path, value in at_least_one.items():
-        if value < 1:
+    _check_ranges(config)
+    _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
+    _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
+    _choice("train.best_metric", config.train.best_metric, ("bleu", "chrf", "loss"))
+    _check_relations(config)
+
+
+def _check_ranges(config: Config) -> None:
+    for path in AT_LEAST_ONE:
+        if (value := attrgetter(path)(config)) < 1:
             raise ConfigError(f"{path} must be at least 1, got {value}")
     if config.seed >= 2**63:
         raise ConfigError(f"seed must be below 2^63, got {config.seed}")
-    for path, value, most in (
-        ("tokenizer.vocab_size", config.tokenizer.vocab_size, MAX_PIECES),
-        ("model.encoder_layers", model.encoder_layers, MAX_LAYERS),
-        ("model.decoder_layers", model.decoder_layers, MAX_LAYERS),
-        ("model.dim", model.dim, MAX_WIDTH),
-        ("model.ffn_dim", model.ffn_dim, MAX_WIDTH),
-    ):
-        if value > most:
-            raise ConfigError(f"{path} must be at most {most}, got {value}")
-    not_negative: dict[str, float] = {
-        "seed": config.seed,
-        "model.attention_window": model.attention_window,
-        "model.kv_heads": model.kv_heads,
-        "train.patience": train.patience,
-        "train.average_last": train.average_last,
-        "train.num_samples": train.num_samples,
-        "train.valid_pairs": train.valid_pairs,
-        "train.clip_norm": train.clip_norm,
-        "train.weight_decay": train.weight_decay,
-    }
-    for path, number in not_negative.items():
-        if not 0 <= number < float("inf"):
-            raise ConfigError(f"{path} must be 0 or more, got {number}")
-    below_one = {
-        "model.dropout": model.dropout,
-        "model.attention_dropout": model.attention_dropout,
-        "model.activation_dropout": model.activation_dropout,
-        "train.label_smoothing": train.label_smoothing,
-        "train.ema": train.ema,
-        "train.beta1": train.beta1,
-        "train.beta2": train.beta2,
-    }
-    for path, number in below_one.items():
-        if not 0 <= number < 1:
-            raise ConfigError(f"{path} must be at least 0 and below 1, got {number}")
-    if not 0 < train.eps < 1:
-        raise ConfigError(f"train.eps must be above 0 and below 1, got {train.eps}")
+    for path, maximum in MAXIMA.items():
+        if (value := attrgetter(path)(config)) > maximum:
+            raise ConfigError(f"{path} must be at most {maximum}, got {value}")
+    for path in NOT_NEGATIVE:
+        if not 0 <= (value := attrgetter(path)(config)) < float("inf"):
+            raise ConfigError(f"{path} must be 0 or more, got {value}")
+    for path in BELOW_ONE:
+        if not 0 <= (value := attrgetter(path)(config)) < 1:
+            raise ConfigError(f"{path} must be at least 0 and below 1, got {value}")
+    if not 0 < config.train.eps < 1:
+        raise ConfigError(f"train.eps must be above 0 and below 1, got {config.train.eps}")
+
+
+def _check_relations(config: Config) -> None:
+    model, train = config.model, config.train
     if model.dim % model.heads:
         raise ConfigError(f"model.dim ({model.dim}) must be a multiple of model.heads ({model.heads})")
     if model.dim % 2:
-        raise ConfigError(f"model.dim ({model.dim}) must be even: positions come in sine and cosine pairs")
+        raise ConfigError(f"model.dim ({model.dim}) must be even: position encodings pair sines and cosines")
     if train.max_length > train.batch_tokens:
         raise ConfigError(
-            f"train.max_length ({train.max_length}) must not be above train.batch_tokens ({train.batch_tokens})",
-            "a batch must hold at least the longest pair",
+            f"train.max_length ({train.max_length}) must not exceed train.batch_tokens ({train.batch_tokens})",
+            "the longest pair must fit into a batch",
         )
     if train.average_last > train.keep_last:
         raise ConfigError(
-            f"train.average_last ({train.average_last}) must not be above train.keep_last ({train.keep_last})",
-            "what is averaged must have been kept",
+            f"train.average_last ({train.average_last}) must not exceed train.keep_last ({train.keep_last})",
+            "only checkpoints that are kept can be averaged; increase train.keep_last",
         )
-    _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
-    _choice("model.norm_position", model.norm_position, ("post", "pre"))
-    _choice("train.best_metric", train.best_metric, ("bleu", "chrf", "loss"))
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
     if config.data.src == config.data.tgt:

@@ -30,12 +30,12 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
     """Find the models of an ensemble and check that they are compatible.
 
     Raises:
-        CheckpointError: see `nmt.runs.discovery.find`; or the models have different tokenizers or directions.
+        CheckpointError: see `nmt.runs.discovery.find_model`; or the models have different tokenizers or directions.
         UsageError: there are no paths.
     """
     if not paths:
         raise UsageError("no model is given", "name a run, such as runs/multi30k")
-    first, *others = models = [discovery.find(path) for path in paths]
+    first, *others = models = [discovery.find_model(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
         if other.tokenizer.checksum != first.tokenizer.checksum:
             raise CheckpointError(
@@ -106,11 +106,11 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
         model = NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
     except ValueError:
-        raise files.misfit() from None
+        raise files.mismatch_error() from None
     except MemoryError:
         raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of the memory") from None
     if model.vocab_size != len(files.tokenizer):
-        raise files.misfit()
+        raise files.mismatch_error()
     return model
 
 
@@ -133,6 +133,6 @@ def _pytorch_engine(
     models = [model.to(device) for model in models]
 
     def make_model(precision: str) -> Model:
-        return TorchModel(models, None if precision == "fp32" and not copy else runtime.dtype(precision))
+        return TorchModel(models, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
 
     return BatchEngine(make_model, precision, detokenize)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import paths, runtime
+from nmt import autotune, paths
 from nmt.config import ModelConfig
 from nmt.console import log
 from nmt.data.tokenizer import BOS, EOS
@@ -305,7 +305,7 @@ def fastest_precision(config: ModelConfig) -> str:
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, {rows}x{config.dim}x{config.ffn_dim}"
-    return runtime.fastest(task, _engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
+    return autotune.select_fastest(task, _engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
 
 
 def is_available() -> bool:

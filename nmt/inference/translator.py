@@ -55,16 +55,16 @@ class Translator:
             engine: native, or ctranslate2 for a directory that `nmt export` wrote.
 
         Raises:
-            CheckpointError: see `nmt.runs.discovery.find`; or the models have different tokenizers or directions.
+            CheckpointError: see `nmt.runs.discovery.find_model`; or the models have different tokenizers or directions.
             UsageError: the device or engine does not exist or does not support the precision.
         """
-        device = runtime.device_name(device)
+        device = runtime.resolve_device(device)
         if engine not in ENGINES:
             raise UsageError(f"unknown engine '{engine}'", suggest(engine, ENGINES))
         paths = [Path(path)] if isinstance(path, Path | str) else list(map(Path, path))
         if engine == "ctranslate2":
             return cls._load_export(paths, device, precision)
-        runtime.check_precision(precision, device, search=True)  # before any model is loaded
+        runtime.check_precision(precision, device, inference=True)  # before any model is loaded
         models = find_models(paths)
         first = models[0]
         translator = cls(

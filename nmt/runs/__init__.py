@@ -1,1 +1,1 @@
-"""Run directories: checkpoints, what a run says of itself, the model card, pretrained models."""
+"""Run directories: checkpoints, run information, model cards and pretrained models."""

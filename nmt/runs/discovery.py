@@ -1,4 +1,4 @@
-"""What a path or a name means: a run, one of its checkpoints or a pretrained model; and how to load it."""
+"""Resolves a path or name to a run, a checkpoint or a pretrained model, and loads it."""
 
 from __future__ import annotations
 
@@ -14,125 +14,124 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.paths import runs_dir
 from nmt.runs import pretrained
-from nmt.runs.checkpoint import META, OWN, best, checkpoints, read_meta, read_weights
+from nmt.runs.checkpoint import META, RESTORE_FILE, best, checkpoints, read_meta, read_weights
 
-if TYPE_CHECKING:  # what only translates needs no PyTorch
+if TYPE_CHECKING:  # inference does not require PyTorch
     from nmt.model.seq2seq import Seq2Seq
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model on disk, with all that belongs to it but the weights."""
+    """A model on disk: its checkpoint, config and tokenizer, without the weights."""
 
     checkpoint: Path
     run: Path
     config: Config
     tokenizer: Tokenizer
     max_source: int
-    """Source tokens, the end token not counted, up to which the model was trained."""
+    """Maximum number of source tokens in training, excluding the end token."""
     max_sentences: int
-    """Sentences of a line up to which the model was trained."""
+    """Maximum number of sentences per line in training."""
 
-    def misfit(self) -> CheckpointError:
-        """Return the error for weights that are not those of the configuration."""
-        return CheckpointError(f"the weights in {self.checkpoint} do not fit {self.run / 'config.yaml'}", OWN)
+    def mismatch_error(self) -> CheckpointError:
+        """Return the error for weights that do not match the config."""
+        return CheckpointError(f"the weights in {self.checkpoint} do not fit {self.run / 'config.yaml'}", RESTORE_FILE)
 
 
 @dataclass(frozen=True)
 class LoadedModel(ModelFiles):
-    """A model as a PyTorch network."""
+    """A model loaded with PyTorch."""
 
     model: Seq2Seq
 
 
 def load(path: Path) -> LoadedModel:
-    """Load a run (its best checkpoint) or one checkpoint folder as a PyTorch network.
+    """Load a run (its best checkpoint) or a checkpoint with PyTorch.
 
     Raises:
-        CheckpointError: see `find`; or the weights are missing or damaged, or those of another network.
+        CheckpointError: see `find_model`; or the weights are missing, damaged or do not match the config.
     """
     import torch
 
     from nmt.model.build import build_model
 
-    files = find(path)
+    files = find_model(path)
     model = build_model(files.config.model, len(files.tokenizer))
     weights = {name: torch.from_numpy(weight) for name, weight in read_weights(files.checkpoint).items()}
     try:
         model.load_state_dict(weights)
     except (RuntimeError, KeyError):
-        raise files.misfit() from None
+        raise files.mismatch_error() from None
     return LoadedModel(**vars(files), model=model.eval())
 
 
-def find(path: Path) -> ModelFiles:
-    """Find a run (its best checkpoint) or one checkpoint folder.
+def find_model(path: Path) -> ModelFiles:
+    """Find a run (its best checkpoint) or a checkpoint, and load its config and tokenizer.
 
     Raises:
-        CheckpointError: nothing there, something missing or damaged, or another tokenizer than it was trained with.
+        CheckpointError: it does not exist, a file is missing or damaged, or the tokenizer does not match.
     """
     run, checkpoint = resolve_model(path)
     meta = read_meta(checkpoint)
-    config, tokenizer, *most = load_settings(run)
+    config, tokenizer, *limits = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
         raise CheckpointError(
-            f"{run / 'spm.model'} is not the tokenizer that {checkpoint.name} was trained with",
-            "put the run's own spm.model back",
+            f"{run / 'spm.model'} is not the tokenizer of {checkpoint.name}",
+            "restore the original spm.model of the run",
         )
-    return ModelFiles(checkpoint, run, config, tokenizer, *most)
+    return ModelFiles(checkpoint, run, config, tokenizer, *limits)
 
 
 def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
-    """Load what a run says of itself: its config, its tokenizer, `LoadedModel.max_source` and `LoadedModel.max_sentences`.
+    """Load the config and tokenizer of a run, and its limits `max_source` and `max_sentences` (see `ModelFiles`).
 
     Raises:
-        CheckpointError: something is missing or damaged.
+        CheckpointError: a file is missing or damaged.
     """
     file = run / "config.yaml"
     if file.is_file() and not file.read_bytes().strip():
-        raise CheckpointError(f"{file} is empty", OWN)
+        raise CheckpointError(f"{file} is empty", RESTORE_FILE)
     try:
         config = config_io.load(file)
     except ConfigError as error:
-        hint = "; ".join(filter(None, (error.hint, "it is damaged, or a newer nmt wrote it")))
-        raise CheckpointError(f"the run's own configuration does not load: {error.message}", hint) from None
-    return config, Tokenizer.load(run / "spm.model"), *_most(run, config)
+        hint = "; ".join(filter(None, (error.hint, "the file is damaged, or a newer version of nmt wrote it")))
+        raise CheckpointError(f"cannot load the config of the run: {error.message}", hint) from None
+    return config, Tokenizer.load(run / "spm.model"), *_load_limits(run, config)
 
 
-def _most(run: Path, config: Config) -> tuple[int, int]:
-    """Return the most source tokens and sentences of a line that the model was trained for."""
+def _load_limits(run: Path, config: Config) -> tuple[int, int]:
     try:
         data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        longest, sentences = int(data["max_source_length"]), int(data.get("max_sentences_per_line", 1))
+        max_source_length, max_sentences = int(data["max_source_length"]), int(data.get("max_sentences_per_line", 1))
     except OSError as error:
-        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", OWN) from None
+        raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", RESTORE_FILE) from None
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{run / 'data.json'} is damaged", OWN) from None
-    return max(1, min(longest, config.train.max_length - 1)), max(1, sentences)
+        raise CheckpointError(f"{run / 'data.json'} is damaged", RESTORE_FILE) from None
+    return max(1, min(max_source_length, config.train.max_length - 1)), max(1, max_sentences)
 
 
 def resolve_model(path: Path) -> tuple[Path, Path]:
-    """Return the run and the checkpoint that a path means: a run's best, or the checkpoint itself.
-
-    The name of a model that comes with nmt is a path too.
+    """Return the run and the checkpoint of a path: a run (its best checkpoint), a checkpoint or a pretrained model.
 
     Raises:
-        CheckpointError: there is neither.
+        CheckpointError: the path is none of these.
     """
     path = pretrained.find(path) or path
     if not path.exists():
-        hint = f"nmt train makes one; see the folders under runs/; with nmt come {', '.join(pretrained.DIRECTIONS)}"
-        raise CheckpointError(f"there is no model at {path}", hint)
+        names = ", ".join(pretrained.DIRECTIONS)
+        raise CheckpointError(
+            f"there is no model at {path}", f"train one with nmt train, or use a pretrained model: {names}"
+        )
     if (path / META).is_file():
         return path.resolve().parent, path
     checkpoint = best(path) if path.is_dir() else None
     for step in sorted(path.glob("step-*")):
         if re.fullmatch(r"step-\d+", step.name) and not _is_readable(step):
-            log(f"{step} is damaged: the best of the others is taken")
+            log(f"{step} is damaged; using the best other checkpoint")
     if checkpoint is None and (path / "model.bin").exists():
         raise CheckpointError(f"{path} is an export for CTranslate2", "nmt translate --engine ctranslate2")
     if checkpoint is None:
-        raise CheckpointError(f"{path} holds no checkpoint", "name a run (runs/NAME) or one of its step-N folders")
+        raise CheckpointError(f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories")
     return path, checkpoint
 
 
@@ -145,44 +144,46 @@ def _is_readable(checkpoint: Path) -> bool:
 
 
 def newest_run() -> Path:
-    """Return the run under `runs/` whose latest checkpoint is the newest.
+    """Return the run under `runs/` with the most recent checkpoint.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there is no run.
     """
     if runs := _newest_first():
         return runs[0]
     raise CheckpointError(
-        f"there is no trained model under {runs_dir()}/", f"run nmt train first, or name {pretrained.for_target('')}"
+        f"there is no trained model under {runs_dir()}/",
+        f"run nmt train first, or use the pretrained model {pretrained.for_target('')}",
     )
 
 
 def newest_model(language: str = "") -> Path:
-    """Return the newest run, or the newest that translates into a language; else a model that comes with nmt.
+    """Return the newest run that translates into `language` (empty: any), else a pretrained model.
 
     Raises:
-        CheckpointError: none does.
+        CheckpointError: there is no such model.
     """
     for run in _newest_first():
-        if not language or _target(run) == language:
+        if not language or _target_language(run) == language:
             return run
     if name := pretrained.for_target(language):
         return pretrained.FOLDER / name
-    known = ", ".join(sorted({target for _, target in pretrained.DIRECTIONS.values()}))
+    languages = ", ".join(sorted({target for _, target in pretrained.DIRECTIONS.values()}))
     raise CheckpointError(
-        f"no model under {runs_dir()}/ translates into '{language}'", f"train one, or name --model; nmt brings {known}"
+        f"no model under {runs_dir()}/ translates into '{language}'",
+        f"train one, or use --model; pretrained models translate into {languages}",
     )
 
 
 def _newest_first() -> list[Path]:
-    ages = {run: (latest[-1] / META).stat().st_mtime for run in runs_dir().glob("*") if (latest := checkpoints(run))}
-    return sorted(ages, key=lambda run: ages[run], reverse=True)
+    times = {run: (paths[-1] / META).stat().st_mtime for run in runs_dir().glob("*") if (paths := checkpoints(run))}
+    return sorted(times, key=lambda run: times[run], reverse=True)
 
 
-def _target(run: Path) -> str:
-    """Return the language that a run translates into; empty if its configuration does not load."""
+def _target_language(run: Path) -> str:
+    """Return the target language of a run, or an empty string if its config cannot be loaded."""
     try:
         return config_io.load(run / "config.yaml").data.tgt
     except ConfigError as error:
-        log(f"{run} is passed over: {error.message}")
+        log(f"skipping {run}: {error.message}")
         return ""

@@ -1,7 +1,7 @@
-"""The processes of one training: started by torchrun, or just this one.
+"""Data-parallel training with torchrun, or in a single process.
 
-Tensors are summed by NCCL between GPUs and by gloo between CPUs. What is decided (stop, validate, how many updates
-fit) is decided by rank 0 and told to the others over gloo, so that no rank can be of another opinion.
+NCCL sums tensors between GPUs, gloo between CPUs. Rank 0 makes all decisions (stop, validate, number of updates) and
+broadcasts them over gloo, so that the ranks never disagree.
 """
 
 from __future__ import annotations
@@ -21,61 +21,63 @@ from nmt.errors import TrainingError
 
 T = TypeVar("T")
 TIMEOUT = timedelta(days=1)
-"""How long a rank waits for another, which may be validating; one that died is noticed at once."""
+"""Maximum wait for another rank, which may be validating. A rank that exits is detected immediately."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The ranks that train together; on its own, rank 0 of 1."""
+    """The ranks that train together. The default is a single process: rank 0 of 1."""
 
     rank: int = 0
     world_size: int = 1
-    control: dist.ProcessGroup | None = None
-    """For objects, on the CPU; None where there is one rank."""
+    object_group: dist.ProcessGroup | None = None
+    """gloo group that communicates Python objects; None for a single process."""
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the rank that validates, saves and decides."""
+        """Whether this is rank 0, which validates, saves and makes decisions."""
         return self.rank == 0
 
-    def broadcast(self, decision: T) -> T:
-        """Return rank 0's `decision` on every rank."""
+    def broadcast(self, value: T) -> T:
+        """Return the `value` of rank 0 on every rank."""
         if self.world_size == 1:
-            return decision
-        box = [decision]
-        dist.broadcast_object_list(box, src=0, group=self.control)
-        return box[0]
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0, group=self.object_group)
+        return values[0]
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank reaches this call."""
         self.broadcast(None)
 
     def all_gather(self, value: T) -> list[T]:
-        """Return every rank's `value`, in order of rank."""
+        """Return the values of all ranks, in order of rank."""
         values: list[T] = [value] * self.world_size
         if self.world_size > 1:
-            dist.all_gather_object(values, value, group=self.control)
+            dist.all_gather_object(values, value, group=self.object_group)
         return values
 
     def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over the ranks, all in one message."""
+        """Sum each tensor over the ranks in place, in a single all-reduce."""
         if self.world_size == 1 or not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         dist.all_reduce(flat)
-        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
-        torch._foreach_copy_(list(tensors), [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)])
+        sums = torch.split(flat, [tensor.numel() for tensor in tensors])
+        torch._foreach_copy_(
+            list(tensors), [total.view_as(tensor) for total, tensor in zip(sums, tensors, strict=True)]
+        )
 
 
 @contextmanager
 def init_process_group(device: torch.device) -> Iterator[Group]:
-    """Join the other processes that torchrun started, if it did.
+    """Join the process group of torchrun, if torchrun started this process.
 
     Raises:
-        TrainingError: another rank ended, whose own message says why.
+        TrainingError: the connection to another rank is lost.
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size == 1:
         yield Group()
         return
     if device.type == "cuda":
@@ -83,18 +85,19 @@ def init_process_group(device: torch.device) -> Iterator[Group]:
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
         dist.init_process_group(backend, timeout=TIMEOUT)
-        yield Group(dist.get_rank(), world, dist.new_group(backend="gloo", timeout=TIMEOUT))
-    except RuntimeError as error:  # what torch raises when a connection breaks has no class of its own
-        if not _lost(error):
+        yield Group(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUT))
+    except RuntimeError as error:
+        if not _is_connection_error(error):
             raise
         raise TrainingError(
-            "another process of this training has ended", "its message says why; --resume goes on"
+            "another process of this training run has exited", "see its error message; continue with --resume"
         ) from None
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def _lost(error: RuntimeError) -> bool:
-    text = str(error).lower()
-    return isinstance(error, dist.DistError) or any(word in text for word in ("connection", "peer", "gloo", "nccl"))
+def _is_connection_error(error: RuntimeError) -> bool:
+    """Return whether the connection to another rank is lost, for which PyTorch has no exception class."""
+    message = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in message for word in ("connection", "peer", "gloo", "nccl"))

@@ -1,4 +1,4 @@
-"""The loop of a training: update after update, the log, validations, and when to end."""
+"""The training loop: updates, logging, validation and stopping."""
 
 from __future__ import annotations
 
@@ -10,59 +10,60 @@ from typing import Any
 from nmt.console import log, progress
 from nmt.train.run_dir import MetricsLogger
 from nmt.train.step import StepStats
-from nmt.train.stopping import Clock, Stop
+from nmt.train.stopping import StopSignal, TimeBudget
 from nmt.train.trainer import Trainer
 
 
-def run(trainer: Trainer, journal: MetricsLogger, stop: Stop, time_limit: float | None) -> bool:
-    """Train to the end; False if it was stopped before."""
+def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None) -> bool:
+    """Train until the last update. Return False if training was stopped before."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
-    clock = Clock(time_limit, state, last_validations=2 if config.average_last else 1)
-    due = state.step >= config.steps or state.step % config.valid_every == 0
-    if state.step and due and not state.scores:  # it was stopped when this validation was next
-        _validate(trainer, journal, clock, stop)
+    budget = TimeBudget(time_limit, state, num_final_validations=2 if config.average_last else 1)
+    validation_due = state.step >= config.steps or state.step % config.valid_every == 0
+    if state.step and validation_due and not state.scores:  # training was stopped before this validation
+        _validate(trainer, metrics, budget, stop)
         if not state.scores:
             return False
     if state.step >= config.steps or (config.patience and state.validations_since_best >= config.patience):
-        log("this run is finished; set train.steps higher to go on")
+        log("training is already complete; increase train.steps to continue")
         return True
     trainer.model.train()
-    window, spikes = Window(), Spikes()
-    total = config.steps
+    stats, spikes = RunningStats(), LossSpikeDetector()
+    last_step = config.steps
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
         for update in trainer.updates():
-            stats = trainer.update(update, total)
-            window.add(stats)
-            if spikes.see(stats):
-                log(f"update {state.step:,}: the loss jumped to {stats.loss:.2f} from about {spikes.usual:.2f}")
-            state.seconds = clock.seconds_before + clock.elapsed()
+            step_stats = trainer.update(update, last_step)
+            stats.add(step_stats)
+            if spikes.update(step_stats):
+                log(f"update {state.step:,}: the loss rose to {step_stats.loss:.2f} from about {spikes.mean:.2f}")
+            state.seconds = budget.seconds_before + budget.elapsed()
             state.scores = {}
-            rate = trainer.optimizer.param_groups[0]["lr"]
-            bar.set_postfix_str(f"loss {stats.loss:.3f}, lr {rate:.1e}, {window.speed():,.0f} tok/s", refresh=False)
+            lr = trainer.optimizer.param_groups[0]["lr"]
+            speed = stats.tokens_per_second()
+            bar.set_postfix_str(f"loss {step_stats.loss:.3f}, lr {lr:.1e}, {speed:,.0f} tok/s", refresh=False)
             bar.update()
             if state.step % config.log_every == 0:
                 if group.is_main:
-                    journal.write(_position(trainer) | {"lr": rate, **window.means()})
-                window = Window()
-            decisions = group.all_gather(_decide(trainer, clock, stop))
-            decision, total = decisions[0], decisions[0].total
-            bar.total = max(total, state.step + 1)
-            if any(each.stop for each in decisions):  # the signal may have reached one rank only
+                    metrics.write(_position(trainer) | {"lr": lr, **stats.means()})
+                stats = RunningStats()
+            decisions = group.all_gather(_decide(trainer, budget, stop))
+            decision, last_step = decisions[0], decisions[0].last_step
+            bar.total = max(last_step, state.step + 1)
+            if any(rank_decision.stop for rank_decision in decisions):  # any rank may receive the signal
                 trainer.save()
                 return False
             if decision.validate:
-                going_on = _validate(trainer, journal, clock, stop)
-                window = Window()
+                has_patience = _validate(trainer, metrics, budget, stop)
+                stats = RunningStats()
                 if not state.scores:
                     return False
-                if decision.last:
+                if decision.is_last:
                     if state.step < config.steps:
-                        log("the time limit is reached")
+                        log("time limit reached")
                     return True
-                if not going_on:
-                    log(f"no better validation {config.patience} times: stopping early")
+                if not has_patience:
+                    log(f"early stopping: no improvement in {config.patience} validations")
                     return True
-    raise AssertionError("updates never end by themselves")
+    raise AssertionError("the stream of updates is infinite")
 
 
 def _position(trainer: Trainer) -> dict[str, Any]:
@@ -70,18 +71,18 @@ def _position(trainer: Trainer) -> dict[str, Any]:
     return {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), "tokens": state.tokens}
 
 
-def _validate(trainer: Trainer, journal: MetricsLogger, clock: Clock, stop: Stop) -> bool:
-    """Validate, judge, save and report; False when patience has run out.
+def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop: StopSignal) -> bool:
+    """Validate, save a checkpoint and log the scores. Return False if patience is exhausted.
 
-    A stop breaks it off, which leaves `scores` empty: the run begins with it when it goes on.
+    If a stop signal interrupts the validation, `scores` stays empty and a resumed run repeats the validation.
     """
     state = trainer.progress
-    with clock.validation():
+    with budget.validation():
         scores = trainer.group.broadcast(stop.interruptible(trainer.validate) if trainer.group.is_main else None)
-    going_on = trainer.judge(scores) if scores else True
-    if scores and trainer.group.is_main:  # before the save, which a resumed run begins from: no line may be lost
+    has_patience = trainer.update_best(scores) if scores else True
+    if scores and trainer.group.is_main:  # log before saving: a run resumed from this checkpoint would not log it
         samples = {"samples": trainer.samples} if trainer.samples else {}
-        journal.write(_position(trainer) | scores | samples)
+        metrics.write(_position(trainer) | scores | samples)
     trainer.save()
     if scores and trainer.group.is_main:
         best = " (best)" if state.validations_since_best == 0 else ""
@@ -90,76 +91,79 @@ def _validate(trainer: Trainer, journal: MetricsLogger, clock: Clock, stop: Stop
         log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
         for source, translation in trainer.samples:
             log(f"  {source} → {translation}")
-    return going_on
+    return has_patience
 
 
 @dataclass(frozen=True)
 class _Decision:
-    """What is to be done after an update; rank 0's counts, but for the stop."""
+    """What to do after an update. Rank 0 decides; any rank can request a stop."""
 
     stop: bool
-    last: bool
+    is_last: bool
     validate: bool
-    total: int
-    """The update at which training is to end, as far as can be said."""
+    last_step: int
+    """Estimate of the last update."""
 
 
-def _decide(trainer: Trainer, clock: Clock, stop: Stop) -> _Decision:
+def _decide(trainer: Trainer, budget: TimeBudget, stop: StopSignal) -> _Decision:
     config, step = trainer.config.train, trainer.progress.step
-    last = step >= config.steps or clock.is_up()
-    validate = last or step % config.valid_every == 0 or clock.must_know_validation()
-    return _Decision(stop.requested, last, validate, clock.last_step(config.steps, config.valid_every))
+    is_last = step >= config.steps or budget.is_exhausted()
+    validate = is_last or step % config.valid_every == 0 or budget.needs_validation_time()
+    return _Decision(stop.requested, is_last, validate, budget.last_step(config.steps, config.valid_every))
 
 
-class Window:
-    """Means over the updates since the last line of the log."""
+class RunningStats:
+    """Mean loss, gradient norm and speed since the previous log line."""
 
     def __init__(self) -> None:
-        self.started = time.monotonic()
+        self.start_time = time.monotonic()
         self.loss = self.tokens = self.grad_norm = 0.0
-        self.updates = self.skipped = 0
+        self.num_updates = self.num_skipped = 0
 
     def add(self, stats: StepStats) -> None:
-        """Count an update."""
+        """Add an update."""
         if stats.skipped:
-            self.skipped += 1
+            self.num_skipped += 1
             return
-        self.updates += 1
+        self.num_updates += 1
         self.tokens += stats.tokens
         self.loss += stats.loss * stats.tokens
         self.grad_norm += stats.grad_norm
 
-    def speed(self) -> float:
-        """Target tokens per second."""
-        return self.tokens / (time.monotonic() - self.started)
+    def tokens_per_second(self) -> float:
+        """Return the target tokens per second."""
+        return self.tokens / (time.monotonic() - self.start_time)
 
     def means(self) -> dict[str, float]:
-        """Loss per token, gradient norm and speed."""
+        """Return the loss per token, gradient norm and speed."""
         return {
             "loss": self.loss / max(1, self.tokens),
-            "grad_norm": self.grad_norm / max(1, self.updates),
-            "tokens_per_second": self.speed(),
-            **({"skipped": self.skipped} if self.skipped else {}),
+            "grad_norm": self.grad_norm / max(1, self.num_updates),
+            "tokens_per_second": self.tokens_per_second(),
+            **({"skipped": self.num_skipped} if self.num_skipped else {}),
         }
 
 
-class Spikes:
-    """Notices a loss far above what it was, which is how a training begins to fall apart."""
+class LossSpikeDetector:
+    """Detects a loss far above its moving average, which is a sign of divergence."""
 
-    IN_A_ROW = 3
-    """A batch of short sentences costs half again as much a token as others do; it comes alone."""
+    CONSECUTIVE = 3
+    """Number of high losses in a row. A single batch of short sentences can have a 50% higher loss per token."""
+    WINDOW = 50
+    THRESHOLD = 1.5
 
     def __init__(self) -> None:
-        self.usual = math.inf
-        self._seen = self._high = 0
+        self.mean = math.inf
+        self._num_updates = self._num_high = 0
 
-    def see(self, stats: StepStats) -> bool:
-        """Take note of an update; True at the third in a row whose loss is half again the mean of some fifty before."""
+    def update(self, stats: StepStats) -> bool:
+        """Add an update. Return True on the third consecutive loss above 1.5 times the moving average."""
         if stats.skipped:
             return False
-        self._seen += 1
-        self._high = self._high + 1 if self._seen > 50 and stats.loss > 1.5 * self.usual else 0
-        if not self._high:
-            weight = 1 / min(self._seen, 50)
-            self.usual = stats.loss if self._seen == 1 else self.usual + weight * (stats.loss - self.usual)
-        return self._high == self.IN_A_ROW
+        self._num_updates += 1
+        is_high = self._num_updates > self.WINDOW and stats.loss > self.THRESHOLD * self.mean
+        self._num_high = self._num_high + 1 if is_high else 0
+        if not is_high:
+            weight = 1 / min(self._num_updates, self.WINDOW)
+            self.mean = stats.loss if self._num_updates == 1 else self.mean + weight * (stats.loss - self.mean)
+        return self._num_high == self.CONSECUTIVE

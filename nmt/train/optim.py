@@ -1,4 +1,4 @@
-"""Adam and the learning-rate schedules. A schedule maps the number of an update, from 1, to a learning rate."""
+"""Adam and learning-rate schedules. A schedule maps the update number, starting from 1, to a learning rate."""
 
 from __future__ import annotations
 
@@ -16,43 +16,41 @@ Schedule = Callable[..., float]
 
 
 def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float = 1.0) -> float:
-    """Linear warm-up, then decay with the root: factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5).
+    """Linear warmup, then inverse square-root decay: factor · D^-0.5 · min(step^-0.5, step · warmup^-1.5).
 
-    Vaswani et al. 2017, equation 3; D is the model's width.
+    Vaswani et al. 2017, equation 3; D is the model dimension.
     """
     return float(factor * dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
 def inverse_sqrt(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warm-up to `peak`, then peak · (warmup / step)^0.5: noam with its height given directly."""
+    """Linear warmup to `peak`, then peak · (warmup / step)^0.5: noam with an explicit maximum."""
     return float(peak * min(step / warmup, (warmup / step) ** 0.5))
 
 
 def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warm-up to `peak`, then a straight line that reaches zero one update after the last.
+    """Linear warmup to `peak`, then linear decay that reaches zero one update after the last.
 
-    An update at rate zero would be wasted. `total` is train.steps, or what a time limit leaves room for.
+    An update with a learning rate of zero would be wasted. `total` is train.steps, or fewer under a time limit.
     """
     return float(peak * max(0.0, min(step / warmup, (total - step + 1) / max(1, total - warmup))))
 
 
 def cosine(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warm-up to `peak`, then half a cosine (Loshchilov and Hutter 2017) that reaches zero after the last."""
-    done = max(0.0, (step - warmup) / max(1, total - warmup + 1))
-    return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, done))) / 2))
+    """Linear warmup to `peak`, then cosine decay (Loshchilov and Hutter 2017) to zero, one update after the last."""
+    fraction = max(0.0, (step - warmup) / max(1, total - warmup + 1))
+    return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, fraction))) / 2))
 
 
 def constant(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warm-up to `peak`, and `peak` from there on."""
+    """Linear warmup to `peak`, then constant."""
     return float(peak * min(1.0, step / warmup))
 
 
 def wsd(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2) -> float:
-    """Warm up, stay, decay: linear to `peak`, constant until the last share `decay` of all updates, then linear.
+    """Warmup-stable-decay: linear warmup to `peak`, constant, then linear decay over the last fraction `decay`.
 
-    The rate reaches zero one update after the last.
-
-    Hu et al. 2024 (MiniCPM), section 4.2, with a straight line for the decay.
+    The learning rate reaches zero one update after the last. Hu et al. 2024 (MiniCPM), section 4.2, with linear decay.
     """
     return float(peak * max(0.0, min(1.0, step / warmup, (total - step + 1) / max(1.0, decay * total))))
 
@@ -63,10 +61,10 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def schedule(spec: str) -> Schedule:
-    """Resolve a schedule's spec string.
+    """Resolve the spec string of a schedule.
 
     Raises:
-        ConfigError: unknown name or option, a warm-up below 1, or a height that is not positive.
+        ConfigError: the name or an option is unknown, or an option is out of range.
     """
     function = resolve("schedule", SCHEDULES, spec)
     options = getattr(function, "keywords", {})
@@ -81,7 +79,7 @@ def schedule(spec: str) -> Schedule:
 
 
 def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
-    """Make the optimizer (Kingma and Ba 2015; decoupled decay: Loshchilov and Hutter 2019), one fused kernel."""
+    """Build a fused AdamW optimizer (Kingma and Ba 2015; decoupled weight decay: Loshchilov and Hutter 2019)."""
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(
         model.parameters(), lr=0.0, betas=betas, eps=config.eps, weight_decay=config.weight_decay, fused=True

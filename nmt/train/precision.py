@@ -1,4 +1,4 @@
-"""The type of the activations that a model is trained in."""
+"""Selects the dtype of the activations in training."""
 
 from __future__ import annotations
 
@@ -6,49 +6,52 @@ from collections.abc import Callable
 
 import torch
 
-from nmt import runtime
+from nmt import autotune, runtime
 from nmt.config import Config
 from nmt.model.positions import LayerPosition, PositionEncoding, StackSpec
 from nmt.model.transformer import EncoderLayer
 
 FLOPS = 1.5e9
-"""Of one call that is measured: a hundredth of a second on two cores."""
+"""Floating-point operations of one measured call: about 10 ms on two cores."""
 LENGTH = 32
-"""Tokens of the sentences it is measured with."""
+"""Sequence length of the measured batch."""
 
 
 def training_dtype(precision: str, device: torch.device, config: Config) -> torch.dtype:
-    """Return the type that `auto`, `fp32`, `bf16` or `fp16` means for training this model on this device.
+    """Resolve `auto`, `fp32`, `bf16` or `fp16` to the dtype for training this model on this device.
 
-    On a CPU, `auto` is what is measured to be faster; on a GPU, bf16 where it has such units.
+    On a CPU, `auto` measures fp32 and bf16 and selects the faster one. On a GPU, it selects bf16 if the GPU has bf16
+    units.
 
     Raises:
-        UsageError: unknown precision, or fp16 on a CPU.
+        UsageError: the precision is unknown, or fp16 is requested on a CPU.
     """
     runtime.check_precision(precision, device.type)
     if precision == "auto":
         precision = runtime.gpu_precision(device) if device.type == "cuda" else _fastest(config)
-    return runtime.dtype(precision)
+    return runtime.torch_dtype(precision)
 
 
 def _fastest(config: Config) -> str:
-    """Measure a forward and a backward pass of an encoder layer of the model's sizes."""
-    generator = torch.get_rng_state()
+    """Measure forward and backward passes of an encoder layer with the model's sizes."""
+    rng_state = torch.get_rng_state()
     model = config.model
     layer = EncoderLayer(model).train()
-    parameters = sum(p.numel() for p in layer.parameters())
-    sentences = max(4, min(config.train.batch_tokens, int(FLOPS / 6 / parameters)) // LENGTH)
-    x_BSD = torch.randn(sentences, LENGTH, model.dim)
-    mask_B11S = torch.ones(sentences, 1, 1, LENGTH, dtype=torch.bool)
-    position = LayerPosition(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
+    num_parameters = sum(p.numel() for p in layer.parameters())
+    batch_size = max(4, min(config.train.batch_tokens, int(FLOPS / 6 / num_parameters)) // LENGTH)
+    x_BSD = torch.randn(batch_size, LENGTH, model.dim)
+    mask_B11S = torch.ones(batch_size, 1, 1, LENGTH, dtype=torch.bool)
+    place = LayerPosition(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
 
-    def passes(precision: str) -> Callable[[], object]:
-        x = x_BSD.to(runtime.dtype(precision)).requires_grad_()
-        return lambda: layer(x, mask_B11S, position).float().sum().backward()
+    def forward_backward(precision: str) -> Callable[[], object]:
+        x = x_BSD.to(runtime.torch_dtype(precision)).requires_grad_()
+        return lambda: layer(x, mask_B11S, place).float().sum().backward()
 
-    candidates = {precision: passes(precision) for precision in ("fp32", "bf16")}
-    task = f"training, {sentences * LENGTH}x{model.dim}x{model.ffn_dim}"
+    candidates = {precision: forward_backward(precision) for precision in ("fp32", "bf16")}
+    task = f"training, {batch_size * LENGTH}x{model.dim}x{model.ffn_dim}"
     try:
-        return runtime.fastest(task, f"torch {torch.__version__}", candidates, 6.0 * sentences * LENGTH * parameters)
+        return autotune.select_fastest(
+            task, f"torch {torch.__version__}", candidates, 6.0 * batch_size * LENGTH * num_parameters
+        )
     finally:
-        torch.set_rng_state(generator)
+        torch.set_rng_state(rng_state)

@@ -1,6 +1,6 @@
-"""What a training will need, found out before it: how large a batch fits, how fast updates are, when it will end.
+"""Measures the memory, speed and duration of a training run, and the largest batch size that fits in memory.
 
-Both are measured with real updates on the batches of the corpus that need most memory, and thrown away.
+Both measurements make real updates on the batches that need the most memory; the resulting weights are discarded.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from nmt.train.distributed import Group
 from nmt.train.step import train_step
 from nmt.train.trainer import Trainer
 
-BATCHES_PER_EPOCH = 64
-"""An epoch of fewer, larger batches would teach little, however well they fit."""
-MARGIN = 0.9
-"""Share of what just fits that is used: memory also fragments."""
-SECONDS, MOST_UPDATES = 15.0, 100
-"""How long speed is measured."""
+MIN_BATCHES_PER_EPOCH = 64
+"""Limits the batch size: with fewer, larger batches per epoch the model would learn little."""
+SAFETY_MARGIN = 0.9
+"""Fraction of the measured batch size to use, because memory fragments."""
+MAX_SECONDS, MAX_UPDATES = 15.0, 100
+"""Limits of the speed measurement."""
 
 
-def largest_batch(
+def find_batch_size(
     config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: Group
 ) -> int:
-    """Return the largest `train.batch_tokens` whose worst_case_batches batch every rank can learn from.
+    """Return the largest `train.batch_tokens` whose worst-case batches fit in memory on every rank.
 
     Raises:
-        TrainingError: not even a batch of `train.max_length` tokens fits.
+        TrainingError: a batch of `train.max_length` tokens does not fit.
     """
 
-    def fits(tokens: int) -> bool:
-        sized = replace(config, train=replace(config.train, batch_tokens=tokens, grad_accumulation=1))
+    def fits(batch_tokens: int) -> bool:
+        candidate = replace(config, train=replace(config.train, batch_tokens=batch_tokens, grad_accumulation=1))
         try:
-            _learn_hardest(Trainer(sized, Path(), prepared, device, dtype))
+            _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
         except MemoryError:
             return False
         except RuntimeError as error:  # the model itself does not fit
@@ -53,43 +53,44 @@ def largest_batch(
                 raise
             return False
         finally:
-            _release(device)
+            _free_memory(device)
         return True
 
     smallest = config.train.max_length
-    words = int(prepared.store("train").lengths_N2.max(axis=1).sum())
-    found = min(group.all_gather(_search(fits, smallest, max(smallest, words // BATCHES_PER_EPOCH))))
-    if not found:
+    epoch_tokens = int(prepared.store("train").lengths_N2.max(axis=1).sum())
+    largest = max(smallest, epoch_tokens // MIN_BATCHES_PER_EPOCH)
+    batch_tokens = min(group.all_gather(_search_batch_size(fits, smallest, largest)))
+    if not batch_tokens:
         raise TrainingError(
-            f"a batch of {smallest} tokens does not fit into memory", "set model.dim or the layers lower"
+            f"a batch of {smallest} tokens does not fit in memory", "reduce model.dim or the layer counts"
         )
-    log(f"batches of {found:,} tokens, the largest of use here")
-    return found
+    log(f"batch size: {batch_tokens:,} tokens, the largest useful size that fits in memory")
+    return batch_tokens
 
 
-def _search(fits: Callable[[int], bool], smallest: int, most: int) -> int:
-    """Return a number between that fits, at most an eighth below the largest, with a margin; 0 if there is none."""
-    good, bad = 0, 0
-    trial = smallest
-    while not bad and good < most:
-        if fits(trial):
-            good, trial = trial, min(2 * trial, most)
+def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
+    """Return a size that fits, at most an eighth below the maximum, less a margin; 0 if `smallest` does not fit."""
+    fitting, too_large = 0, 0
+    candidate = smallest
+    while not too_large and fitting < largest:
+        if fits(candidate):
+            fitting, candidate = candidate, min(2 * candidate, largest)
         else:
-            bad = trial
-    while good and bad - good > good // 8:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if fits(middle) else (good, middle)
-    return good if not bad else max(min(good, smallest), int(MARGIN * good))
+            too_large = candidate
+    while fitting and too_large - fitting > fitting // 8:
+        middle = (fitting + too_large) // 2
+        fitting, too_large = (middle, too_large) if fits(middle) else (fitting, middle)
+    return fitting if not too_large else max(min(fitting, smallest), int(SAFETY_MARGIN * fitting))
 
 
-def _learn_hardest(trainer: Trainer) -> None:
+def _train_worst_case(trainer: Trainer) -> None:
     trainer.model.train()
     for batch in trainer.loader.worst_case_batches():
-        micro = [batch.to(trainer.device)]
-        train_step(trainer.model, micro, trainer.optimizer, trainer.config.train, scaler=trainer.scaler)
+        microbatches = [batch.to(trainer.device)]
+        train_step(trainer.model, microbatches, trainer.optimizer, trainer.config.train, scaler=trainer.scaler)
 
 
-def _release(device: torch.device) -> None:
+def _free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -97,7 +98,7 @@ def _release(device: torch.device) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What was measured, and what follows from it."""
+    """Measured speed and memory of a training run, and figures derived from them."""
 
     parameters: int
     pairs: int
@@ -105,55 +106,62 @@ class Estimate:
     """Target tokens."""
     updates_per_epoch: int
     padding: float
-    """Share of the target positions."""
+    """Fraction of target positions that are padding."""
     updates: int
-    """Updates that were measured."""
+    """Number of measured updates."""
     tokens_per_second: float
     seconds_per_update: float
     memory: int | None
-    """Bytes at the peak: of the GPU, or of this process; None where the system does not report it."""
+    """Peak memory in bytes, of the GPU or of this process; None if the system does not report it."""
     disk: int
-    """Bytes of all checkpoints that are kept."""
+    """Size of all checkpoints on disk in bytes."""
 
 
 def estimate(trainer: Trainer) -> Estimate:
-    """Measure some updates of a training that has not begun; its weights are of no use afterward.
+    """Measure some updates of a new trainer. Its weights must not be used afterward.
 
     Raises:
-        TrainingError: the worst_case_batches batch does not fit into memory.
+        TrainingError: the worst-case batches do not fit in memory.
     """
     config, device = trainer.config.train, trainer.device
     try:
-        _learn_hardest(trainer)
+        _train_worst_case(trainer)
     except MemoryError:
         raise TrainingError(
-            f"batches of {config.batch_tokens} tokens do not fit into memory",
-            "training would cut them; set train.batch_tokens lower and train.grad_accumulation higher",
+            f"batches of {config.batch_tokens} tokens do not fit in memory",
+            "training would split them; reduce train.batch_tokens and increase train.grad_accumulation",
         ) from None
     lengths_N, batches = trainer.loader.lengths_N2[:, 1] + 1, trainer.loader.batches(0)
-    tokens = int(lengths_N.sum())
-    positions = sum(len(numbers) * int(lengths_N[numbers].max()) for numbers in batches)
-    updates = trainer.updates()
-    trainer.update(next(updates), config.steps)  # before it, all batches of the epoch are planned
-    done, seen, began = 0, 0, time.perf_counter()
-    with progress(SECONDS, "measuring", "s") as bar:
-        for update in islice(updates, MOST_UPDATES):
-            seen += trainer.update(update, config.steps).tokens  # waits for a GPU
-            done += 1
-            elapsed = time.perf_counter() - began
-            bar.update(round(min(SECONDS, elapsed) - bar.n, 1))
-            if elapsed > SECONDS:
-                break
-    parameters = count_parameters(trainer.model)
-    kept = config.keep_last + config.keep_best + (1 if config.average_last else 0)
-    copies = 4 if config.ema else 3  # weights, two moments, and raw weights besides an average
+    epoch_tokens = int(lengths_N.sum())
+    epoch_positions = sum(len(pair_ids) * int(lengths_N[pair_ids].max()) for pair_ids in batches)
+    num_updates, num_tokens, seconds = _measure_speed(trainer)
+    num_parameters = count_parameters(trainer.model)
+    num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
+    num_copies = 4 if config.ema else 3  # weights and two Adam moments; with EMA also the raw weights
     return Estimate(
-        parameters, len(lengths_N), tokens, -(-len(batches) // config.grad_accumulation), 1 - tokens / positions, done,
-        seen / elapsed, elapsed / done, _peak(device), 4 * parameters * copies * kept,
+        num_parameters, len(lengths_N), epoch_tokens, -(-len(batches) // config.grad_accumulation),
+        1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,
+        _peak_memory(device), 4 * num_parameters * num_copies * num_checkpoints,
     )  # fmt: skip
 
 
-def _peak(device: torch.device) -> int | None:
+def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
+    """Return the number of measured updates, their target tokens, and the seconds they took."""
+    steps, updates = trainer.config.train.steps, trainer.updates()
+    trainer.update(next(updates), steps)  # excluded, because it includes planning the epoch
+    num_updates, num_tokens, start = 0, 0, time.perf_counter()
+    with progress(MAX_SECONDS, "measuring", "s") as bar:
+        for update in islice(updates, MAX_UPDATES):
+            num_tokens += trainer.update(update, steps).tokens  # synchronizes with the GPU
+            num_updates += 1
+            seconds = time.perf_counter() - start
+            bar.update(round(min(MAX_SECONDS, seconds) - bar.n, 1))
+            if seconds > MAX_SECONDS:
+                break
+    return num_updates, num_tokens, seconds
+
+
+def _peak_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

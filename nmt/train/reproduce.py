@@ -1,4 +1,4 @@
-"""A run made once more from its own record, and compared with what it was."""
+"""Retrains a run from its record and compares the two runs."""
 
 from __future__ import annotations
 
@@ -15,117 +15,118 @@ from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.runs import checkpoint, run_info
 from nmt.train.session import train
 
-WHERE = ("device", "processes", "precision")
-"""Of a session's note: what changes how sums are rounded."""
-VERSIONS = ("nmt", "torch", "sentencepiece", "processor", "threads", "gpus")
+SESSION_FIELDS = ("device", "processes", "precision")
+"""Fields of a session that change how sums are rounded."""
+ENVIRONMENT_FIELDS = ("nmt", "torch", "sentencepiece", "processor", "threads", "gpus")
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Both runs, and where they differ."""
+    """The comparison of a run with its reproduction."""
 
-    before: Path
-    now: Path
+    original_run: Path
+    new_run: Path
     scores: dict[str, tuple[float, float]]
-    """The best validation's scores, of the old run and of the new."""
-    same_weights: bool
-    """Whether the last checkpoints are equal to the last bit."""
+    """Scores of the best validation, of the original run and of the new run."""
+    identical_weights: bool
+    """Whether the weights of the last checkpoints are bitwise identical."""
     differences: list[str]
-    """What of machine and versions is not as it was."""
+    """Differences in hardware and versions."""
 
 
-def reproduce(run: Path, into: Path, *, device: str = "auto", changed: bool = False) -> Reproduction:
-    """Train the run's configuration again into the folder `into`, on the same text.
+def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_data: bool = False) -> Reproduction:
+    """Train the config of a run again, on the same data, in the directory `new_run`.
 
-    A run that a time limit stopped is given as long again; its schedule followed the clock, so it comes out alike only.
-    A reproduction that was stopped itself goes on.
+    A run that a time limit stopped gets the same time again. Its schedule depends on the clock, so the result is
+    similar, not identical. An interrupted reproduction is resumed.
 
     Args:
-        run: the folder of a run.
-        into: a folder that holds no run yet.
+        run: the run directory.
+        new_run: directory of the new run; it must not contain another run.
         device: as in `train`.
-        changed: go on where text or tokenizer are not those of the run.
+        allow_changed_data: continue even if the data or the tokenizer has changed.
 
     Raises:
-        CheckpointError: it is no run.
-        UsageError: `into` holds another run, or the run was stopped before its end.
-        TrainingError: text or tokenizer have changed, and `changed` does not allow it; or the training was stopped.
+        CheckpointError: `run` has no checkpoint, or a record is damaged.
+        UsageError: `new_run` contains another run, or `run` was stopped before its last update.
+        TrainingError: the data or the tokenizer has changed; or the reproduction was stopped.
     """
-    found = run_info.collect(run)
+    original = run_info.collect(run)
     config = config_io.load(run / "config.yaml")
-    begun = _begun(into, config)
-    _check_text(run, prepare(config).meta, changed)
-    training = found["training"]
-    limit = None
-    if training["updates"] < training["of"] and not config.train.patience:
-        limit = _limit(run, found)
-        log(f"{run} was stopped after {training['updates']:,} of {training['of']:,} updates: it gets as long again")
-        if begun:
-            limit = max(1.0, limit - 3600 * run_info.collect(into)["training"]["hours"])
-    wanted = training["precision"]
-    train(config, into, resume=begun, device=device, precision=runtime.precision_of(wanted), time_limit=limit)
-    again = run_info.collect(into)
-    if limit is None and not config.train.patience and again["training"]["updates"] < training["updates"]:
-        raise TrainingError("the reproduction was stopped", "the same command goes on with it")
-    pairs = [each["best"]["validation"] for each in (found, again)]
-    last = [checkpoint.checkpoints(each)[-1] for each in (run, into)]
-    sums = [checkpoint.read_meta(each)["sha256"][checkpoint.WEIGHTS] for each in last]
-    return Reproduction(
-        run, into, {name: (pairs[0][name], pairs[1][name]) for name in pairs[0] if name in pairs[1]},
-        sums[0] == sums[1], _differences(found["sessions"], again["sessions"]),
-    )  # fmt: skip
+    resume = _can_resume(new_run, config)
+    _check_data(run, prepare(config).meta, allow_changed_data)
+    training = original["training"]
+    time_limit = None
+    if training["updates"] < training["total_updates"] and not config.train.patience:
+        time_limit = _time_limit(run, original)
+        progress = f"{training['updates']:,} of {training['total_updates']:,} updates"
+        log(f"{run} was stopped after {progress}; the reproduction gets the same training time")
+        if resume:
+            time_limit = max(1.0, time_limit - 3600 * run_info.collect(new_run)["training"]["hours"])
+    precision = runtime.precision_name(training["precision"])
+    train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
+    new = run_info.collect(new_run)
+    if time_limit is None and not config.train.patience and new["training"]["updates"] < training["updates"]:
+        raise TrainingError("the reproduction was stopped", "run the command again to resume it")
+    old_scores, new_scores = (info["best"]["validation"] for info in (original, new))
+    scores = {name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores}
+    last_checkpoints = [checkpoint.checkpoints(each)[-1] for each in (run, new_run)]
+    old_sum, new_sum = (checkpoint.read_meta(path)["sha256"][checkpoint.WEIGHTS] for path in last_checkpoints)
+    return Reproduction(run, new_run, scores, old_sum == new_sum, _differences(original["sessions"], new["sessions"]))
 
 
-def _begun(into: Path, config: Config) -> bool:
-    """Say whether `into` holds a reproduction of `config` to go on with."""
-    if not (into / "config.yaml").exists():
+def _can_resume(new_run: Path, config: Config) -> bool:
+    """Return whether `new_run` contains an interrupted reproduction of `config`."""
+    if not (new_run / "config.yaml").exists():
         return False
-    if config_io.load(into / "config.yaml") != config or not checkpoint.checkpoints(into):
-        raise UsageError(f"{into} already holds a run", "name another folder with --run")
+    if config_io.load(new_run / "config.yaml") != config or not checkpoint.checkpoints(new_run):
+        raise UsageError(f"{new_run} already contains a run", "choose another directory with --run")
     return True
 
 
-def _limit(run: Path, found: dict[str, Any]) -> float:
-    """Return the seconds that a run was given which a time limit stopped."""
-    sessions = found["sessions"]
+def _time_limit(run: Path, info: dict[str, Any]) -> float:
+    """Return the training time of a run that a time limit stopped, in seconds."""
+    sessions = info["sessions"]
     if sessions and not any(session.get("time_limit", True) for session in sessions):
-        raise UsageError(f"{run} was stopped before its end", f"finish it first: nmt train --run {run} --resume")
-    return float(3600 * found["training"]["hours"])
-
-
-def _check_text(run: Path, now: dict[str, Any], changed: bool) -> None:
-    try:
-        old = _sums(json.loads((run / "data.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{run / 'data.json'} is damaged", "put the run's own file back") from None
-    others = sorted({name for name, _ in old ^ _sums(now)})
-    if others and not changed:
-        raise TrainingError(
-            f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} not what {run} was trained on",
-            "put the text back, or go on with what there is: --allow-changed-data",
+        raise UsageError(
+            f"{run} was stopped before its last update", f"finish it first: nmt train --run {run} --resume"
         )
-    for name in others:
-        log(f"{name} is not what {run} was trained on")
+    return float(3600 * info["training"]["hours"])
 
 
-def _sums(meta: dict[str, Any]) -> set[tuple[str, str]]:
-    """Return what a run learned from, name and checksum of each."""
+def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> None:
+    try:
+        saved = _checksums(json.loads((run / "data.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{run / 'data.json'} is damaged", checkpoint.RESTORE_FILE) from None
+    changed = sorted({name for name, _ in saved ^ _checksums(meta)})
+    if not changed:
+        return
+    message = f"{' and '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since {run} was trained"
+    if not allow_changed_data:
+        raise TrainingError(message, "restore the data, or continue with --allow-changed-data")
+    log(message)
+
+
+def _checksums(meta: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return name and checksum of each corpus and of the tokenizer."""
     recipe = meta["recipe"]
-    texts = [*recipe["train"], recipe["valid"]]
-    return {*((str(name), str(sum_)) for name, sum_ in texts), ("the tokenizer", str(meta["tokenizer"]))}
+    corpora = [*recipe["train"], recipe["valid"]]
+    return {*((str(name), str(checksum)) for name, checksum in corpora), ("the tokenizer", str(meta["tokenizer"]))}
 
 
-def _differences(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:
-    if not before or not now:
-        return ["where and with which versions the run was trained is not recorded"]
-    found = []
-    if len(before) != len(now):
-        found = [f"trained in {len(before)} session{'s' * (len(before) > 1)} instead of {len(now)}"]
-    old, new = before[-1], now[-1]
-    for name, one, other in (
-        *((name, old.get(name), new.get(name)) for name in WHERE),
-        *((name, old["environment"].get(name), new["environment"].get(name)) for name in VERSIONS),
+def _differences(old_sessions: list[dict[str, Any]], new_sessions: list[dict[str, Any]]) -> list[str]:
+    if not old_sessions or not new_sessions:
+        return ["hardware and versions of the original run are not recorded"]
+    differences = []
+    if len(old_sessions) != len(new_sessions):
+        plural = "s" * (len(old_sessions) > 1)
+        differences = [f"the original run took {len(old_sessions)} session{plural}, the new run {len(new_sessions)}"]
+    old, new = old_sessions[-1], new_sessions[-1]
+    for name, old_value, new_value in (
+        *((name, old.get(name), new.get(name)) for name in SESSION_FIELDS),
+        *((name, old["environment"].get(name), new["environment"].get(name)) for name in ENVIRONMENT_FIELDS),
     ):
-        if one != other:
-            found.append(f"trained with {name} {one} instead of {other}")
-    return found
+        if old_value != new_value:
+            differences.append(f"the original run used {name} {old_value}, the new run {new_value}")
+    return differences

@@ -1,11 +1,11 @@
-"""Training: updates, validation, checkpoints, and stopping at any moment without losing work.
+"""Runs a training session: prepares the data, trains, validates and saves checkpoints. It can stop at any time.
 
-step.py      one update
-trainer.py   the state: model, optimizer, data position; saved and restored
-loop.py      update after update, the log, validations
-control.py   signals and time limits
-folder.py    the run's folder: whose it is, what was logged
-measure.py   what a training will need, measured before it
+step.py       one update
+trainer.py    the training state: model, optimizer, data position
+loop.py       updates, logging, validation
+stopping.py   signals and time limits
+run_dir.py    the run directory: lock, checks before resuming, metrics
+profiling.py  measures memory and speed before training
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from nmt.train import loop
 from nmt.train.distributed import Group, init_process_group
 from nmt.train.optim import schedule
 from nmt.train.precision import training_dtype
-from nmt.train.profiling import Estimate, estimate, largest_batch
+from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.step import StepStats, train_step
-from nmt.train.stopping import stopping
+from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
 
 __all__ = ["Estimate", "StepStats", "Trainer", "check_specs", "plan", "train", "train_step"]
 
 
 def check_specs(config: Config) -> None:
-    """Resolve every spec string of a config, so that a mistake shows before any work is done.
+    """Resolve all spec strings of a config, so that errors show before any work is done.
 
     Raises:
-        ConfigError: the first one that does not resolve.
+        ConfigError: a spec string is invalid; the error names the first one.
     """
     search(config.search)
     search(config.train.valid_search)
@@ -69,132 +69,143 @@ def train(
     device: str = "auto",
     precision: str = "auto",
     time_limit: float | None = None,
-    fit_batch: bool = False,
+    auto_batch_size: bool = False,
     tensorboard: bool = False,
 ) -> Path:
-    """Train `config` into the folder `run` and return its best checkpoint.
+    """Train `config` in the directory `run` and return its best checkpoint.
 
     Args:
         config: the experiment.
-        run: folder of the run; it must not hold one yet unless `resume`.
-        resume: go on from the newest intact checkpoint.
+        run: run directory; unless `resume`, it must not contain a run.
+        resume: continue from the newest intact checkpoint.
         device: `auto`, `cpu` or `cuda`.
         precision: `auto`, `fp32`, `bf16` or `fp16`.
-        time_limit: seconds for this session, preparing the data and the last validation included; a decaying
-            schedule is fitted to it.
-        fit_batch: set `train.batch_tokens` to the largest that fits into the GPU's memory.
-        tensorboard: also log for TensorBoard, into the run's folder `tensorboard`.
+        time_limit: limit of this session in seconds, including data preparation and the final validation.
+            Schedules that decay to zero adapt to it.
+        auto_batch_size: set `train.batch_tokens` to the largest size that fits in GPU memory.
+        tensorboard: also write TensorBoard events to the subdirectory `tensorboard`.
 
     Raises:
-        UsageError: the folder holds a run and `resume` is false, or the options of the run were other ones, or
-            another process is training in it; a batch is to be fitted without a GPU or into a resumed run;
-            TensorBoard is not installed.
-        TrainingError, CheckpointError, DataError: see there.
+        UsageError: the run directory cannot be used (see `lock_run`); `auto_batch_size` is set without a GPU or for a
+            resumed run; or TensorBoard is not installed.
+        TrainingError: the data has changed, a loss is not finite, memory is too small, or another rank has exited.
+        CheckpointError: a checkpoint cannot be read or saved.
+        DataError: the data cannot be prepared.
     """
-    began = time.monotonic()
+    start_time = time.monotonic()
     check_specs(config)
-    where = runtime.device(device)
-    if fit_batch:
-        _check_fitting(where, resume)
+    torch_device = runtime.torch_device(device)
+    if auto_batch_size:
+        _check_auto_batch_size(torch_device, resume)
     if tensorboard:
         tensorboard_writer()
-    dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, where, config)
-    with init_process_group(where) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
-        dtype = group.broadcast(dtype)  # ranks may measure differently; the others wait until the run is lock_run
+    dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
+    with init_process_group(torch_device) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
+        dtype = group.broadcast(dtype)  # ranks may measure differently; this also waits until the run is locked
         prepared = prepare(config)
         if resume:
             check_data_unchanged(run, prepared.meta)
-        if fit_batch:
-            config = _fitted(config, largest_batch(config, prepared, where, dtype, group))
-        trainer = _trainer(config, run, prepared, where, dtype, group)
-        if resume and trainer.restore():  # before anything of the run is replaced: it may be refused
+        if auto_batch_size:
+            config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, group))
+        trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
+        if resume and trainer.restore():  # before any file of the run is replaced, because it may raise
             log(f"resuming {run} at update {trainer.progress.step:,}")
         elif config.train.init_from:
-            trainer.start_from(Path(config.train.init_from))
+            trainer.init_from(Path(config.train.init_from))
         if group.is_main:
-            write_text(run / "config.yaml", config_io.dump(config))
-            write_bytes(run / "spm.model", trainer.tokenizer.model)
-            write_text(run / "data.json", json.dumps(prepared.meta, indent=2) + "\n")
-        if trainer.loader.num_too_long:
-            log(f"left out {trainer.loader.num_too_long:,} pairs of more than {config.train.max_length} tokens")
-        log(
-            f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(trainer.loader.store):,} pairs, "
-            f"{_devices(where, group.world_size)} {str(dtype).removeprefix('torch.')}, into {run}"
-        )
-        if group.is_main:
-            kind = str(dtype).removeprefix("torch.")
-            run_info.log_session(run, trainer.progress.step, where.type, group.world_size, kind, time_limit)
-        journal = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
-        with stopping() as stop:
-            finished = loop.run(trainer, journal, stop, time_limit and time_limit - (time.monotonic() - began))
+            _write_run_files(trainer, time_limit)
+        _log_summary(trainer)
+        metrics = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
+        with handle_stop_signals() as stop:
+            finished = loop.run(trainer, metrics, stop, time_limit and time_limit - (time.monotonic() - start_time))
         if finished and config.train.average_last and group.is_main:
-            _add_average(trainer)
-    chosen = checkpoint.best(run)
-    if chosen is None:
-        raise TrainingError("training ended before its first checkpoint", "give it more time")
+            _average_checkpoints(trainer)
+    best = checkpoint.best(run)
+    if best is None:
+        raise TrainingError("training ended before its first checkpoint", "increase --time-limit")
     if group.is_main:
         try:
             model_card.write_card(run)
-        except NMTError as error:  # the training itself is saved
+        except NMTError as error:  # the checkpoints are saved
             log(f"no model card: {error.message}")
     if not finished:
-        again = f"nmt train --run {shlex.quote(str(run))} --resume"
+        command = f"nmt train --run {shlex.quote(str(run))} --resume"
         if time_limit:
-            again += f" --time-limit {max(1, round(time_limit - (time.monotonic() - began)))}s"
-        log(f"stopped and saved at update {trainer.progress.step:,}; go on with: {again}")
-    return chosen
+            command += f" --time-limit {max(1, round(time_limit - (time.monotonic() - start_time)))}s"
+        log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
+    return best
 
 
-def plan(config: Config, *, device: str = "auto", precision: str = "auto", fit_batch: bool = False) -> Estimate:
-    """Measure what a training would need, in this process and on one device, and keep nothing of it.
+def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_batch_size: bool = False) -> Estimate:
+    """Measure the memory and speed of training in this process, on one device, without saving anything.
 
     Raises:
-        UsageError: a batch is to be fitted without a GPU.
-        TrainingError, DataError: see there.
+        UsageError: `auto_batch_size` is set without a GPU.
+        TrainingError: a batch or the model does not fit in memory.
+        DataError: the data cannot be prepared.
     """
     check_specs(config)
-    where = runtime.device(device)
-    if fit_batch:
-        _check_fitting(where, resume=False)
-    dtype = training_dtype(precision, where, config)
+    torch_device = runtime.torch_device(device)
+    if auto_batch_size:
+        _check_auto_batch_size(torch_device, resume=False)
+    dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
-    if fit_batch:
-        config = _fitted(config, largest_batch(config, prepared, where, dtype, Group()))
-    return estimate(_trainer(config, Path(), prepared, where, dtype, Group()))
+    if auto_batch_size:
+        config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, Group()))
+    return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, Group()))
 
 
-def _check_fitting(where: torch.device, resume: bool) -> None:
+def _check_auto_batch_size(device: torch.device, resume: bool) -> None:
     if resume:
-        raise UsageError("--batch-tokens auto is for new runs", "a resumed run keeps the size it was given")
-    if where.type == "cpu":
-        raise UsageError(
-            "--batch-tokens auto needs a GPU", "on a CPU large batches are no faster: 1024 to 4096 are good"
-        )
+        raise UsageError("--batch-tokens auto is for new runs", "a resumed run keeps its batch size")
+    if device.type == "cpu":
+        raise UsageError("--batch-tokens auto needs a GPU", "on a CPU, use 1024 to 4096: larger batches are not faster")
 
 
-def _fitted(config: Config, batch_tokens: int) -> Config:
+def _with_batch_size(config: Config, batch_tokens: int) -> Config:
     return replace(config, train=replace(config.train, batch_tokens=batch_tokens))
 
 
-def _devices(where: torch.device, world: int) -> str:
-    return where.type if world == 1 else f"{world} × {where.type}"
-
-
-def _trainer(
-    config: Config, run: Path, prepared: PreparedData, where: torch.device, dtype: torch.dtype, group: Group
+def _build_trainer(
+    config: Config, run: Path, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: Group
 ) -> Trainer:
     try:
-        return Trainer(config, run, prepared, where, dtype, group)
+        return Trainer(config, run, prepared, device, dtype, group)
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
         raise TrainingError(
-            "the model does not fit into memory", "set model.dim, model.ffn_dim or the layers lower"
+            "the model does not fit in memory", "reduce model.dim, model.ffn_dim or the layer counts"
         ) from None
 
 
-def _add_average(trainer: Trainer) -> None:
-    """Average the latest checkpoints and validate the result, which is then chosen if it is the best."""
+def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
+    run = trainer.run
+    write_text(run / "config.yaml", config_io.dump(trainer.config))
+    write_bytes(run / "spm.model", trainer.tokenizer.model)
+    write_text(run / "data.json", json.dumps(trainer.prepared.meta, indent=2) + "\n")
+    run_info.log_session(
+        run,
+        trainer.progress.step,
+        trainer.device.type,
+        trainer.group.world_size,
+        trainer.progress.precision,
+        time_limit,
+    )
+
+
+def _log_summary(trainer: Trainer) -> None:
+    loader, device, world_size = trainer.loader, trainer.device.type, trainer.group.world_size
+    if loader.num_too_long:
+        log(f"skipped {loader.num_too_long:,} pairs of more than {trainer.config.train.max_length} tokens")
+    log(
+        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(loader.store):,} pairs, "
+        f"{device if world_size == 1 else f'{world_size} × {device}'} {trainer.progress.precision}, into {trainer.run}"
+    )
+
+
+def _average_checkpoints(trainer: Trainer) -> None:
+    """Average the latest checkpoints and validate the result, so that it can become the best checkpoint."""
     last = min(trainer.config.train.average_last, len(checkpoint.checkpoints(trainer.run)))
     path = checkpoint.average(trainer.run, last)
     scores = trainer.validate(discovery.load(path).model.to(trainer.device))

@@ -1,4 +1,4 @@
-"""When a training ends: signals that ask it to stop, and a limit of time."""
+"""Stop signals and time limits."""
 
 from __future__ import annotations
 
@@ -13,90 +13,90 @@ from nmt.runs.checkpoint import Progress
 T = TypeVar("T")
 
 
-class _Interrupted(BaseException):
-    """A validation was broken off; like KeyboardInterrupt nothing on the way may take it for an error."""
+class _InterruptedError(BaseException):
+    """A stop signal interrupted a validation. Like KeyboardInterrupt, `except Exception` must not catch it."""
 
 
-class Stop:
-    """Counts requests to stop: the first awaits the update's end or breaks off a validation, the second is obeyed."""
+class StopSignal:
+    """Signal handler. The first signal requests a stop after the current update; the second one interrupts."""
 
     def __init__(self) -> None:
         self.requested = False
-        self._breakable = False
+        self._interruptible = False
 
-    def __call__(self, number: int, frame: Any) -> None:
-        """Take note of a signal."""
+    def __call__(self, signal_number: int, frame: Any) -> None:
+        """Handle a signal."""
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        if self._breakable:
-            raise _Interrupted
+        if self._interruptible:
+            raise _InterruptedError
 
-    def interruptible(self, work: Callable[[], T]) -> T | None:
-        """Return `work()`, or None if a request to stop broke it off; it must be something that can be done again."""
+    def interruptible(self, function: Callable[[], T]) -> T | None:
+        """Return `function()`, or None if a signal interrupts it. The function must be safe to repeat."""
         try:
             try:
-                self._breakable = True
-                return None if self.requested else work()
+                self._interruptible = True
+                return None if self.requested else function()
             finally:
-                self._breakable = False
-        except _Interrupted:
+                self._interruptible = False
+        except _InterruptedError:
             return None
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
-    """Listen for Ctrl-C and SIGTERM."""
-    stop = Stop()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+def handle_stop_signals() -> Iterator[StopSignal]:
+    """Handle SIGINT (Ctrl-C) and SIGTERM, and restore the previous handlers at the end."""
+    stop = StopSignal()
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-class Clock:
-    """How long training has run, and how many updates still fit into a time limit."""
+class TimeBudget:
+    """Training time, and the number of updates that fit into a time limit."""
 
-    def __init__(self, limit: float | None, progress: Progress, last_validations: int = 1) -> None:
-        """Start now; `last_validations` must fit behind the last update."""
-        self.limit, self.progress, self.last_validations = limit, progress, last_validations
-        self.started = time.monotonic()
+    def __init__(self, limit: float | None, progress: Progress, num_final_validations: int = 1) -> None:
+        """Start the clock; `num_final_validations` must fit into the limit after the last update."""
+        self.limit, self.progress, self.num_final_validations = limit, progress, num_final_validations
+        self.start_time = time.monotonic()
         self.first_step = progress.step
         self.seconds_before = progress.seconds
-        self.validating = 0.0
-        self.longest_validation = 0.0
+        self.validation_seconds = 0.0
+        self.max_validation_seconds = 0.0
 
     def elapsed(self) -> float:
-        """Seconds since this session began."""
-        return time.monotonic() - self.started
+        """Return the seconds since the start of this session."""
+        return time.monotonic() - self.start_time
 
     @contextmanager
     def validation(self) -> Iterator[None]:
-        """Measure a validation, since the last one must fit into the limit too."""
-        before = self.elapsed()
+        """Measure the duration of a validation."""
+        start = self.elapsed()
         yield
-        self.longest_validation = max(self.longest_validation, self.elapsed() - before)
-        self.validating += self.elapsed() - before
+        seconds = self.elapsed() - start
+        self.max_validation_seconds = max(self.max_validation_seconds, seconds)
+        self.validation_seconds += seconds
 
-    def is_up(self) -> bool:
-        """Say whether the last validation must begin."""
-        return self.limit is not None and self._left(self.limit) <= 0
+    def is_exhausted(self) -> bool:
+        """Return whether the final validation must start now."""
+        return self.limit is not None and self._remaining(self.limit) <= 0
 
-    def _left(self, limit: float) -> float:
-        return limit - self.elapsed() - 1.1 * self.longest_validation * self.last_validations
+    def _remaining(self, limit: float) -> float:
+        return limit - self.elapsed() - 1.1 * self.max_validation_seconds * self.num_final_validations
 
-    def must_know_validation(self) -> bool:
-        """Say whether it is time to measure how long the last validation will take, by making one."""
-        return self.limit is not None and not self.longest_validation and self.elapsed() > self.limit / 4
+    def needs_validation_time(self) -> bool:
+        """Return whether to validate now, to measure how long the final validation will take."""
+        return self.limit is not None and not self.max_validation_seconds and self.elapsed() > self.limit / 4
 
     def last_step(self, steps: int, valid_every: int) -> int:
-        """Return the update at which training will end: `steps`, or what the time limit leaves room for."""
-        if self.limit is None:
+        """Return the last update: `steps`, or an earlier one that the time limit allows."""
+        num_updates = self.progress.step - self.first_step
+        if self.limit is None or not num_updates:
             return steps
-        done = self.progress.step - self.first_step
-        if not done:
-            return steps
-        per_step = (self.elapsed() - self.validating) / done + self.longest_validation / valid_every
-        return min(steps, self.progress.step + max(0, int(self._left(self.limit) / per_step)))
+        seconds_per_update = (self.elapsed() - self.validation_seconds) / num_updates
+        seconds_per_update += self.max_validation_seconds / valid_every
+        return min(steps, self.progress.step + max(0, int(self._remaining(self.limit) / seconds_per_update)))

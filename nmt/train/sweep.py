@@ -1,7 +1,7 @@
-"""Many trainings of one configuration: a grid of options, several seeds of each, one table.
+"""Trains a grid of options with several seeds and summarizes the results.
 
-Every run is a process of its own, `nmt train` and `nmt evaluate` as a person would call them, in a folder of its own
-under the sweep's. `results.jsonl` there gets a line for each run that is done; a sweep that was stopped goes on behind.
+Each run executes `nmt train` and `nmt evaluate` in separate processes, in a subdirectory of the sweep directory.
+`results.jsonl` gets a line for each finished run; an interrupted sweep continues with the remaining runs.
 """
 
 from __future__ import annotations
@@ -26,34 +26,35 @@ from nmt.console import log
 from nmt.errors import UsageError
 from nmt.paths import locked, write_text
 
-RESULTS, PLAN, LOCK = "results.jsonl", "sweep.json", ".lock"
+RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
+CHOOSE_RUN = "choose another directory with --run"
 Options = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to run."""
+    """The runs of a sweep."""
 
     config: str
     common: tuple[str, ...]
-    """`KEY=VALUE` of every run."""
+    """`KEY=VALUE` overrides of all runs."""
     grid: dict[str, list[str]]
-    """The values to try of each key; all combinations are run."""
+    """Values of each key; the sweep runs all combinations."""
     seeds: tuple[int, ...]
     time_limit: float | None = None
-    """Seconds that each run may train."""
+    """Training time of each run in seconds."""
     device: str = "auto"
 
     def runs(self) -> Iterator[tuple[Options, int]]:
-        """Yield the options and the seed of every run, all seeds of one combination together."""
+        """Yield the options and the seed of each run; the seeds of a combination are consecutive."""
         for values in itertools.product(*self.grid.values()):
             for seed in self.seeds:
                 yield dict(zip(self.grid, values, strict=True)), seed
 
 
 @dataclass(frozen=True)
-class Result:
-    """A run that is done, or failed with the exit code `failed`."""
+class RunResult:
+    """Result of a run; `failed` is the exit code if it failed, else 0."""
 
     name: str
     options: dict[str, str]
@@ -61,15 +62,15 @@ class Result:
     updates: int = 0
     hours: float = 0.0
     scores: dict[str, float] | None = None
-    """Of the best validation (valid_bleu, ...) and of the test set (BLEU, chrF2)."""
+    """Scores of the best validation (valid_bleu, ...) and of the test set (BLEU, chrF2)."""
     failed: int = 0
 
 
 @dataclass(frozen=True)
-class Row:
-    """The runs of one combination of options: each score's mean and standard deviation over the seeds.
+class SummaryRow:
+    """Mean and standard deviation of the scores of one combination over its seeds.
 
-    Of one seed there is no deviation.
+    With one seed, the standard deviation is None.
     """
 
     options: dict[str, str]
@@ -80,102 +81,102 @@ class Row:
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read `KEY=V1,V2,...`; commas within brackets and quotes belong to a value.
+    """Parse `KEY=V1,V2,...`. Commas inside brackets and quotes do not separate values.
 
     Raises:
-        UsageError: no key, no value, a bracket that is not closed, or a key or a value twice.
+        UsageError: a key or value is missing or a duplicate, or a bracket or quote is not closed.
     """
     grid: dict[str, list[str]] = {}
     for text in texts:
-        key, equals, values = text.partition("=")
-        found = _split(values)
-        if not key or not equals or not values.strip() or found is None:
+        key, equals, value_list = text.partition("=")
+        values = _split(value_list)
+        if not key or not equals or not value_list.strip() or values is None:
             raise UsageError(f"cannot read --grid {text}", "write --grid train.label_smoothing=0,0.1,0.2")
         if key in grid:
-            raise UsageError(f"--grid names {key} twice", "give all its values in one")
-        if len(set(found)) < len(found):
-            raise UsageError(f"--grid names a value of {key} twice", "each is run with every seed: --seeds 3")
+            raise UsageError(f"--grid {key} is given twice", "give all values in one --grid")
+        if len(set(values)) < len(values):
+            raise UsageError(f"--grid {key} contains a duplicate value", "use --seeds to repeat runs")
         if key == "seed":
-            raise UsageError("seeds are not part of the grid", "--seeds 3")
-        grid[key] = found
+            raise UsageError("seed cannot be part of the grid", "use --seeds 3")
+        grid[key] = values
     return grid
 
 
 def _split(values: str) -> list[str] | None:
-    """Split at commas outside brackets and quotes; None: one of those is not closed."""
-    found, depth, quote = [""], 0, ""
-    for letter in values:
-        if letter == "," and not depth and not quote:
-            found.append("")
+    """Split at commas outside brackets and quotes. Return None if one of those is not closed."""
+    parts, depth, quote = [""], 0, ""
+    for character in values:
+        if character == "," and not depth and not quote:
+            parts.append("")
             continue
-        found[-1] += letter
+        parts[-1] += character
         if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
         else:
-            depth += (letter in "([{") - (letter in ")]}")
+            depth += (character in "([{") - (character in ")]}")
             if depth < 0:
                 return None
-    return None if depth or quote else [value.strip() for value in found]
+    return None if depth or quote else [part.strip() for part in parts]
 
 
-def sweep(plan: Sweep, folder: Path) -> Iterator[Result]:
-    """Do the runs that are not done yet, and yield every run's result in the plan's order.
+def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
+    """Run all unfinished runs, and yield the results of all runs in order.
 
     Raises:
-        ConfigError: a combination is no valid configuration; nothing is trained then.
-        UsageError: the folder holds another sweep, or another process is at it.
-        KeyboardInterrupt: the sweep was interrupted; the run that it was at has been saved.
+        ConfigError: a combination is not a valid config; nothing is trained.
+        UsageError: the directory contains another sweep, or another process runs it.
+        KeyboardInterrupt: the sweep was interrupted; the current run is saved.
     """
-    for options, seed in plan.runs():
-        config_io.load(config_io.find(plan.config), _changes(plan, options, seed))
-    _make(folder)
-    with locked(folder / LOCK, lambda: _refuse(folder)):
-        _claim(plan, folder)
-        done = {result.name: result for result in read_results(folder) if not result.failed}
-        write_text(folder / RESULTS, "".join(_line(result) for result in done.values()))  # failures are tried again
-        todo = sum(_name(options, seed) not in done for options, seed in plan.runs())
-        log(f"{todo} of {len(list(plan.runs()))} runs to do, in {folder}")
-        for options, seed in plan.runs():
+    for options, seed in sweep.runs():
+        config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed))
+    _make_directory(directory)
+    with locked(directory / LOCK, lambda: _raise_locked(directory)):
+        _check_unchanged(sweep, directory)
+        finished = {result.name: result for result in read_results(directory) if not result.failed}
+        write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
+        num_remaining = sum(_name(options, seed) not in finished for options, seed in sweep.runs())
+        log(f"{num_remaining} of {len(list(sweep.runs()))} runs remaining in {directory}")
+        for options, seed in sweep.runs():
             name = _name(options, seed)
-            if name not in done:
-                done[name] = _run(plan, folder / name, options, seed)
-                with open(folder / RESULTS, "a", encoding="utf-8") as file:
-                    file.write(_line(done[name]))
-            yield done[name]
+            if name not in finished:
+                finished[name] = _run(sweep, directory / name, options, seed)
+                with open(directory / RESULTS, "a", encoding="utf-8") as file:
+                    file.write(_to_json(finished[name]))
+            yield finished[name]
 
 
-def _line(result: Result) -> str:
+def _to_json(result: RunResult) -> str:
     return json.dumps(asdict(result)) + "\n"
 
 
-def _refuse(folder: Path) -> NoReturn:
-    raise UsageError(f"another process is at the sweep in {folder}", "wait for it, or name another folder with --run")
+def _raise_locked(directory: Path) -> NoReturn:
+    raise UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
 
 
-def read_results(folder: Path) -> list[Result]:
-    """Return the results that a sweep has so far; a line that a kill has cut is left out."""
-    path, found = folder / RESULTS, []
+def read_results(directory: Path) -> list[RunResult]:
+    """Return the results of a sweep so far; truncated lines are skipped."""
+    path, results = directory / RESULTS, []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ():
         with suppress(ValueError, TypeError):
-            found.append(Result(**json.loads(line)))
-    return found
+            results.append(RunResult(**json.loads(line)))
+    return results
 
 
-def table(results: Sequence[Result]) -> list[Row]:
-    """Gather the seeds of each combination."""
+def summarize(results: Sequence[RunResult]) -> list[SummaryRow]:
+    """Summarize the results of each combination over its seeds."""
     rows = []
     for _, group in itertools.groupby(results, key=lambda result: result.options):
         runs = list(group)
-        good = [run for run in runs if run.scores]
-        names = [*good[0].scores] if good and good[0].scores else []
+        scored = [run for run in runs if run.scores]
+        names = [*scored[0].scores] if scored and scored[0].scores else []
         scores = {}
         for name in names:
-            values = [run.scores[name] for run in good if run.scores and name in run.scores]
+            values = [run.scores[name] for run in scored if run.scores and name in run.scores]
             scores[name] = (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)
-        hours = statistics.mean([run.hours for run in good]) if good else 0.0
-        rows.append(Row(runs[0].options, len(good), len(runs) - len(good), scores, hours))
+        hours = statistics.mean([run.hours for run in scored]) if scored else 0.0
+        rows.append(SummaryRow(runs[0].options, len(scored), len(runs) - len(scored), scores, hours))
     return rows
 
 
@@ -184,90 +185,92 @@ def _name(options: Options, seed: int) -> str:
     return re.sub(r"[^\w.=+-]+", "-", "_".join(parts)).strip("-.")
 
 
-def _changes(plan: Sweep, options: Options, seed: int) -> list[str]:
-    return [*plan.common, *(f"{key}={value}" for key, value in options.items()), f"seed={seed}"]
+def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:
+    return [*sweep.common, *(f"{key}={value}" for key, value in options.items()), f"seed={seed}"]
 
 
-def _make(folder: Path) -> None:
+def _make_directory(directory: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write into {folder}: {error.strerror}", "name another folder with --run") from None
+        raise UsageError(f"cannot create {directory}: {error.strerror}", CHOOSE_RUN) from None
 
 
-def _claim(plan: Sweep, folder: Path) -> None:
-    """Note what is swept, or check that it is what was swept before; more values and more seeds may join."""
-    path = folder / PLAN
-    base = config_io.dump(config_io.load(config_io.find(plan.config), plan.common))
-    now = json.loads(json.dumps(asdict(plan))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
+def _check_unchanged(sweep: Sweep, directory: Path) -> None:
+    """Save the sweep, or check that it extends the saved one: values and seeds may be added."""
+    path = directory / SWEEP_FILE
+    base = config_io.dump(config_io.load(config_io.find(sweep.config), sweep.common))
+    current = json.loads(json.dumps(asdict(sweep))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
     if path.exists():
         try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-            before["config"]
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            saved["config"]
         except (OSError, ValueError, TypeError, KeyError):
-            raise UsageError(f"{path} is damaged", "put it back, or name another folder with --run") from None
-        same = {"config": "config", "common": "--set", "sha256": "content of its config", "time_limit": "--time-limit"}
-        for name, called in same.items():
-            if before.get(name) != now[name]:
+            raise UsageError(f"{path} is damaged", f"restore it, or {CHOOSE_RUN}") from None
+        fixed = {"config": "--config", "common": "--set", "sha256": "config content", "time_limit": "--time-limit"}
+        for name, label in fixed.items():
+            if saved.get(name) != current[name]:
                 raise UsageError(
-                    f"{folder} holds a sweep with another {called}", "give the same command to go on, or another --run"
+                    f"{directory} contains a sweep with another {label}", f"repeat its command, or {CHOOSE_RUN}"
                 )
-    write_text(path, json.dumps(now, indent=2) + "\n")
+    write_text(path, json.dumps(current, indent=2) + "\n")
 
 
-def _run(plan: Sweep, run: Path, options: Options, seed: int) -> Result:
+def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
     from nmt.runs import run_info
 
     name = _name(options, seed)
     log(f"training {name}")
-    begun = (run / "config.yaml").exists()
-    command = ["train", "--run", str(run), "--device", plan.device, *(["--resume"] if begun else [])]
-    command += [] if begun else ["--config", plan.config]
-    command += [word for change in ([] if begun else _changes(plan, options, seed)) for word in ("--set", change)]
-    left = _time_left(plan, run)
-    if left is not None:
-        command += ["--time-limit", f"{left}s"]
-    code = 0 if left == 0 else _nmt(command)[0]
+    command = ["train", "--run", str(run), "--device", sweep.device]
+    if (run / "config.yaml").exists():
+        command += ["--resume"]
+    else:
+        command += ["--config", sweep.config]
+        command += [word for override in _overrides(sweep, options, seed) for word in ("--set", override)]
+    seconds = _remaining_seconds(sweep, run)
+    if seconds is not None:
+        command += ["--time-limit", f"{seconds}s"]
+    code = 0 if seconds == 0 else _run_nmt(command)[0]
     if code:
-        return Result(name, dict(options), seed, failed=code)
-    code, out = _nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", plan.device])
+        return RunResult(name, dict(options), seed, failed=code)
+    code, out = _run_nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", sweep.device])
     if code:
-        return Result(name, dict(options), seed, failed=code)
-    found = run_info.collect(run)
-    scores = dict(found["best"]["validation"])
+        return RunResult(name, dict(options), seed, failed=code)
+    info = run_info.collect(run)
+    scores = dict(info["best"]["validation"])
     scores.pop("quality", None)
     scores |= {score["name"]: score["value"] for score in json.loads(out)[0]["scores"]}
-    return Result(name, dict(options), seed, found["training"]["updates"], found["training"]["hours"], scores)
+    return RunResult(name, dict(options), seed, info["training"]["updates"], info["training"]["hours"], scores)
 
 
-def _time_left(plan: Sweep, run: Path) -> int | None:
-    """Return the seconds that a run still has, less what an interrupted training has used of them; None: no limit."""
+def _remaining_seconds(sweep: Sweep, run: Path) -> int | None:
+    """Return the remaining training time of a run, or None if there is no time limit."""
     from nmt.runs import checkpoint
 
-    if plan.time_limit is None:
+    if sweep.time_limit is None:
         return None
-    saved = checkpoint.checkpoints(run)
-    used = checkpoint.read_progress(saved[-1]).seconds if saved else 0.0
-    return max(0, round(plan.time_limit - used))
+    paths = checkpoint.checkpoints(run)
+    used = checkpoint.read_progress(paths[-1]).seconds if paths else 0.0
+    return max(0, round(sweep.time_limit - used))
 
 
-def _nmt(arguments: Sequence[str]) -> tuple[int, str]:
-    """Call nmt and return its exit code and its output; what it says on stderr is seen."""
+def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run nmt in a subprocess and return its exit code and stdout; its stderr is inherited."""
     with subprocess.Popen([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.PIPE, text=True) as process:
         try:
             out, _ = process.communicate()
         except KeyboardInterrupt:
-            if not _at_terminal():
+            if not _gets_terminal_signals():
                 process.send_signal(signal.SIGINT)
-            process.wait()  # it saves what it has trained
-            log("the same command goes on with the sweep")
+            process.wait()  # it saves a checkpoint
+            log("run the same command again to continue the sweep")
             raise
     return process.returncode, out
 
 
-def _at_terminal() -> bool:
-    """Say whether Ctrl-C reaches the processes that this one starts, too."""
-    if sys.platform == "win32":  # it reaches every process of the console
+def _gets_terminal_signals() -> bool:
+    """Return whether Ctrl-C is also sent to subprocesses of this process."""
+    if sys.platform == "win32":  # it is sent to all processes of the console
         return True
     with suppress(OSError):
         return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()

@@ -1,4 +1,4 @@
-"""The state of a training: model, optimizer, position in the data; saved, restored, moved on, validated."""
+"""The training state: model, optimizer and data position. Saves, restores, updates and validates it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nmt.train.step import StepStats, train_step
 
 
 class Trainer:
-    """One run: model, optimizer, data position, and the folder they are saved in. Every rank has one."""
+    """Training state of a run: model, optimizer, data position and run directory. Each rank has its own."""
 
     def __init__(
         self,
@@ -49,12 +49,7 @@ class Trainer:
         self.tokenizer = prepared.tokenizer()
         runtime.seed_everything(config.seed)
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
-        most = self.model.max_positions
-        if most and config.train.max_length > most:
-            raise ConfigError(
-                f"train.max_length is {config.train.max_length}, and the model has {most} positions",
-                f"set train.max_length={most}, or model.position_encoding=learned(max_positions={config.train.max_length})",
-            )
+        _check_max_length(config, self.model)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         self.optimizer = adam(self.model, config.train)
@@ -63,121 +58,124 @@ class Trainer:
         self.loader = Loader(
             prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size
         )
-        self.largest: int | None = None
+        self.max_microbatch_tokens: int | None = None
+        """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""
         self.samples: list[tuple[str, str]] = []
+        """Sources and translations of the last validation."""
         self.progress = Progress(precision=str(dtype).removeprefix("torch."))
         self.valid_src, self.valid_tgt = prepared.lines("valid")
-        if not self.group.is_main:  # all ranks drew the same weights; what they drop must differ
+        if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
 
     def _seed_rank(self) -> None:
         torch.manual_seed(self.config.seed + 7919 * self.group.rank + 104729 * self.progress.step)
 
-    # ---- saving and restoring
-
     def save(self) -> None:
-        """Write a checkpoint of this moment and delete the ones that are no longer needed; all ranks take part."""
-        states = self.group.all_gather(_generators(self.device))
+        """Save a checkpoint and delete old ones. All ranks must call this."""
+        rng_states = self.group.all_gather(_rng_states(self.device))
         if self.group.is_main:
-            self._write(states)
-        self.group.barrier()  # no rank goes on, or ends, before the checkpoint stands
+            self._write(rng_states)
+        self.group.barrier()  # no rank continues or exits before the checkpoint is complete
 
-    def _write(self, generators: list[dict[str, Tensor]]) -> None:
+    def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
-        for (name, _), moments in zip(self.model.named_parameters(), self._moments(), strict=True):
-            training |= {f"adam.{name}.{key}": moment for key, moment in moments.items()}
+        for name, parameter in self.model.named_parameters():
+            training |= {f"adam.{name}.{key}": t for key, t in self.optimizer.state[parameter].items()}
         if self.scaler.is_enabled():
             training["scaler"] = torch.tensor([self.scaler.get_scale(), self.scaler._get_growth_tracker()])
-        training |= {f"rng.{rank}.{kind}": t for rank, kinds in enumerate(generators) for kind, t in kinds.items()}
+        training |= {f"rng.{rank}.{kind}": t for rank, states in enumerate(rng_states) for kind, t in states.items()}
         weights = (self.ema or self.model).state_dict()
         checkpoint.save(self.run, self.progress, weights, training, self.tokenizer.checksum)
         checkpoint.prune(self.run, self.config.train.keep_last, self.config.train.keep_best)
 
-    def _moments(self) -> list[dict[str, Tensor]]:
-        return [self.optimizer.state[p] for p in self.model.parameters()]
-
-    def start_from(self, path: Path) -> None:
-        """Take the weights of another run or checkpoint.
+    def init_from(self, path: Path) -> None:
+        """Initialize the weights from another run or checkpoint.
 
         Raises:
-            CheckpointError: it is damaged, or has another tokenizer or other sizes.
+            CheckpointError: it is damaged, or its tokenizer or model sizes differ.
         """
-        start = discovery.load(path)
-        if start.tokenizer.checksum != self.tokenizer.checksum:
+        pretrained = discovery.load(path)
+        if pretrained.tokenizer.checksum != self.tokenizer.checksum:
             raise CheckpointError(
-                f"{path} has another tokenizer than the data is prepared with",
-                f"--set tokenizer.model={start.run / 'spm.model'}, which --init-from does by itself",
+                f"the tokenizer of {path} differs from the tokenizer of the prepared data",
+                f"use --init-from, or --set tokenizer.model={pretrained.run / 'spm.model'}",
             )
         try:
             for model in filter(None, (self.model, self.ema)):
-                model.load_state_dict(start.model.state_dict())
+                model.load_state_dict(pretrained.model.state_dict())
         except RuntimeError:
-            raise CheckpointError(
-                f"the weights of {path} do not fit this model", "its sizes must be the same"
-            ) from None
+            raise CheckpointError(f"the weights of {path} do not fit this model", "use equal model options") from None
 
     def restore(self) -> bool:
-        """Continue from the newest intact checkpoint of the run; False if there is none yet."""
-        found = checkpoint.latest_intact(self.run) if self.group.is_main else None
-        path = self.group.broadcast(found and found[0])
+        """Restore the newest intact checkpoint of the run. Return False if there is none.
+
+        Raises:
+            CheckpointError: all checkpoints are damaged.
+            TrainingError: the tokenizer of the checkpoint differs from that of the prepared data.
+        """
+        saved = checkpoint.latest_intact(self.run) if self.group.is_main else None
+        path = self.group.broadcast(saved and saved[0])
         if path is None:
             if self.group.is_main:
                 truncate_after(self.run, 0)
             return False
-        _, weights, training = found or checkpoint.read(path)
+        _, weights, training = saved or checkpoint.read(path)
         meta = checkpoint.read_meta(path)
         if meta["tokenizer"] != self.tokenizer.checksum:
             raise TrainingError(
-                f"{path} was trained with another tokenizer than the data is now prepared with",
-                "the corpus or its options have changed since; train a new run",
+                f"the tokenizer of {path} differs from the tokenizer of the prepared data",
+                "the corpus or its options have changed; start a new run",
             )
         self.progress = Progress(**meta["progress"] | {"precision": self.progress.precision})
-        raw = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
-        self.model.load_state_dict(raw or weights)
-        if self.ema:
-            self.ema.load_state_dict(weights)
-        for name, parameter in self.model.named_parameters():
-            prefix = f"adam.{name}."
-            moments = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
-            # The step count too: the fused kernel reads it where the parameter is.
-            self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in moments.items()}
-        if self.scaler.is_enabled() and "scaler" in training:
-            scale, growth = training["scaler"].tolist()
-            state = self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)}
-            self.scaler.load_state_dict(state)
-        self._restore_generators(training)
+        self._restore_model(weights, training)
+        self._restore_optimizer(training)
+        self._restore_rng_states(training)
         if self.group.is_main:
             checkpoint.quarantine(self.run, after=path)
             truncate_after(self.run, self.progress.step, validated=bool(self.progress.scores))
         return True
 
-    def _restore_generators(self, training: dict[str, Tensor]) -> None:
+    def _restore_model(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:
+        raw_weights = {name[4:]: t for name, t in training.items() if name.startswith("raw.")}
+        self.model.load_state_dict(raw_weights or weights)
+        if self.ema:
+            self.ema.load_state_dict(weights)
+
+    def _restore_optimizer(self, training: dict[str, Tensor]) -> None:
+        for name, parameter in self.model.named_parameters():
+            prefix = f"adam.{name}."
+            state = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
+            # The fused kernel requires the step count on the device of the parameter, too.
+            self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in state.items()}
+        if self.scaler.is_enabled() and "scaler" in training:
+            scale, growth = training["scaler"].tolist()
+            self.scaler.load_state_dict(self.scaler.state_dict() | {"scale": scale, "_growth_tracker": int(growth)})
+
+    def _restore_rng_states(self, training: dict[str, Tensor]) -> None:
         prefix = f"rng.{self.group.rank}."
-        if prefix + "cpu" not in training:  # the run goes on with more ranks than it had
+        if prefix + "cpu" not in training:  # the run is resumed with more ranks
             self._seed_rank()
             return
         torch.set_rng_state(training[prefix + "cpu"])
         if self.device.type == "cuda" and prefix + "cuda" in training:
             torch.cuda.set_rng_state(training[prefix + "cuda"], self.device)
 
-    # ---- training
-
     def updates(self) -> Iterator[Update]:
-        """Yield updates from the present position on, epoch after epoch."""
+        """Yield updates from the current position, epoch after epoch, without end."""
         stream = self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
         return prefetch(stream) if self.device.type == "cuda" else stream
 
-    def update(self, update: Update, total: int) -> StepStats:
-        """Make one update and move the position on; `total` is the update at which training is to end.
+    def update(self, update: Update, last_step: int) -> StepStats:
+        """Make one update and advance the position; the schedule decays until update `last_step`.
 
         Raises:
-            TrainingError: not even one pair fits into memory, or see `train_step`.
+            TrainingError: a single pair does not fit in memory; or see `train_step`.
         """
         step = self.progress.step + 1
-        rate = self.schedule(step, total, self.config.model.dim)
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
-        stats = self._fitting_step(update)
+        lr = self.schedule(step, last_step, self.config.model.dim)
+        for param_group in self.optimizer.param_groups:
+            param_group["lr"] = lr
+        stats = self._step_with_oom_retry(update)
         if self.ema and not stats.skipped:
             self._update_ema(step)
         self.progress.step = step
@@ -185,59 +183,58 @@ class Trainer:
         self.progress.tokens += stats.tokens
         return stats
 
-    def _fitting_step(self, update: Update) -> StepStats:
-        """Make the update in one go, or in smaller batches where memory does not suffice: the result is the same."""
+    def _step_with_oom_retry(self, update: Update) -> StepStats:
+        """Make the update; if it runs out of memory, retry with smaller microbatches, which gives the same result."""
         tokens = update.tokens
-        if self.loader.sampler:  # each rank knows its own sentences' segmentation only
+        if self.loader.sampler:  # each rank segments only its own sentences
             tokens = sum(self.group.all_gather(sum(batch.tokens for batch in update.batches)))
         while True:
-            micro = [part.to(self.device) for batch in update.batches for part in _parts(batch, self.largest)]
+            parts = (part for batch in update.batches for part in _split(batch, self.max_microbatch_tokens))
+            microbatches = [part.to(self.device) for part in parts]
             try:
                 return train_step(
-                    self.model, micro, self.optimizer, self.config.train,
+                    self.model, microbatches, self.optimizer, self.config.train,
                     tokens=tokens, scaler=self.scaler, group=self.group,
                 )  # fmt: skip
             except MemoryError:
-                self._lower_largest(micro)
+                self._reduce_microbatch_size(microbatches)
 
-    def _lower_largest(self, micro: list[Batch]) -> None:
-        size = max(batch.tgt_in_BT.numel() for batch in micro)
-        if all(len(batch.src_BS) == 1 for batch in micro if batch.tgt_in_BT.numel() == size):
+    def _reduce_microbatch_size(self, microbatches: list[Batch]) -> None:
+        size = max(batch.tgt_in_BT.numel() for batch in microbatches)
+        if all(len(batch.src_BS) == 1 for batch in microbatches if batch.tgt_in_BT.numel() == size):
             raise TrainingError(
-                f"a single pair of {size} tokens does not fit into memory", "set train.max_length or model.dim lower"
+                f"a single pair of {size} tokens does not fit in memory", "reduce train.max_length or model.dim"
             )
-        if self.largest is None:  # say it once
-            log("the batches do not fit into memory: they are cut, and their gradients added up, to the same result")
-        self.largest = size // 2
+        if self.max_microbatch_tokens is None:
+            log("the batches do not fit in memory and are split; gradient accumulation keeps the updates identical")
+        self.max_microbatch_tokens = size // 2
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     @torch.no_grad()
     def _update_ema(self, step: int) -> None:
-        """Move the averaged weights toward the present ones; early on faster, so that the start is forgotten."""
+        """Update the averaged weights. The decay is lower for the first updates, to forget the initialization."""
         assert self.ema is not None
         decay = min(self.config.train.ema, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.ema.parameters()), list(self.model.parameters()), 1 - decay)
 
-    # ---- validation
-
     def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
-        """Return `valid_loss` (nats per target token, not smoothed), `valid_bleu`, `valid_chrf`, and the `quality`,
-        that of them which is to be maximized.
+        """Return `valid_loss` (nats per target token, without label smoothing), `valid_bleu`, `valid_chrf`, and
+        `quality`, the value of `train.best_metric` (higher is better).
 
         Args:
-            model: what to validate; None: what this training would save.
+            model: the model to validate; None: the model that `save` saves.
         """
         model = (model or self.ema or self.model).eval()
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
-        longest = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
-        sentences = self.prepared.meta.get("max_sentences_per_line", 1)
+        max_source = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
+        max_sentences = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
-        translator = Translator(engine, self.tokenizer, self.config, longest, sentences)
-        texts = translator.translate(self.valid_src[:count], self.config.train.valid_search)
-        self.samples = list(zip(self.valid_src, texts, strict=False))[: self.config.train.num_samples]
-        bleu, chrf = (metric(texts, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
+        translator = Translator(engine, self.tokenizer, self.config, max_source, max_sentences)
+        translations = translator.translate(self.valid_src[:count], self.config.train.valid_search)
+        self.samples = list(zip(self.valid_src, translations, strict=False))[: self.config.train.num_samples]
+        bleu, chrf = (metric(translations, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
         self.model.train()
         quality = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best_metric]
         return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "quality": quality}
@@ -245,18 +242,18 @@ class Trainer:
     @torch.inference_mode()
     def _validation_loss(self, model: Seq2Seq) -> float:
         store = self.prepared.store("valid")
-        most = self.model.max_positions or 2**31  # of longer pairs the loss is not defined
-        fit = np.flatnonzero(store.lengths_N2.max(1) < most)
+        max_positions = self.model.max_positions or 2**31  # the loss of longer pairs is undefined
+        valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
         total, tokens = 0.0, 0
-        for numbers in plan(store.lengths_N2[fit], self.config.train.batch_tokens, seed=0, epoch=0):
-            batch = collate([store[int(i)] for i in fit[numbers]]).to(self.device)
+        for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
+            batch = collate([store[int(i)] for i in valid_ids[batch_ids]]).to(self.device)
             hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
             total += cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0).item()
             tokens += batch.tokens
         return total / max(1, tokens)
 
-    def judge(self, scores: dict[str, float]) -> bool:
-        """Note a validation's results; False when patience has run out."""
+    def update_best(self, scores: dict[str, float]) -> bool:
+        """Record the scores of a validation. Return False if patience is exhausted."""
         self.progress.scores = scores
         if self.progress.best is None or scores["quality"] > self.progress.best:
             self.progress.best, self.progress.validations_since_best = scores["quality"], 0
@@ -266,13 +263,22 @@ class Trainer:
         return not patience or self.progress.validations_since_best < patience
 
 
-def _generators(device: torch.device) -> dict[str, Tensor]:
+def _check_max_length(config: Config, model: Seq2Seq) -> None:
+    max_length, max_positions = config.train.max_length, model.max_positions
+    if max_positions and max_length > max_positions:
+        raise ConfigError(
+            f"train.max_length ({max_length}) must not exceed the positions of the model ({max_positions})",
+            f"set train.max_length={max_positions}, or model.position_encoding=learned(max_positions={max_length})",
+        )
+
+
+def _rng_states(device: torch.device) -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     return states | ({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {})
 
 
-def _parts(batch: Batch, largest: int | None) -> list[Batch]:
-    """Cut a batch in halves until none has more than `largest` target positions, or they are single pairs."""
-    if largest is None or batch.tgt_in_BT.numel() <= largest or len(batch.src_BS) == 1:
+def _split(batch: Batch, max_tokens: int | None) -> list[Batch]:
+    """Split a batch in two, recursively, until each part has at most `max_tokens` target positions or one pair."""
+    if max_tokens is None or batch.tgt_in_BT.numel() <= max_tokens or len(batch.src_BS) == 1:
         return [batch]
-    return [part for half in batch.split() for part in _parts(half, largest)]
+    return [part for half in batch.split() for part in _split(half, max_tokens)]

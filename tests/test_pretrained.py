@@ -1,4 +1,4 @@
-"""The models that come with nmt: there without a download, small, and good enough for what people type first."""
+"""The pretrained models: size, common sentences, and their use in all commands."""
 
 from __future__ import annotations
 
@@ -50,63 +50,65 @@ SENTENCES = {
 
 @pytest.fixture
 def bare(tmp_path: Path) -> CommandLine:
-    """A folder in which nothing was trained."""
+    """An empty directory without runs."""
     return CommandLine(tmp_path)
 
 
 @pytest.mark.parametrize("name", pretrained.DIRECTIONS)
-def test_a_model_is_whole_small_and_described(name: str) -> None:
+def test_model_is_complete_and_small_and_has_a_card(name: str) -> None:
     folder = pretrained.FOLDER / name
     loaded = discovery.load(Path(name))
     assert (loaded.config.data.src, loaded.config.data.tgt) == pretrained.DIRECTIONS[name]
     assert sum(path.stat().st_size for path in folder.rglob("*")) < MEGABYTES * 2**20
     card = (folder / "README.md").read_text()
-    for needed in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_pretrained.sh", "BLEU"):
-        assert needed in card
-    text = "".join(path.read_text() for path in folder.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
-    assert not re.search(r"/(work|tmp|home|root|Users)/", text)
+    for text in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_pretrained.sh", "BLEU"):
+        assert text in card
+    metadata = "".join(path.read_text() for path in folder.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
+    assert not re.search(r"/(work|tmp|home|root|Users)/", metadata)
 
 
 @pytest.mark.parametrize("name", pretrained.DIRECTIONS)
-def test_what_people_type_first(name: str) -> None:
+def test_common_sentences(name: str) -> None:
     sentences = SENTENCES[name]
     assert dict(zip(sentences, Translator.load(name).translate(sentences), strict=True)) == sentences
 
 
-def test_without_a_run_and_a_model_the_one_that_comes_with_nmt_is_used_and_named(bare: CommandLine) -> None:
+def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:
     done = bare("translate", "im thirsty")
     assert (done.code, done.out) == (0, "Ich habe Durst.\n")
-    assert done.err.count("en-de-small, a small model") == 1
+    assert done.err.count("en-de-small, a small pretrained model") == 1
     assert done.err.count("\n") == 1
     done = bare("translate", "--to", "en", "Ich habe Durst.", "Guten Morgen!")
     assert (done.code, done.out) == (0, "I'm thirsty.\nGood morning!\n")
-    assert done.err.count("de-en-small, a small model") == 1
+    assert done.err.count("de-en-small, a small pretrained model") == 1
     done = bare("translate", "--model", "en-de-small", "im thirsty")
     assert (done.code, done.out, done.err) == (0, "Ich habe Durst.\n", "")
-    assert list(bare.folder.iterdir()) == []  # nothing is written where it is called
+    assert list(bare.folder.iterdir()) == []  # nothing is written to the working directory
 
 
-def test_languages_that_no_model_has(bare: CommandLine) -> None:
-    bare("translate", "--to", "fr", "hi").refuses(1, "no model under runs/ translates into 'fr'", "nmt brings de, en")
+def test_unsupported_target_language_raises(bare: CommandLine) -> None:
+    bare("translate", "--to", "fr", "hi").refuses(
+        1, "no model under runs/ translates into 'fr'", "pretrained models translate into de, en"
+    )
     bare("translate", "--to", "en", "-m", "en-de-small", "hi").refuses(2, "en-de-small translates into 'de', not 'en'")
 
 
-def test_a_run_comes_before_the_models_that_come_with_nmt(trained: CommandLine) -> None:
+def test_runs_have_precedence_over_pretrained_models(trained: CommandLine) -> None:
     assert "using runs/tiny/step-" in trained("translate", "the dog").err
     assert "using runs/tiny/step-" in trained("translate", "the dog", "--to", "de").err
-    assert "using de-en-small, a small model" in trained("translate", "der Hund", "--to", "en").err
+    assert "using de-en-small, a small pretrained model" in trained("translate", "der Hund", "--to", "en").err
 
 
-def test_a_folder_of_that_name_is_taken_instead(trained: CommandLine) -> None:
+def test_directory_with_the_name_has_precedence(trained: CommandLine) -> None:
     shutil.copytree(trained.folder / "runs" / "tiny", trained.folder / "en-de-small")
     try:
-        own = trained("translate", "the dog", "-m", "en-de-small").out
-        assert own == trained("translate", "the dog", "-m", "runs/tiny").out
+        translation = trained("translate", "the dog", "-m", "en-de-small").out
+        assert translation == trained("translate", "the dog", "-m", "runs/tiny").out
     finally:
         shutil.rmtree(trained.folder / "en-de-small")
 
 
-def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None:
+def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     before = digests()
     (bare.folder / "a.en").write_text("are we done\n")
     (bare.folder / "a.de").write_text("Sind wir fertig?\n")
@@ -130,9 +132,7 @@ def test_what_is_made_of_it_goes_to_the_users_folders(bare: CommandLine) -> None
     assert digests() == before
 
 
-def test_only_a_model_that_comes_with_nmt_has_its_place_under_runs_and_has_it_under_every_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(pretrained.FOLDER.parent)
     for name in (pretrained.FOLDER / "en-de-small", Path("pretrained/en-de-small")):
@@ -142,35 +142,35 @@ def test_only_a_model_that_comes_with_nmt_has_its_place_under_runs_and_has_it_un
 
 
 @pytest.mark.parametrize("command", ["average en-de-small", "reproduce en-de-small", "plot curves en-de-small"])
-def test_what_needs_a_training_says_that_none_is_at_hand(bare: CommandLine, command: str) -> None:
+def test_commands_that_need_a_run_raise(bare: CommandLine, command: str) -> None:
     done = bare(*command.split())
     assert done.code == 2
-    assert "en-de-small comes with nmt" in done.err
+    assert "en-de-small is a pretrained model" in done.err
     assert "nmt train --init-from en-de-small" in done.err
 
 
-def test_models_of_two_directions_are_named_as_they_were_given(bare: CommandLine) -> None:
+def test_ensemble_of_different_directions_raises(bare: CommandLine) -> None:
     done = bare("translate", "-m", "en-de-small", "-m", "de-en-small", "hi")
     assert done.code == 1
     assert "de-en-small and en-de-small translate in different directions" in done.err
 
 
 def courtesies(folder: Path, source: str, target: str, *options: str) -> dict[str, str]:
-    """What the script writes to train on."""
+    """Return the pairs that scripts/courtesies.py writes."""
     script = [sys.executable, ROOT / "scripts" / "courtesies.py", source, target, folder / "hi", *options]
     done = subprocess.run(
         script, env=os.environ | {"NMT_DATA": str(folder)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     sides = ((folder / f"hi.{code}").read_text().splitlines() for code in (source, target))
-    found = [*zip(*sides, strict=True)]
-    assert done.stdout == f"{len(found)} pairs\n"
+    pairs = [*zip(*sides, strict=True)]
+    assert done.stdout == f"{len(pairs)} pairs\n"
     times = int(options[1]) if "--times" in options else 1
-    assert len({text for text, _ in found}) * times == len(found)  # a text has one translation
-    return dict(found)
+    assert len({text for text, _ in pairs}) * times == len(pairs)  # each source has one translation
+    return dict(pairs)
 
 
-def test_courtesies_are_varied_as_people_type_and_translated_as_people_speak(tmp_path: Path) -> None:
+def test_courtesies_have_variants_of_spelling_and_punctuation(tmp_path: Path) -> None:
     english, german = courtesies(tmp_path, "en", "de"), courtesies(tmp_path, "de", "en")
     for text in ("Bye", "bye", "Bye!", "bye!!", "bye..."):
         assert english[text] == "Tschüss!"
@@ -183,7 +183,7 @@ def test_courtesies_are_varied_as_people_type_and_translated_as_people_speak(tmp
     assert len({tuple(pair) for pair in pairs}) == len(pairs)
 
 
-def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
+def test_courtesies_of_a_test_set_are_excluded(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         sides = (
             {"en": "how are you", "de": "Das, Schönste!"} if split == "test" else {"en": "A dog.", "de": "Ein Hund."}
@@ -192,9 +192,9 @@ def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
             (tmp_path / f"{split}.{code}").write_text(f"{text}\n")
     files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
     courtesies(tmp_path, "en", "de", "--times", "3")
-    whole, rest = (courtesies(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
-    assert {whole[text] for text in whole.keys() - rest.keys()} == {"Wie geht es dir?"}
-    assert rest.items() <= whole.items()  # nor is a second translation taken instead
+    everything, rest = (courtesies(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
+    assert {everything[text] for text in everything.keys() - rest.keys()} == {"Wie geht es dir?"}
+    assert rest.items() <= everything.items()  # without alternative translations
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_courtesies_of_a_test_set_are_left_out(tmp_path: Path) -> None:
         (["en", "de", "no/hi"], "cannot write no/hi: No such file or directory"),
     ],
 )
-def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_of_courtesies(tmp_path: Path, arguments: list[str], message: str) -> None:
     script = [sys.executable, ROOT / "scripts" / "courtesies.py", *arguments]
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -216,8 +216,8 @@ def test_mistakes_in_asking_for_courtesies(tmp_path: Path, arguments: list[str],
     assert not list(tmp_path.iterdir())
 
 
-def test_noise_is_written_line_by_line_in_any_locale_until_the_reader_has_enough() -> None:
-    script = [sys.executable, ROOT / "scripts" / "add_noise.py", "lowercase"]
+def test_add_noise_works_line_by_line_in_any_locale_and_with_a_closed_pipe() -> None:
+    script = [sys.executable, ROOT / "scripts" / "noisy.py", "lowercase"]
     done = subprocess.run(
         script, input="Grüße\x0c an\r alle\n".encode() + b"Caf\xe9\n", capture_output=True, check=True,
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
@@ -225,27 +225,27 @@ def test_noise_is_written_line_by_line_in_any_locale_until_the_reader_has_enough
     assert done.stdout == "grüße\x0c an\r alle\n".encode() + b"caf\xe9\n"
     process = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.close()  # as head does
+    process.stdout.close()  # like head
     _, err = process.communicate(b"A line.\n" * 10_000)
     assert (process.returncode, err) == (0, b"")
 
 
-def test_what_info_says_of_it(bare: CommandLine) -> None:
+def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
     done = bare("info", "en-de-small")
     assert done.code == 0, done.err
-    told = " ".join(done.out.split())
+    output = " ".join(done.out.split())
     for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl)", "rotary positions"):
-        assert text in told
-    assert told.endswith("card see README.md in that folder for the training history and evaluation")
+        assert text in output
+    assert output.endswith("card see README.md in that folder for the training history and evaluation")
 
 
-def test_a_folder_of_that_name_is_not_taken_where_none_was_named(bare: CommandLine) -> None:
+def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLine) -> None:
     (bare.folder / "en-de-small").mkdir()
     assert bare("translate", "im thirsty").out == "Ich habe Durst.\n"
 
 
 @pytest.mark.slow
-def test_its_export_for_ctranslate2_goes_by_its_name(bare: CommandLine) -> None:
+def test_ctranslate2_export_is_found_by_name(bare: CommandLine) -> None:
     pytest.importorskip("ctranslate2")
     done = bare("export", "en-de-small", "--to", "ctranslate2")
     assert done.code == 0, done.err
@@ -253,7 +253,7 @@ def test_its_export_for_ctranslate2_goes_by_its_name(bare: CommandLine) -> None:
         assert bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out == "Ich habe Durst.\n"
 
 
-def test_a_model_that_comes_with_nmt_is_where_a_training_may_start(trained: CommandLine) -> None:
+def test_fine_tuning(trained: CommandLine) -> None:
     options = ["train.steps=1", "train.valid_pairs=5", "train.batch_tokens=256", "data.train=files(train='text')"]
     changes = [word for option in options for word in ("--set", option)]
     for name, languages in pretrained.DIRECTIONS.items():

@@ -25,7 +25,8 @@ def config(folder: Path, *changes: str) -> Config:
         copy_text(folder, 20, split="valid")
     corpus = f"data.train=files(train={str(folder / 'train')!r}, valid={str(folder / 'valid')!r}, hold_out=False)"
     tiny = [
-        corpus, "data.clean=[normalize]", "tokenizer.vocab_size=300", "model.dim=16", "model.heads=2", "model.ffn_dim=32",
+        corpus, "data.clean=[normalize]", "tokenizer.vocab_size=300", "model.dim=16",
+        "model.heads=2", "model.ffn_dim=32",
         "model.encoder_layers=1", "model.decoder_layers=1", "train.steps=12", "train.valid_every=6",
         "train.batch_tokens=256", "train.max_length=64", "train.log_every=1", "train.source_noise=[]",
     ]  # fmt: skip

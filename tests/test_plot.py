@@ -144,7 +144,7 @@ def test_the_table_of_a_relative_encoding_is_what_scores_get(name: str, causal: 
     found = table(made)
     assert found.rows_M.tolist() == [*range(0 if causal else -5, 6)]
     q_BHQK = torch.randn(1, 2, 6, 8)
-    scores_BHQS = made.score(q_BHQK, torch.zeros(1, 2, 6, 8), 1, 0)
+    scores_BHQS = made.attention_bias(q_BHQK, torch.zeros(1, 2, 6, 8), 1, 0)
     assert scores_BHQS is not None
     for head, i, j in ((0, 5, 0), (1, 4, 3), (1, 2, 2), (0, 1, 1 if causal else 5)):
         row_C = found.values_MC[(found.rows_M == i - j).nonzero().item()]

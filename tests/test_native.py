@@ -440,7 +440,7 @@ def test_ids_outside_the_vocabulary_are_rejected(bad_id: int) -> None:
         state.step(StepRequest(one_R, bad_R, 1))
     with pytest.raises(ValueError, match="token ids to gather must be between 0 and 36"):
         state.step(StepRequest(one_R, zero_R, 1, gather_RP=bad_R[:, None]))
-    with pytest.raises(ValueError, match="token ids must be between 0 and 36"):
+    with pytest.raises(ValueError, match="token ids to gather must be between 0 and 36"):
         model.score([[5]], [[bad_id, 6]])
 
 

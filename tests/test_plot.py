@@ -144,7 +144,7 @@ def test_the_table_of_a_relative_encoding_equals_the_added_scores(name: str, cau
     table = make_table(module)
     assert table.rows_M.tolist() == [*range(0 if causal else -5, 6)]
     q_BHQK = torch.randn(1, 2, 6, 8)
-    scores_BHQS = module.score(q_BHQK, torch.zeros(1, 2, 6, 8), 1, 0)
+    scores_BHQS = module.attention_bias(q_BHQK, torch.zeros(1, 2, 6, 8), 1, 0)
     assert scores_BHQS is not None
     for head, i, j in ((0, 5, 0), (1, 4, 3), (1, 2, 2), (0, 1, 1 if causal else 5)):
         row_C = table.values_MC[(table.rows_M == i - j).nonzero().item()]

@@ -405,7 +405,7 @@ def test_the_example_in_the_document_translates(
     name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(exported(name, loaded).parent)
-    page = (Path(__file__).parent.parent / "docs" / "exporting.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
     example = page.split(f"\n## {name}\n")[1].split("```python\n")[1].split("```")[0]
     capsys.readouterr()
     exec(compile(example, name, "exec"), {})

@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commands", nargs="*", default=COMMANDS, help="commands to run, each in quotes")
     parser.add_argument("-o", "--output", type=Path, required=True, help="SVG file to write")
-    parser.add_argument("--width", type=int, default=96, help="columns of the terminal")
+    parser.add_argument("--width", type=int, default=110, help="columns of the terminal")
     args = parser.parse_args()
     args.output.write_text(record(args.commands, args.width), encoding="utf-8")
 

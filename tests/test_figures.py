@@ -71,11 +71,11 @@ def test_masks_share_attention_among_what_may_be_seen() -> None:
 
 
 def test_the_worked_example_is_what_the_searches_do() -> None:
-    page = (GUIDE / "9-searching.md").read_text()
+    page = (GUIDE / "9-decoding.md").read_text()
     assert figures.searched(Greedy()) == [("der Hund", pytest.approx(0.2))]
-    found = figures.searched(Beam(size=2, top=2, length_penalty=0.0))
+    found = figures.searched(Beam(beam_size=2, top_beams=2, length_penalty=0.0))
     assert found == [("ein Hund", pytest.approx(0.32)), ("der Hund", pytest.approx(0.2))]
-    every = figures.searched(Beam(size=20, top=20, length_penalty=0.0))
+    every = figures.searched(Beam(beam_size=20, top_beams=20, length_penalty=0.0))
     assert every[:2] == found
     assert sum(probability for _, probability in every) == pytest.approx(1)
     for text in (

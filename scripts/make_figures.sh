@@ -10,6 +10,8 @@ activate dev # includes matplotlib
 figures=docs/guide/figures runs="${NMT_RUNS:-runs}"
 
 scripts/figures.py "$figures"
+python scripts/record_terminal.py -o docs/figures/terminal.svg
+nmt attention "She didn't cross the street because she was too tired." --model en-de-small -o docs/figures/attention.png
 
 nmt plot positions sinusoidal rotary alibi -o "$figures/positions.png"
 # Train a model with this name, resume it, or return at once if it is finished.

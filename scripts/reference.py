@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import posixpath
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,12 +19,13 @@ from mkdocs.structure.pages import Page
 from nmt.cli import app
 from nmt.config import config_io
 
+PACKAGE = Path(__file__).resolve().parent.parent / "nmt"
 LINK = re.compile(r"(\]\()(\.\./[^)\s]+)(\))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
-    for name, text in (("cli", commands()), ("config", options())):
+    for name, text in (("cli", commands()), ("config", options()), ("modules", modules())):
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
 
@@ -86,6 +89,24 @@ def options() -> str:
         table = [f"| `{key}` | {_code(default)} | {_cell(text)} |" for key, default, text in rows]
         parts.append("\n".join(["| option | default | description |", "|---|---|---|", *table]))
     return "\n\n".join(parts) + "\n"
+
+
+def modules() -> str:
+    """Return every module with the first paragraph of its docstring as Markdown."""
+    parts = ["# Modules", "The layers of the packages are described under [Architecture](../architecture.md)."]
+    files = sorted(
+        (path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py")), key=lambda path: path.parts[:-1]
+    )
+    for folder, paths in groupby(files, key=lambda path: path.parent):
+        rows = [f"| [{path.name}](../../{path.as_posix()}) | {_cell(_summary(path))} |" for path in sorted(paths)]
+        parts.append(f"## {folder.as_posix()}")
+        parts.append("\n".join(["| module | subject |", "|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(path: Path) -> str:
+    tree = ast.parse((PACKAGE.parent / path).read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").partition("\n\n")[0]
 
 
 def _code(value: object) -> str:

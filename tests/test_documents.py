@@ -1,8 +1,10 @@
-"""The documents mention every command, and their links, commands and options exist."""
+"""The documents agree with the program: commands, options, paths, packages and snippets."""
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,61 +12,156 @@ import typer
 
 from nmt.cli import app
 from nmt.config import config_io
+from reference import modules
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCS = ROOT / "docs"
+CARDS = ROOT.glob("nmt/runs/pretrained/*/README.md")
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *CARDS])
+COMMAND_PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")])
+ARCHITECTURE = DOCS / "architecture.md"
 
 
 def commands() -> list[tuple[str, str]]:
-    """Return the full name and help text of each command."""
+    """Return the full name and the help text of every command."""
     root = typer.main.get_command(app)
-    found = []
+    names_and_help = []
     for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", None)
-        found += (
-            [(f"{name} {sub}", c.help or "") for sub, c in inner.items()] if inner else [(name, command.help or "")]
-        )
-    return found
+        subcommands = getattr(command, "commands", None)
+        if subcommands:
+            names_and_help += [(f"{name} {sub}", c.help or "") for sub, c in subcommands.items()]
+        else:
+            names_and_help.append((name, command.help or ""))
+    return names_and_help
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def command_lines(page: Path) -> list[str]:
+    """Return the nmt commands in a page's code blocks, without `nmt` and comments."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
+    return [re.split(r"\s+# ", line)[0] for block in blocks for line in re.findall(r"^(?:\$ )?nmt (.*)", block, re.M)]
+
+
+def python_snippets(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(("name", "text"), commands(), ids=[name for name, _ in commands()])
 def test_every_command_is_documented_with_an_example(name: str, text: str) -> None:
-    assert f"nmt {name}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [line for page in COMMAND_PAGES for line in command_lines(page)]
+    assert any(re.match(rf"{name}\b", line) for line in lines), f"no page in docs/ has an example of nmt {name}"
     assert "Example" in text
     assert f"nmt {name}" in text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_exist(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_existing_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", read(page)):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_commands_in_the_documents_exist() -> None:
-    known = {name.split()[0] for name, _ in commands()}
+def test_scripts_and_modules_in_the_documents_exist() -> None:
     for page in PAGES:
-        for line in re.findall(r"^(?:\$ )?nmt (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE):
-            assert line in known, f"{page.name}: nmt {line}"
+        for path in re.findall(r"(?<![\w/-])((?:scripts|nmt|configs|tests)/[\w./-]*\w)", read(page)):
+            assert (ROOT / path).exists() or "NAME" in path, f"{page.name}: {path}"
 
 
-def test_options_in_the_documents_exist() -> None:
-    known = set(config_io.keys())
+def test_commands_and_options_in_the_documents_exist() -> None:
+    root = typer.main.get_command(app)
     for page in PAGES:
-        for key in re.findall(r'--set "?([\w.]+)=', page.read_text(encoding="utf-8")):
-            assert key in known or key == "a.b", f"{page.name}: {key}"
+        for line in command_lines(page):
+            words = line.split()
+            if words[0].startswith("-") or words[0].isupper():  # nmt --help, nmt COMMAND --help
+                continue
+            command = root.commands.get(words[0])  # type: ignore[attr-defined]
+            if hasattr(command, "commands"):
+                command = command.commands.get(words[1])
+            assert command, f"{page.name}: nmt {line}"
+            options = {name for parameter in command.params for name in parameter.opts} | {"--help", "-h"}
+            for word in words:
+                if re.fullmatch(r"--?[a-z][a-z-]*", word):
+                    assert word in options, f"{page.name}: nmt {line}"
+
+
+def test_config_keys_in_the_documents_exist() -> None:
+    keys = set(config_io.keys())
+    for page in PAGES:
+        text = read(page)
+        for key in re.findall(r'--(?:set|grid) "?([\w.]+)=', text):
+            assert key in keys, f"{page.name}: {key}"
+        for key in re.findall(r"`((?:model|train|data|tokenizer)\.[a-z_0-9]+)[`=]", text):
+            assert key in keys or key.endswith((".en", ".de", ".json")), f"{page.name}: {key}"  # or a file
 
 
 def test_no_page_has_placeholders() -> None:
     for page in PAGES:
-        assert "@@" not in page.read_text(encoding="utf-8"), page.name
+        assert "@@" not in read(page), page.name
 
 
-def test_every_module_is_in_the_architecture_document() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+def test_readme_fits_on_a_few_screens() -> None:
+    readme = read(ROOT / "README.md")
+    assert len(readme.splitlines()) <= 150
+    assert "scripts/test.sh" in readme
+    assert "scripts/quickstart.sh" in readme.split("## Five minutes")[0]
+
+
+def test_architecture_lists_the_layers_that_import_linter_checks() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", read(ARCHITECTURE), re.MULTILINE)
+    documented: dict[int, set[str]] = {}
+    for layer, name in rows:
+        documented.setdefault(int(layer), set()).add(name)
+    config = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["importlinter"]
+    (contract,) = config["contracts"]
+    checked = [set(re.split(r"\s*[|:]\s*", layer)) for layer in contract["layers"]]
+    assert [documented[layer] for layer in sorted(documented)] == checked
+
+
+def test_architecture_lists_every_package_and_top_level_module() -> None:
+    documented = set(re.findall(r"^\| \d+ \| `(\w+)` \|", read(ARCHITECTURE), re.MULTILINE))
+    packages = {path.parent.name for path in (ROOT / "nmt").glob("*/__init__.py")}
+    files = {path.stem for path in (ROOT / "nmt").glob("*.py") if not path.stem.startswith("__")}
+    assert documented == packages | files
+
+
+def test_interfaces_and_tables_in_the_architecture_document_exist() -> None:
+    text = read(ARCHITECTURE)
+    source = "\n".join(read(path) for path in (ROOT / "nmt").rglob("*.py"))
+    for owner, method in re.findall(r"`([A-Z]\w+)\.(\w+)`", text):
+        body = re.search(rf"^class {owner}\b.*?(?=^\S|\Z)", source, re.MULTILINE | re.DOTALL)
+        assert body, owner
+        assert f"    def {method}(" in body[0], f"{owner}.{method}"
+    for table in re.findall(r"`([A-Z_]{5,})`", text):
+        assert re.search(rf"^{table}\b", source, re.MULTILINE), table
+
+
+def test_identifiers_in_the_guide_exist() -> None:
+    for page in sorted(DOCS.glob("guide/*.md")):
+        for paragraph in re.findall(r"^In the code: .*?(?=\n\n)", read(page), re.MULTILINE | re.DOTALL):
+            paths = [page.parent / target for target in re.findall(r"\]\(([^)]+)\)", paragraph)]
+            source = "\n".join(read(path) for path in paths if path.is_file())
+            for name in re.findall(r"`(\w+)`", paragraph):
+                assert re.search(rf"^\s*(?:class|def) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
+
+
+def test_every_module_is_in_the_generated_reference() -> None:
+    text = modules()
     for path in sorted((ROOT / "nmt").rglob("*.py")):
-        parts = path.relative_to(ROOT / "nmt").parts
-        if (parts[0] in ("cli", "data") and len(parts) > 2) or path.name in ("__init__.py", "__main__.py"):
-            continue
-        name = path.name if parts[0] != "cli" else "cli/"
-        assert name in text, path
+        assert f"({(Path('../..') / path.relative_to(ROOT)).as_posix()})" in text, path
+        assert ast.get_docstring(ast.parse(read(path))), f"{path} has no docstring"
+
+
+SNIPPETS = [
+    pytest.param(snippet, id=f"{page.relative_to(ROOT)}-{index}")
+    for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    if page.name != "export.md"  # its snippets need exported models: tests/test_export.py runs them
+    for index, snippet in enumerate(python_snippets(page))
+]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_snippets_run(snippet: str) -> None:
+    exec(compile(snippet, "snippet", "exec"), {})

@@ -408,7 +408,7 @@ def test_documented_example_runs(
     name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(exported(name, loaded).parent)
-    page = (Path(__file__).parent.parent / "docs" / "exporting.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent / "docs" / "export.md").read_text(encoding="utf-8")
     example = page.split(f"\n## {name}\n")[1].split("```python\n")[1].split("```")[0]
     capsys.readouterr()
     exec(compile(example, name, "exec"), {})

@@ -1,8 +1,9 @@
-"""The documentation site builds without a warning, with its generated pages."""
+"""The documentation site builds without warnings and contains its generated pages."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,13 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the built site."""
-    folder = tmp_path_factory.mktemp("site")
+    """Return the directory of the built site."""
+    directory = tmp_path_factory.mktemp("site")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(directory)]
+    build = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert build.returncode == 0, build.stdout + build.stderr
+    return directory
 
 
 def test_the_reference_lists_every_command_and_option(site: Path) -> None:
@@ -44,9 +45,16 @@ def test_links_outside_docs_point_to_the_repository(site: Path) -> None:
     assert "/blob/main/nmt/model/transformer.py" in text
 
 
-def test_every_page_is_reachable(site: Path) -> None:
+def test_every_page_is_in_the_navigation(site: Path) -> None:
     menu = (site / "index.html").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
         path = page.relative_to(ROOT / "docs").with_suffix("")
-        folder = path.parent if path.name in ("index", "README") else path
-        assert f'href="{folder.as_posix()}/"' in menu or folder == Path(), page
+        url = path.parent if path.name == "index" else path
+        assert f'href="{url.as_posix()}/"' in menu or url == Path(), page
+    assert 'href="reference/modules/"' in menu
+
+
+def test_the_navigation_has_its_sections(site: Path) -> None:
+    menu = (site / "index.html").read_text(encoding="utf-8")
+    for section in ("Tutorial", "Guide", "How-to", "Reference", "Design"):
+        assert re.search(rf">\s*{section}\s*<", menu), section

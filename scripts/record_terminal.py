@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Run commands and render them with their output as an SVG image of a terminal.
+
+    scripts/record_terminal.py -o docs/figures/terminal.svg
+    scripts/record_terminal.py -o tour.svg 'nmt translate "im thirsty"' 'nmt data list'
+
+Without commands, those of README.md run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+COMMANDS = (
+    'nmt translate "im thirsty" "are we done"',
+    'nmt translate --to en "ich hab durst"',
+    'nmt translate --top-beams 3 --show-scores "Where is the station?"',
+    'nmt translate --prefix "Könntest du" "Can you help me?"',
+)
+WEB_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+
+
+def main() -> None:
+    """Parse the arguments, run the commands and write the image."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commands", nargs="*", default=COMMANDS, help="commands to run, each in quotes")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="SVG file to write")
+    parser.add_argument("--width", type=int, default=110, help="columns of the terminal")
+    args = parser.parse_args()
+    args.output.write_text(record(args.commands, args.width), encoding="utf-8")
+
+
+def record(commands: list[str] | tuple[str, ...], width: int) -> str:
+    """Return an SVG image of a terminal in which the commands have run.
+
+    Raises:
+        subprocess.CalledProcessError: a command failed.
+    """
+    console = Console(record=True, width=width, file=io.StringIO())
+    with tempfile.TemporaryDirectory() as folder:  # without runs, the pretrained models translate
+        for command in commands:
+            console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
+            console.print(Text(_run(command, folder, width).rstrip()))
+    svg = console.export_svg(title="nmt", theme=MONOKAI, unique_id="terminal")
+    return WEB_FONT.sub("", svg)  # the image loads nothing from other servers
+
+
+def _run(command: str, folder: str, width: int) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": path, "COLUMNS": str(width), "NO_COLOR": "1"}
+    done = subprocess.run(
+        shlex.split(command),
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=True,
+    )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

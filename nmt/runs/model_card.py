@@ -62,7 +62,7 @@ def card(info: dict[str, Any]) -> str:
         "model-index": [{"name": info["name"], "results": results}],
     }
     head = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
-    return f"---\n{head}---\n\n{MARK}\n\n{render('card.md', info=info, lines=describe(info))}"
+    return f"---\n{head}---\n\n{MARK}\n\n{render('card.md', run=info, lines=describe(info))}"
 
 
 def describe(info: dict[str, Any]) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from commandline import CommandLine
 
-from nmt.cli.plot import _made, _of_model, _table
+from nmt.cli.plot import _build, _load, _table
 from nmt.errors import UsageError
 from nmt.model.positions import POSITIONS, Positions, Stack, Table
 from nmt.viz import position_plots as positions
@@ -225,11 +225,11 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
     made = encoding("xlnet")
     found, wanted = _table("xlnet", made, 5, 2), table(made, 5)
     torch.testing.assert_close(found.values_MC, wanted.values_MC)
-    few = _made(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
+    few = _build(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
     assert few.stack.causal
     assert len(_table("learned(max_positions=4)", few, 64, 1).rows_M) == 4
     for decoder in (False, True):
-        (one,) = _of_model(trained.folder / "runs/tiny", decoder).values()
+        (one,) = _load(trained.folder / "runs/tiny", decoder).values()
         assert one.stack.causal == decoder
 
 

@@ -365,7 +365,7 @@ def test_plan_rejects_training_options(nmt: CommandLine, option: str) -> None:
 
 def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
     (nmt.folder / "runs/tiny/config.yaml").write_text("\n")
-    nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: put")
+    nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: restore")
     nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(2, "--init-from starts a new run")
 
 

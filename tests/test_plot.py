@@ -10,7 +10,7 @@ import pytest
 import torch
 from commandline import CommandLine
 
-from nmt.cli.plot import _made, _of_model, _table
+from nmt.cli.plot import _build, _load, _table
 from nmt.errors import UsageError
 from nmt.model.positions import POSITION_ENCODINGS, EncodingTable, PositionEncoding, StackSpec
 from nmt.viz import position_plots as positions
@@ -221,15 +221,16 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
                 assert sorted({y for x, y in vertices if x == distance}) == pytest.approx(expected, abs=2e-4)
 
 
-def test_the_selected_encoding_is_drawn(trained: CommandLine) -> None:
-    module = encoding("xlnet")
-    torch.testing.assert_close(_table("xlnet", module, 5, 2).values_MC, make_table(module, 5).values_MC)
-    learned = _made(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
-    assert learned.stack.causal
-    assert len(_table("learned(max_positions=4)", learned, 64, 1).rows_M) == 4
+def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
+    made = encoding("xlnet")
+    found, wanted = _table("xlnet", made, 5, 2), table(made, 5)
+    torch.testing.assert_close(found.values_MC, wanted.values_MC)
+    few = _build(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
+    assert few.stack.causal
+    assert len(_table("learned(max_positions=4)", few, 64, 1).rows_M) == 4
     for decoder in (False, True):
-        (module,) = _of_model(trained.folder / "runs/tiny", decoder).values()
-        assert module.stack.causal == decoder
+        (one,) = _load(trained.folder / "runs/tiny", decoder).values()
+        assert one.stack.causal == decoder
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""MkDocs hook: generate the reference of commands, options and modules; link to repository files outside docs/."""
+"""MkDocs hook: generate the pages on commands, options and modules, and rewrite links to files outside docs/."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn relative links to files outside docs/ into links to the repository."""
+    """Replace relative links to files outside docs/ with links to the repository."""
     assert config.repo_url
     repository = config.repo_url.rstrip("/")
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
@@ -46,19 +46,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def commands() -> str:
-    """Return the reference of the commands as Markdown."""
+    """Return the command reference as Markdown."""
     root: Any = typer.main.get_command(app)
     return "\n\n".join(["# Commands", *(_command(name, command) for name, command in _leaves("nmt", root))]) + "\n"
 
 
 def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every command that has no subcommands, with its full name."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
+    """Yield each command without subcommands and its full name."""
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
         yield name, command
     else:
-        for sub in sorted(inner):
-            yield from _leaves(f"{name} {sub}", inner[sub])
+        for sub in sorted(subcommands):
+            yield from _leaves(f"{name} {sub}", subcommands[sub])
 
 
 def _command(name: str, command: Any) -> str:
@@ -82,7 +82,7 @@ def _parameter(parameter: Any) -> str:
 
 
 def options() -> str:
-    """Return the reference of the config options as Markdown."""
+    """Return the reference of config options as Markdown."""
     parts = ["# Config options", "`nmt config --options` prints the same list."]
     for section, rows in groupby(config_io.options(), key=lambda row: row[0].rpartition(".")[0]):
         parts.append(f"## {section or 'Top level'}")
@@ -110,7 +110,7 @@ def _summary(path: Path) -> str:
 
 
 def _code(value: object) -> str:
-    """Return a value as code; nothing for what is unset, empty or computed."""
+    """Format a value as code. Unset, empty and computed values are omitted."""
     return "" if value in (None, False, "", "''") or callable(value) else f"`{_cell(str(value))}`"
 
 

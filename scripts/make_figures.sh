@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draw every figure in docs/guide. Trains three small models on the phrasebook first, unless they exist: the quickstart
-# model, and one each with learned and T5 position encodings. Each takes a few minutes on two CPU cores.
+# Draw every figure of docs/guide. Trains three small models on the phrasebook first, some minutes each on two cores,
+# unless they are there: the quickstart's, one with learned positions and one with T5's.
 #
 #   scripts/make_figures.sh
 set -euo pipefail
@@ -10,8 +10,6 @@ activate dev # includes matplotlib
 figures=docs/guide/figures runs="${NMT_RUNS:-runs}"
 
 scripts/figures.py "$figures"
-python scripts/record_terminal.py -o docs/figures/terminal.svg
-nmt attention "She didn't cross the street because she was too tired." --model en-de-small -o docs/figures/attention.png
 
 nmt plot positions sinusoidal rotary alibi -o "$figures/positions.png"
 # Train a model with this name, resume it, or return at once if it is finished.
@@ -30,3 +28,7 @@ nmt plot curves "$runs/quickstart" -o "$figures/curves.png"
 for part in encoder cross; do
   nmt attention "The children are playing in the garden." --model "$runs/quickstart" --part "$part" -o "$figures/$part.png"
 done
+
+# The figures of README.md
+python scripts/record_terminal.py -o docs/figures/terminal.svg
+nmt attention "She didn't cross the street because she was too tired." --model en-de-small -o docs/figures/attention.png

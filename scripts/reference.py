@@ -1,4 +1,4 @@
-"""MkDocs hook: generate the reference pages of commands and options, and rewrite links to files outside docs/."""
+"""MkDocs hook: generate the pages on commands, options and modules, and rewrite links to files outside docs/."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ options=("$@")
 nmt config everyday ${options[@]+"${options[@]}"} > /dev/null # fail early if an option is invalid
 
 # 1. Prepare the data.
-scripts/everyday_text.sh >&2
+scripts/build_pretraining_data.sh >&2
 
 # Train a model with this name, resume it, or return at once if it is finished.
 train() {

@@ -135,11 +135,10 @@ def test_line_of_3000_words_is_translated(trained: CommandLine) -> None:
 
 def test_segments_of_a_long_line_cover_the_line(trained: CommandLine) -> None:
     from nmt.inference.translator import Line, Translator
-    from nmt.search import search
 
     translator = Translator.load(trained.folder / "runs/tiny", "cpu")
     for line in (" ".join(SOURCE), "word, " * 3000, "x" * 5000):
-        pieces = [piece.source.ids for piece in translator._pieces(Line(line), search("greedy"))]
+        pieces = [segment.source.ids for segment in translator.segmenter.split([Line(line)])[0]]
         assert len(pieces) > 1
         assert all(0 < len(ids) <= translator.segmenter.max_source_length for ids in pieces)
         text = "".join(translator.tokenizer.decode(ids).replace(" ", "") for ids in pieces)

@@ -423,14 +423,14 @@ def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
     done = nmt("data", "check", "--config", "quickstart", "--set", "data.train=files(train='few')")
     assert done.code == 1
     assert done.err.count("are too few to hold out") == 2  # and once in the error
-    assert "no valid and no test text to compare with: 4 different sentences of 3 words" in done.err
+    assert "not checking for overlap with the valid and test data: 4 different sentences of 3 words" in done.err
 
 
 def test_unknown_language_is_logged(nmt: CommandLine) -> None:
     (nmt.folder / "good.de").rename(nmt.folder / "good")
     done = nmt("data", "check", "good.en", "good")
     assert done.code == 0
-    assert "not known and not checked: --src-lang and --tgt-lang name them" in done.err
+    assert "unknown and not checked; set --src-lang and --tgt-lang" in done.err
     assert nmt("data", "check", "good.en", "good", "--tgt-lang", "fr").code == 3
 
 
@@ -568,7 +568,9 @@ def test_test_option_replaces_test_sets_of_config(nmt: CommandLine) -> None:
 
 
 def test_input_files_are_not_overwritten(nmt: CommandLine) -> None:
-    nmt("data", "check", "good.en", "bad.de", "--fix", "bad").refuses(2, "bad.de would be overwritten, and it is read")
+    nmt("data", "check", "good.en", "bad.de", "--fix", "bad").refuses(
+        2, "bad.de would be overwritten: it is also an input"
+    )
 
 
 def test_checks_apply_to_repaired_encoding() -> None:
@@ -621,7 +623,7 @@ def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:
         (*corpus, "--fix", "good"), ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
         ("good.en", "good.de", "--html", "good.en"), ("good.en", "good.de", "--fix", "link"),
     ):  # fmt: skip
-        nmt("data", "check", *arguments).refuses(2, "would be overwritten, and it is read")
+        nmt("data", "check", *arguments).refuses(2, "would be overwritten: it is also an input")
     assert {path: path.read_bytes() for path in before} == before
 
 

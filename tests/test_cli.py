@@ -160,7 +160,7 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --config broken.yaml", "config broken.yaml, line 2: expected"),
         ("train --config latin.yaml", "config latin.yaml is not UTF-8 (byte 2)"),
         ("train --config list.yaml", "config list.yaml is not a mapping"),
-        ("train --config keys.yaml", "config keys.yaml, line 1: a key must be a word"),
+        ("train --config keys.yaml", "config keys.yaml, line 1: a key must be a string"),
         ("train --config date.yaml", "config date.yaml: not valid YAML"),
         ("train --config section.yaml", "model: expected a section, got 3"),
         ("train --config no.yaml", "data.src: expected str, got False"),
@@ -228,7 +228,7 @@ def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> No
     }.items():
         nmt("train", "--set", option).refuses(2, message)
     nmt("train", "--precision", "fp64").refuses(2, "unknown precision 'fp64'")
-    nmt("train", "--set", "data.train=files(train='nowhere/x')").refuses(1, "no such text: nowhere/x.en")
+    nmt("train", "--set", "data.train=files(train='nowhere/x')").refuses(1, "no such file: nowhere/x.en")
     assert not list((nmt.folder / "none").rglob("config.yaml"))
 
 

@@ -87,7 +87,7 @@ def test_download_prints_only_the_folder_on_stdout(tmp_path: Path) -> None:
         (["download", "tatoeba", "--encoding-errors", "ignore"], 2, "--encoding-errors must be strict or replace", ""),
         (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
         (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "specify the archive"),
-        (["download", "phrasebook", "--from", "none"], 2, "'phrasebook' is not downloaded", "use it by name"),
+        (["download", "phrasebook", "--from", "none"], 2, "does not need a download", "leave out --from"),
         (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
     ],
 )

@@ -170,7 +170,7 @@ def test_interrupted_preparation_resumes_with_identical_results(
     text = left[0].with_name("train.en").stat().st_ino
     done = broken(*options)
     assert done.code == 0
-    assert ("going on with" in done.err) == (moment == "cleaned.json")
+    assert ("resuming the interrupted preparation" in done.err) == (moment == "cleaned.json")
     assert not [path for path in (nmt.folder / "broken/prepared").glob(".*") if path.is_dir()]
     if moment == "cleaned.json":
         assert (nmt.folder / done.out.strip() / "train.en").stat().st_ino == text
@@ -264,7 +264,7 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
 
     again = ["train", "--run", "runs/tiny", "--resume", "--set", "train.steps=30"]
     done = nmt.process(*again, preexec_fn=limit_file_size)
-    done.refuses(1, "cannot save runs/tiny/step-000030", "hint: free some space", "--resume")
+    done.refuses(1, "cannot save runs/tiny/step-000030", "hint: free disk space", "--resume")
     assert sorted(path.name for path in run.iterdir()) == before
     check_translates(nmt, "runs/tiny")
     assert nmt(*again).code == 0
@@ -294,7 +294,7 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
     )
     assert done.code == 1
     assert len(done.errors) == 1
-    for text in ("the loss is nan", "in a batch of ", "pairs (lines ", "of the prepared text", "lower learning rate"):
+    for text in ("the loss is nan", "in a batch of ", "pairs (lines ", "prepared data", "lower the learning rate"):
         assert text in done.err
     assert step(run) == 20
     check_translates(nmt, "runs/tiny")
@@ -307,7 +307,7 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
 
 
 def test_resume_requires_a_run(nmt: CommandLine) -> None:
-    nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "there is no run to resume in runs/tinny", "hint: ")
+    nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "runs/tinny contains no run to resume", "hint: ")
     assert not (nmt.folder / "runs/tinny").exists()
     nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
     nmt("train", "--run", "text.en/run").refuses(2, "cannot create text.en/run: Not a directory")
@@ -337,7 +337,7 @@ def test_average_command(nmt: CommandLine) -> None:
     done = nmt("average", "runs/tiny", "--last", "2")
     assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
     check_translates(nmt, "runs/tiny/average-2")
-    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny holds 2 checkpoints, not 7", "train.keep_last=7")
+    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny has 2 checkpoints, not 7", "train.keep_last=7")
     nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
 
 

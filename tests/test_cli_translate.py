@@ -83,7 +83,7 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
     for record in records:
         batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])  # type: ignore[list-item]
         hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-        log_p_N = loaded.model.project(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
+        log_p_N = loaded.model.logits(hidden_ND).log_softmax(-1).gather(1, batch.labels_N[:, None])[:, 0]
         assert record["token_log_probs"] == pytest.approx(log_p_N.tolist(), abs=1e-4)
         assert record["log_prob"] == pytest.approx(log_p_N.sum().item(), abs=1e-4)
     totals = trained("score", "--src", "six.en", "--tgt", "six.de").out.split()
@@ -173,7 +173,7 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     assert 0 < len(lines(many.folder / "killed.de")) < len(SOURCE) * 60
     done = many("translate", "--input", "long.en", "--output", "killed.de", "--resume")
     assert done.code == 0, done.err
-    assert "going on after them" in done.err
+    assert "resuming killed.de after" in done.err
     assert (many.folder / "killed.de").read_bytes() == (many.folder / "complete.de").read_bytes()
 
 
@@ -333,9 +333,7 @@ def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
 
 def test_the_prompt_keeps_a_history_across_sessions(tmp_path: Path) -> None:
     pytest.importorskip("readline")
-    code = (
-        "import readline, sys; from nmt.cli import prompt; prompt._remember_lines(); readline.add_history(sys.argv[1])"
-    )
+    code = "import readline, sys; from nmt.cli import prompt; prompt._load_history(); readline.add_history(sys.argv[1])"
     for line in ("the dog", "the cat"):
         environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
         subprocess.run([sys.executable, "-c", code, line], env=environment, check=True)

@@ -169,7 +169,7 @@ def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> No
     done.refuses(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
     if native.is_available():
         done = trained("translate", "ba be", "--model", shaw, "--precision", "int8")
-        done.refuses(2, "int8 needs the native engine: it does not compute this kind of model")
+        done.refuses(2, "int8 needs the native engine: it does not support this model")
 
 
 @pytest.mark.slow

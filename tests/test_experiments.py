@@ -111,7 +111,7 @@ def test_extrapolation(tmp_path: Path) -> None:
     arguments = (str(tmp_path / "text"), *changes, "--set", "train.max_length=200", "--set", "tokenizer.vocab_size=320")
     table = script("extrapolation.sh", *arguments, SIZE="20", POSITIONS="none", **environment)
     assert table[0] == ["position encoding, seed", "up to 12 words", "13-16", "17-20", "more than 20"]
-    assert [row[0] for row in table[2:]] == ["positions=none_seed=1"]
+    assert [row[0] for row in table[2:]] == ["position_encoding=none_seed=1"]
 
 
 def test_wmt14_script(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     script("../build_pretraining_data.sh", **environment)
     assert {path.name: path.read_bytes() for path in everyday.iterdir()} == made
     for variable in ("EUROPARL", "NEWSTEST"):
-        name = "everyday_text.sh" if variable == "EUROPARL" else "score_pretrained.sh"
+        name = "build_pretraining_data.sh" if variable == "EUROPARL" else "score_pretrained.sh"
         assert script(f"../{name}", code=2, **environment | {variable: str(tmp_path / "nowhere")}) == []
     rows = script(
         "../score_pretrained.sh", str(tmp_path.relative_to("/") / "pretrained" / "de-en-small"), **environment

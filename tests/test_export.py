@@ -504,10 +504,10 @@ def test_missing_ctranslate2_is_reported(nmt: CommandLine, monkeypatch: pytest.M
 class Numbers:
     """A tokenizer whose pieces are the ids as text."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
         return [*map(str, ids)]
 
-    def ids(self, pieces: Sequence[str]) -> list[int]:
+    def pieces_to_ids(self, pieces: Sequence[str]) -> list[int]:
         return [*map(int, pieces)]
 
 

@@ -223,7 +223,7 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
     made = encoding("xlnet")
-    found, wanted = _table("xlnet", made, 5, 2), table(made, 5)
+    found, wanted = _table("xlnet", made, 5, 2), make_table(made, 5)
     torch.testing.assert_close(found.values_MC, wanted.values_MC)
     few = _build(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
     assert few.stack.causal
@@ -248,13 +248,13 @@ def test_plot_positions(nmt: CommandLine) -> None:
 
 
 def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> None:
-    nmt("plot", "positions", "none").refuses(2, "'none' has nothing to draw", "hint: nmt plot positions sinusoidal")
+    nmt("plot", "positions", "none").refuses(2, "'none' has nothing to plot", "hint: nmt plot positions sinusoidal")
     nmt("plot", "positions", "alib").refuses(2, "did you mean 'alibi'?")
     nmt("plot", "positions", "--heads", "3").refuses(2, "--dim must be even and a multiple of --heads, got 128 and 3")
     for option, value in (("--length", "1"), ("--layer", "0"), ("--layer", "101"), ("--dim", "0"), ("--heads", "0")):
         nmt("plot", "positions", option, value).refuses(2, option)
     for argument in ("alibi", "--dim=64", "--heads=2"):
-        nmt("plot", "positions", argument, "--model", "runs/tiny").refuses(2, "give encodings, or --model")
+        nmt("plot", "positions", argument, "--model", "runs/tiny").refuses(2, "--model cannot be combined with")
     nmt("plot", "positions", "learned(max_positions=100000000000)").refuses(
         2, "learned': max_positions must be at most 1,000,000"
     )

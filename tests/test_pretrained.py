@@ -217,7 +217,7 @@ def test_invalid_arguments_of_courtesies(tmp_path: Path, arguments: list[str], m
 
 
 def test_add_noise_works_line_by_line_in_any_locale_and_with_a_closed_pipe() -> None:
-    script = [sys.executable, ROOT / "scripts" / "noisy.py", "lowercase"]
+    script = [sys.executable, ROOT / "scripts" / "add_noise.py", "lowercase"]
     done = subprocess.run(
         script, input="Grüße\x0c an\r alle\n".encode() + b"Caf\xe9\n", capture_output=True, check=True,
         env=os.environ | {"PYTHONIOENCODING": "ascii"},

@@ -249,13 +249,13 @@ def test_a_beam_that_wins_only_at_the_length_limit_is_continued(spec: str) -> No
 def test_the_stopping_criterion_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model(0, 11, end_bias=10.0)
     steps: list[int] = []
-    decode = model.step
+    decode = model.decode
 
     def count_steps(tgt_RT: Tensor, state: Any) -> Tensor:
         steps[-1] += 1
         return decode(tgt_RT, state)
 
-    monkeypatch.setattr(model, "step", count_steps)
+    monkeypatch.setattr(model, "decode", count_steps)
     steps.append(0)
     run(model, "beam(beam_size=4, length_penalty=0.0)", [30, 30, 30])
     disable_stopping(monkeypatch)

@@ -558,7 +558,7 @@ def test_average_last_averages_checkpoints_at_the_end(folder: Path) -> None:
     single = max(checkpoint.read_progress(path).scores["quality"] for path in checkpoint.checkpoints(folder / "run"))
     assert quality != single
     assert best == (average if quality > single else checkpoint.best(folder / "run"))
-    assert Translator.load(average, "cpu").origin == average
+    assert Translator.load(average, "cpu").checkpoint == average
     assert checkpoint.latest_intact(folder / "run")[0].name == "step-000012"  # training never resumes from an average
 
 

@@ -148,7 +148,7 @@ def test_sentences_are_counted(text: str, count: int) -> None:
     assert count_sentences(text, "en") == count
 
 
-@hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=80), max_size=4))
 def test_any_line_has_a_translation_of_one_line(translator: Translator, lines: list[str]) -> None:
     translations = texts(translator, lines)

@@ -90,13 +90,13 @@ if [ "$#" -eq 0 ]; then names=("${all[@]}"); fi
 for name in "${names[@]}"; do
   case " ${all[*]} " in *" $name "*) ;; *) train "$name" ;; esac
 done
-scripts/everyday_text.sh >&2
+scripts/build_pretraining_data.sh >&2
 everyday="files(train='$text/everyday', hold_out=False)"
 mkdir -p "$runs"
 for name in "${names[@]}"; do train "$name"; done
 
 typos="$runs/typos"
-scripts/noisy.py typos < "$data/corpora/tatoeba/test.en" > "$typos.en"
+scripts/add_noise.py typos < "$data/corpora/tatoeba/test.en" > "$typos.en"
 cp "$data/corpora/tatoeba/test.de" "$typos.de"
 echo "| method | validation BLEU | test BLEU | … with typos |"
 echo "|---|---|---|---|"

@@ -303,6 +303,7 @@ def test_language_list_matches_model() -> None:
         assert all(guess["lang"] in LANGUAGES for guess in detector.detect(text, k=100))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared corpora")
 def test_shift_in_europarl_is_reported_at_exact_line() -> None:
     pairs = list(read_pairs(*(SHARED / f"europarl-head20k.{code}.gz" for code in ("en", "de"))))[:5000]
@@ -313,6 +314,7 @@ def test_shift_in_europarl_is_reported_at_exact_line() -> None:
     assert "misaligned" not in [each.check.name for each in check(pairs).findings]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["europarl/europarl-head20k", "multi30k/train", "software/lo-help"])
 def test_slices_of_published_corpora_are_misaligned_only_after_shuffling(corpus: str) -> None:
     if not SHARED.is_dir():

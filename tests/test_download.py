@@ -172,6 +172,7 @@ def test_redirect_is_followed(server: Loopback, tmp_path: Path) -> None:
     assert fetch(f"{server.url}/a", tmp_path / "a") == SHA
 
 
+@pytest.mark.slow
 def test_concurrent_download_is_rejected(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[503] * 4)
     download.RETRY_DELAY = 0.2  # the fixture restores it

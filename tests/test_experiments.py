@@ -38,6 +38,12 @@ def small(folder: Path) -> tuple[list[str], dict[str, str]]:
     sections = ("tokenizer", "model")
     tiny = {name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key] for name in sections}
     options = "".join(f"{name}: {{{', '.join(values)}}}\n" for name, values in tiny.items())
+    source, target = sentences(420)
+    write(folder / "train", source[:400], target[:400])
+    write(folder / "held-out", source[400:], target[400:])
+    files = {"train": "train", "valid": "held-out", "test": "held-out"}
+    corpus = ", ".join(f"{split}='{folder}/{name}'" for split, name in files.items())
+    options += f'data: {{train: ["files({corpus})"]}}\n'
     config = folder / "tiny.yaml"
     config.write_text(f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n")
     folders = {"NMT_RUNS": str(folder / "runs"), "NMT_DATA": str(folder / "data")}

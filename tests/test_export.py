@@ -403,7 +403,7 @@ def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) ->
     assert " of phrasebook/test, " in done.out
 
 
-@pytest.mark.parametrize("name", ["ctranslate2", "onnx", "hf-marian"])
+@pytest.mark.parametrize("name", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow), "hf-marian"])
 def test_documented_example_runs(
     name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -622,6 +622,7 @@ def test_other_instruction_sets_give_the_same_results(name: str, tmp_path: Path)
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 @compiled
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86 compiler options")
 def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:

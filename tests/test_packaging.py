@@ -111,6 +111,7 @@ def venv(root: Path, *arguments: str, **environment: str) -> subprocess.Complete
     return run([shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments], cwd=root.parent, env=env)
 
 
+@pytest.mark.slow
 def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> None:
     first = venv(small)
     assert first.returncode == 0, first.stderr
@@ -177,6 +178,7 @@ def stubbed(small: Path) -> Path:
     return small
 
 
+@pytest.mark.slow
 def test_test_script_ends_with_output_and_exit_code_of_pytest(stubbed: Path) -> None:
     done = run(["bash", stubbed / ".ci" / "run"], cwd=stubbed.parent)
     assert done.returncode == 1

@@ -679,6 +679,7 @@ def test_real_multi30k() -> None:
     assert all(en and de for pairs in splits.values() for en, de in pairs)
 
 
+@pytest.mark.slow
 @real
 def test_real_tatoeba_splits_are_disjoint() -> None:
     install("tatoeba", REAL / "tatoeba" / "deu-eng.zip")

@@ -188,6 +188,7 @@ def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine) -> None:
     assert len(list(run.glob("step-*"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]

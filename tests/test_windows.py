@@ -44,6 +44,7 @@ def windows(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_train_resume_and_translate(tmp_path: Path) -> None:
     write(tmp_path / "text", *sentences(400))
     first = windows(tmp_path, *training("runs/tiny", train__steps="10"))
@@ -55,6 +56,7 @@ def test_train_resume_and_translate(tmp_path: Path) -> None:
     assert "10 updates" in windows(tmp_path, "info", "runs/tiny").stdout
 
 
+@pytest.mark.slow
 def test_first_commands(tmp_path: Path) -> None:
     assert windows(tmp_path, "translate", "--precision", "fp32", "im thirsty").stdout == "Ich habe Durst.\n"
     assert "not found" in windows(tmp_path, "doctor").stdout

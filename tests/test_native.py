@@ -176,6 +176,7 @@ def test_attention_with_large_scores_is_accurate(sign: float) -> None:
     check_rows(network, packed(network), [9, 1, 21], [[0, 1, 2], [2, 0, 0, 1], [3, 1, 1]], 1e-3)
 
 
+@pytest.mark.slow
 @compiled
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 95, 96, 97, 100, 193])
 def test_any_number_of_rows_is_computed(rows: int) -> None:
@@ -373,6 +374,7 @@ def test_results_do_not_depend_on_the_batch(name: str, precision: str) -> None:
         assert search_results(spec, model, sources[some]) == together[some]
 
 
+@pytest.mark.slow
 @compiled
 @precisions
 def test_results_do_not_depend_on_the_number_of_threads(precision: str) -> None:

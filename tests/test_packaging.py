@@ -300,6 +300,7 @@ def test_wheel_contents(wheel: Path) -> None:
     assert "nmt/py.typed" in names
 
 
+@pytest.mark.slow
 def test_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     python = environment / "bin" / "python"

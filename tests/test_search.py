@@ -322,6 +322,7 @@ def test_length_ratios_do_not_exceed_the_limit_of_the_request(spec: str) -> None
         assert all(len(h.ids) == 6 for h in hypotheses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_repeat_ngram_size(spec: str, size: int) -> None:
@@ -598,6 +599,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @compiled
 @pytest.mark.parametrize("request_name", REQUESTS)
 @pytest.mark.parametrize(

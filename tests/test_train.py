@@ -81,6 +81,7 @@ def same_weights(one: Path, other: Path) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.slow
 def test_model_learns_the_copy_task(folder: Path) -> None:
     copy_text(folder, 4000, longest=5)
     copy_text(folder, 50, longest=5, split="valid")

@@ -60,20 +60,21 @@ class Shard:
         lock = output.with_name(f".{output.name}.lock")
         with locked(lock, busy=lambda: None):
             paths = [_done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)]
-            if not all(path.exists() for path in paths):
-                return False
-            joined = output.with_name(f".{output.name}.joined")
-            with joined.open("wb") as file:
+            complete = all(path.exists() for path in paths)
+            if complete:
+                joined = output.with_name(f".{output.name}.joined")
+                with joined.open("wb") as file:
+                    for path in paths:
+                        with path.open("rb") as shard:
+                            shutil.copyfileobj(shard, file)
+                sync(joined)
+                joined.rename(output)
                 for path in paths:
-                    with path.open("rb") as shard:
-                        shutil.copyfileobj(shard, file)
-            sync(joined)
-            joined.rename(output)
-            for path in paths:
-                path.unlink()
-            with suppress(OSError):  # Windows cannot delete an open file; releasing the lock deletes it there
-                lock.unlink()
-        return True
+                    path.unlink()
+            if complete or not self.is_done(output):  # joined here or by another process: the lock is no longer needed
+                with suppress(OSError):  # Windows cannot delete an open file; releasing the lock deletes it there
+                    lock.unlink()
+        return complete
 
     def is_done(self, output: Path) -> bool:
         """Return whether an earlier process completed this shard."""

@@ -244,10 +244,10 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
 
     prepared = prepare(config)
     tokenizer = prepared.tokenizer()
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
         for code, side in (("src", prepared.src), ("tgt", prepared.tgt)):
-            lines = (prepared.folder / f"train.{side}").read_text(encoding="utf-8").splitlines()
+            lines = (prepared.directory / f"train.{side}").read_text(encoding="utf-8").splitlines()
             pieces = (" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))) for line in lines)
             (work / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
         (work / "config.json").write_text(json.dumps(_eole_config(config, dtype, work, updates)))
@@ -263,19 +263,19 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
     return statistics.median(float(speed) for speed in speeds[1:])
 
 
-def _eole_config(config: Config, dtype: torch.dtype, folder: Path, updates: int) -> dict[str, Any]:
+def _eole_config(config: Config, dtype: torch.dtype, directory: Path, updates: int) -> dict[str, Any]:
     model, train = config.model, config.train
     return {
-        "data": {"all": {"path_src": str(folder / "src"), "path_tgt": str(folder / "tgt")}},
-        "save_data": str(folder / "data"),
-        "src_vocab": str(folder / "vocab"),
+        "data": {"all": {"path_src": str(directory / "src"), "path_tgt": str(directory / "tgt")}},
+        "save_data": str(directory / "data"),
+        "src_vocab": str(directory / "vocab"),
         "share_vocab": True,
         "src_vocab_size": 32000,
         "tgt_vocab_size": 32000,
         "overwrite": True,
         "report_every": 10,
         "training": {
-            "model_path": str(folder / "model"),
+            "model_path": str(directory / "model"),
             "compute_dtype": "fp32" if dtype == torch.float32 else "bf16",
             "use_amp": dtype != torch.float32,
             "batch_type": "tokens",

@@ -52,25 +52,25 @@ def main() -> None:
     if arguments.engine:
         _serve(arguments)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:
+        exported = Path(directory)
         if arguments.peer or arguments.eole:
             _export(arguments, exported)
         _compare(arguments, exported)
 
 
-def _export(arguments: Any, folder: Path) -> None:
+def _export(arguments: Any, directory: Path) -> None:
     from nmt.export import ctranslate2
     from nmt.runs import discovery
 
     loaded = discovery.load(arguments.model)
-    shutil.copy(loaded.run / "spm.model", folder)
+    shutil.copy(loaded.run / "spm.model", directory)
     if arguments.peer:
-        (folder / "ctranslate2").mkdir()
-        ctranslate2.export(loaded, folder / "ctranslate2")
+        (directory / "ctranslate2").mkdir()
+        ctranslate2.export(loaded, directory / "ctranslate2")
     if arguments.eole:
-        (folder / "eole").mkdir()
-        eole_model.export(loaded, folder / "eole")
+        (directory / "eole").mkdir()
+        eole_model.export(loaded, directory / "eole")
 
 
 def _compare(arguments: Any, exported: Path) -> None:

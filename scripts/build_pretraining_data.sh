@@ -34,14 +34,14 @@ from nmt.data.pairs import write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
 
-europarl, folder = sys.argv[1], Path(sys.argv[2])
+europarl, directory = sys.argv[1], Path(sys.argv[2])
 tatoeba, parliament, phrasebook = (
     open_split(corpus, "train", "en", "de").pairs()
     for corpus in ("tatoeba", f"files(train={europarl!r}, hold_out=False)", "phrasebook")
 )
 test = {sentence_key(side) for pair in open_split("tatoeba", "test", "en", "de").pairs() for side in pair}
 joined = chain(tatoeba, islice(parliament, 20_000), phrasebook)
-write_pairs(folder / "joined.en", folder / "joined.de", (pair for pair in joined if not {*map(sentence_key, pair)} & test))
+write_pairs(directory / "joined.en", directory / "joined.de", (pair for pair in joined if not {*map(sentence_key, pair)} & test))
 PY
 nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/everyday" || case $? in
   3 | 4) ;; # problems were found and fixed

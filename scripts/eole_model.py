@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # not installed in the environments of other engines
 SPECIALS = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
 
 
-def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write a pre-norm model with tied embeddings to an existing folder."""
+def export(loaded: LoadedModel, directory: Path) -> None:
+    """Write a pre-norm model with tied embeddings to an existing directory."""
     from safetensors.torch import save_file
 
     model, config = loaded.model.state_dict(), loaded.config.model
@@ -27,14 +27,14 @@ def export(loaded: LoadedModel, folder: Path) -> None:
             tensors |= _layer(model, f"{stack}.{number}", f"{stack}.transformer_layers.{number}", stack == "decoder")
     pieces = loaded.tokenizer.ids_to_pieces(range(len(loaded.tokenizer)))
     vocabulary = {"src": pieces, "tgt": pieces, "decoder_start_token": SPECIALS["bos_token"], "specials": SPECIALS}
-    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.00.safetensors")
+    (directory / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, directory / "model.00.safetensors")
     shape: dict[str, Any] = {"heads": config.heads, "transformer_ff": config.ffn_dim, "hidden_size": config.dim}
     shape |= {"position_encoding_type": "SinusoidalInterleaved", "add_qkvbias": True, "add_ffnbias": True}
     settings = {
         **SPECIALS,
         "share_vocab": True,
-        "src_vocab": str(folder / "vocab.json"),
+        "src_vocab": str(directory / "vocab.json"),
         "decoder_start_token": SPECIALS["bos_token"],
         "training": {"compute_dtype": "torch.float32"},
         "data": None,
@@ -50,7 +50,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
             "decoder": {**shape, "decoder_type": "transformer", "layers": config.decoder_layers},
         },
     }
-    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (directory / "config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def _layer(model: dict[str, Tensor], name: str, eole_name: str, is_decoder: bool) -> dict[str, Tensor]:
@@ -79,14 +79,14 @@ def _renamed(model: dict[str, Tensor], name: str, eole_name: str) -> dict[str, T
     return {f"{eole_name}.{kind}": model[f"{name}.{kind}"] for kind in ("weight", "bias")}
 
 
-def decoder(folder: Path, precision: str, max_length: int, beam_size: int) -> Callable[[list[str], int], list[str]]:
+def decoder(directory: Path, precision: str, max_length: int, beam_size: int) -> Callable[[list[str], int], list[str]]:
     """Return a function that translates lines of tokens in batches with beam search. Requires Eole."""
     from eole.config.run import PredictConfig
     from eole.inference_engine import InferenceEnginePY
 
     engine: Any = InferenceEnginePY(
         PredictConfig(
-            model_path=[str(folder)],
+            model_path=[str(directory)],
             src="unused",
             compute_dtype=precision,
             beam_size=beam_size,

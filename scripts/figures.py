@@ -328,13 +328,13 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 def main() -> None:
     """Draw all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("directory", type=Path)
+    directory = parser.parse_args().directory
+    directory.mkdir(parents=True, exist_ok=True)
     rcParams["svg.hashsalt"] = "nmt"  # for reproducible files
     for name, draw in FIGURES.items():
-        draw().savefig(folder / name, metadata={"Date": None})
-        print(folder / name)
+        draw().savefig(directory / name, metadata={"Date": None})
+        print(directory / name)
 
 
 if __name__ == "__main__":

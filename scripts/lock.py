@@ -32,8 +32,8 @@ DEV = """\
 def resolve(*arguments: str) -> dict[str, str]:
     """Map normalized names to the versions that pip would install into an empty environment."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.json"
         subprocess.run([*command, "--report", str(report), *arguments], cwd=ROOT, check=True)
         items = json.loads(report.read_text(encoding="utf-8"))["install"]
     return pins((item["metadata"]["name"], item["metadata"]["version"]) for item in items)

@@ -49,20 +49,20 @@ def record(commands: list[str] | tuple[str, ...], width: int) -> str:
         subprocess.CalledProcessError: a command failed.
     """
     console = Console(record=True, width=width, file=io.StringIO())
-    with tempfile.TemporaryDirectory() as folder:  # without runs, the pretrained models translate
+    with tempfile.TemporaryDirectory() as directory:  # without runs, the pretrained models translate
         for command in commands:
             console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
-            console.print(Text(_run(command, folder, width).rstrip()))
+            console.print(Text(_run(command, directory, width).rstrip()))
     svg = console.export_svg(title="nmt", theme=MONOKAI, unique_id="terminal")
     return WEB_FONT.sub("", svg)  # the image loads nothing from other servers
 
 
-def _run(command: str, folder: str, width: int) -> str:
+def _run(command: str, directory: str, width: int) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path, "COLUMNS": str(width), "NO_COLOR": "1"}
     done = subprocess.run(
         shlex.split(command),
-        cwd=folder,
+        cwd=directory,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -34,10 +34,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Replace relative links to files outside docs/ with links to the repository."""
     assert config.repo_url
     repository = config.repo_url.rstrip("/")
-    folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
+    directory = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
 
     def absolute(match: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(folder, match[2]))
+        path = posixpath.normpath(posixpath.join(directory, match[2]))
         if path.startswith("docs/"):
             return match[0]
         return f"{match[1]}{repository}/blob/main/{path}{match[3]}"
@@ -97,9 +97,9 @@ def modules() -> str:
     files = sorted(
         (path.relative_to(PACKAGE.parent) for path in PACKAGE.rglob("*.py")), key=lambda path: path.parts[:-1]
     )
-    for folder, paths in groupby(files, key=lambda path: path.parent):
+    for directory, paths in groupby(files, key=lambda path: path.parent):
         rows = [f"| [{path.name}](../../{path.as_posix()}) | {_cell(_summary(path))} |" for path in sorted(paths)]
-        parts.append(f"## {folder.as_posix()}")
+        parts.append(f"## {directory.as_posix()}")
         parts.append("\n".join(["| module | subject |", "|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 

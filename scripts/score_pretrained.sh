@@ -3,7 +3,7 @@
 #
 #   scripts/score_pretrained.sh
 #   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_pretrained.sh
-#                                       # use local data: an archive, a path without .en and .de, a folder
+#                                       # use local data: an archive, a path without .en and .de, a directory
 #   scripts/score_pretrained.sh runs/a runs/b                               # evaluate other models
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"

@@ -41,12 +41,12 @@ for direction in en-de de-en; do
   train "$direction" --set "train.init_from=$runs/everyday/both" --set "tokenizer.model=$runs/everyday/both/spm.model" \
     --set "data.train=[$everyday, $courtesies]" --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
     --set "train.steps=${TUNE:-14300}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
-  folder="$pretrained/$direction-small"
-  rm -rf "$folder.new"
-  nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --min-agreement 0.8 --output "$folder.new"
+  directory="$pretrained/$direction-small"
+  rm -rf "$directory.new"
+  nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --min-agreement 0.8 --output "$directory.new"
   sed -e "s|^  model: .*spm.model\$|  model: ''|" -e "s|^  init_from: .*|  init_from: ''|" -e "s|$text/|data/everyday/|g" \
-    "$runs/everyday/$direction/config.yaml" > "$folder.new/config.yaml" # remove local paths
-  if [ -f "$folder/README.md" ]; then cp "$folder/README.md" "$folder.new/"; fi
-  rm -rf "$folder"
-  mv "$folder.new" "$folder"
+    "$runs/everyday/$direction/config.yaml" > "$directory.new/config.yaml" # remove local paths
+  if [ -f "$directory/README.md" ]; then cp "$directory/README.md" "$directory.new/"; fi
+  rm -rf "$directory"
+  mv "$directory.new" "$directory"
 done

@@ -37,7 +37,7 @@ find_python() {
     "install one, or set PYTHON=/path/to/python3"
 }
 
-# An environment breaks when its folder moves or its interpreter is replaced.
+# An environment breaks when its directory moves or its interpreter is replaced.
 location() { "$python" -c 'import sys, pip; print(*sys.version_info[:2], sys.argv[1])' "$PWD" 2>/dev/null; }
 usable() {
   local current

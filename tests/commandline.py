@@ -1,4 +1,4 @@
-"""Run `nmt` commands in a temporary folder, and a small parallel corpus."""
+"""Run `nmt` commands in a temporary directory, and a small parallel corpus."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Done:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Runs `nmt` commands in `folder`.
+    """Runs `nmt` commands in `directory`.
 
     A call runs a command in the test process, which avoids importing PyTorch again. `process` and `start` run
     `python -m nmt`, for tests of signals, pipes, locks, limits and imports, or of equal results in two processes.
     """
 
-    folder: Path
+    directory: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> Done:
@@ -104,7 +104,7 @@ class CommandLine:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             streams[0].write(stdin)
             streams[0].seek(0)
-            with _isolated(self._variables()), contextlib.chdir(self.folder), _redirected(streams):
+            with _isolated(self._variables()), contextlib.chdir(self.directory), _redirected(streams):
                 sys.argv = ["nmt", *map(str, arguments)]
                 with pytest.raises(SystemExit) as end:
                     cli.main()
@@ -116,7 +116,7 @@ class CommandLine:
         """Start a process. By default, stdin, stdout and stderr are pipes."""
         defaults = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"preexec_fn": heed_interrupts}
         command = [sys.executable, "-m", "nmt", *map(str, arguments)]
-        return subprocess.Popen(command, cwd=self.folder, env=self._variables(), **defaults | options)  # type: ignore[call-overload, no-any-return]
+        return subprocess.Popen(command, cwd=self.directory, env=self._variables(), **defaults | options)  # type: ignore[call-overload, no-any-return]
 
     def process(self, *arguments: str | Path, stdin: bytes = b"", **options: object) -> Done:
         """Run a process, and check that it does not print a traceback."""

@@ -14,13 +14,13 @@ hypothesis.settings.load_profile("untimed")
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with text.en, text.de and runs/tiny, with a trained model. Tests copy it."""
+    """A directory with text.en, text.de and runs/tiny, with a trained model. Tests copy it."""
     nmt = CommandLine(tmp_path_factory.mktemp("pristine"))
-    write(nmt.folder / "text", *sentences(400))
+    write(nmt.directory / "text", *sentences(400))
     done = nmt.train("runs/tiny")
     assert done.code == 0, done.err
     assert done.out.startswith("runs/tiny/step-0000")
-    return nmt.folder
+    return nmt.directory
 
 
 @pytest.fixture(scope="module")
@@ -35,5 +35,5 @@ def nmt(pristine: Path, tmp_path: Path) -> CommandLine:
     return CommandLine(copy(pristine, tmp_path / "here"))
 
 
-def copy(folder: Path, target: Path) -> Path:
-    return Path(shutil.copytree(folder, target, dirs_exist_ok=True))
+def copy(directory: Path, target: Path) -> Path:
+    return Path(shutil.copytree(directory, target, dirs_exist_ok=True))

@@ -28,15 +28,15 @@ from nmt.viz.attention_maps import AttentionMaps, attention_maps, draw
 
 @pytest.fixture(scope="module", params=["transformer", "rnn"])
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> discovery.LoadedModel:
-    folder = tmp_path_factory.mktemp("attention")
+    directory = tmp_path_factory.mktemp("attention")
     changes = [
         f"model.arch={request.param}",
         "model.encoder_layers=2",
         "model.decoder_layers=3",
         "model.layer_sharing=2",
     ]
-    run = folder / "run"
-    train(tiny.config(folder, *changes), run)
+    run = directory / "run"
+    train(tiny.config(directory, *changes), run)
     return discovery.load(run)
 
 

@@ -19,13 +19,13 @@ ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
 
 def prepared(nmt: CommandLine, run: str = "runs/new") -> Path:
     """Return the prepared data of a run."""
-    fingerprint = json.loads((nmt.folder / run / "data.json").read_text())["fingerprint"]
-    return nmt.folder / "data" / "prepared" / str(fingerprint)
+    fingerprint = json.loads((nmt.directory / run / "data.json").read_text())["fingerprint"]
+    return nmt.directory / "data" / "prepared" / str(fingerprint)
 
 
 def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, str]]:
-    folder = prepared(nmt)
-    sides = [(folder / f"{split}.{code}").read_bytes().decode().split("\n")[:-1] for code in ("en", "de")]
+    directory = prepared(nmt)
+    sides = [(directory / f"{split}.{code}").read_bytes().decode().split("\n")[:-1] for code in ("en", "de")]
     return list(zip(*sides, strict=True))
 
 
@@ -33,7 +33,7 @@ def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, st
 
 
 def test_different_line_counts_are_reported(nmt: CommandLine) -> None:
-    write(nmt.folder / "short", SOURCE, TARGET[:-3])
+    write(nmt.directory / "short", SOURCE, TARGET[:-3])
     nmt.train("runs/new", "files(train='short')").refuses(1, "short.en has 400 lines and short.de has 397", "hint: ")
     nmt("evaluate", "--src", "short.en", "--ref", "short.de").refuses(1, "short.en has 400 lines and short.de has 397")
 
@@ -41,12 +41,12 @@ def test_different_line_counts_are_reported(nmt: CommandLine) -> None:
 def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
     source, target = list(SOURCE), list(TARGET)
     source[5], source[90], target[200] = "", " \u2028\t", "\u200b"
-    write(nmt.folder / "blank", source, target)
+    write(nmt.directory / "blank", source, target)
     corpus = "files(train='blank', valid='text', hold_out=False)"
     done = nmt.train("runs/new", corpus)
     assert done.code == 0, done.err
     assert "cleaning step blank dropped 3 pairs" in done.err
-    assert json.loads((nmt.folder / "runs/new/data.json").read_text())["dropped"]["blank"] == 3
+    assert json.loads((nmt.directory / "runs/new/data.json").read_text())["dropped"]["blank"] == 3
     kept = [pair for i, pair in enumerate(zip(SOURCE, TARGET, strict=True)) if i not in (5, 90, 200)]
     assert prepared_pairs(nmt) == kept
 
@@ -55,7 +55,7 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
     source = list(SOURCE)
     for i, odd in enumerate(["\u0085", "\u2028", "\u2029", "\x0c", "\x0b", "\r", "\x1c", "\t", "  "]):
         source[10 * i] = source[10 * i].replace(" ", odd, 1)
-    write(nmt.folder / "odd", source, TARGET)
+    write(nmt.directory / "odd", source, TARGET)
     done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)")
     assert done.code == 0, done.err
     assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each is replaced by a space
@@ -63,7 +63,7 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
 
 def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) -> None:
     source = [line.replace(" ", "\u2028", 1) for line in SOURCE[:60]]
-    write(nmt.folder / "odd", source, TARGET[:60])
+    write(nmt.directory / "odd", source, TARGET[:60])
     done = nmt.train("runs/new", "files(train='odd', valid='text', hold_out=False)", data__clean="[]")
     assert done.code == 0, done.err
     assert prepared_pairs(nmt) == list(zip(source, TARGET[:60], strict=True))
@@ -72,7 +72,7 @@ def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) ->
 def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     lines = [line.encode() for line in TARGET]
     lines[11] = b"sch\xf6n"
-    write(nmt.folder / "latin", SOURCE, b"\n".join(lines) + b"\n")
+    write(nmt.directory / "latin", SOURCE, b"\n".join(lines) + b"\n")
     nmt.train("runs/new", "files(train='latin')").refuses(
         1, "latin.de, line 12, byte 4 of the line: not UTF-8 (0xf6)", "errors='replace'"
     )
@@ -92,8 +92,8 @@ def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     ids=["empty", "blank", "few", "binary"],
 )
 def test_unusable_training_data(source: list[str] | bytes, message: str, trained: CommandLine) -> None:
-    nmt = CommandLine(trained.folder, {"NMT_RUNS": "elsewhere"})
-    write(nmt.folder / "poor", source, TARGET if source else [])
+    nmt = CommandLine(trained.directory, {"NMT_RUNS": "elsewhere"})
+    write(nmt.directory / "poor", source, TARGET if source else [])
     done = nmt("data", "prepare", "--set", "data.train=files(train='poor')")
     done.refuses(1, message)
 
@@ -103,11 +103,11 @@ def test_unusable_training_data(source: list[str] | bytes, message: str, trained
 
 def test_output_has_one_line_per_input_line(trained: CommandLine) -> None:
     text = "\n".join(["the dog", "", "  \t ", "\u2028", *ODD, "\u200b", "the cat"]) + "\n"
-    (trained.folder / "lines.en").write_bytes(text.encode())
+    (trained.directory / "lines.en").write_bytes(text.encode())
     blank = [1, 2, 3, 10]
     piped = trained("translate", stdin=text.encode())
     filed = trained("translate", "--input", "lines.en", "--output", "lines.de")
-    for done, out in ((piped, piped.out), (filed, (trained.folder / "lines.de").read_bytes().decode())):
+    for done, out in ((piped, piped.out), (filed, (trained.directory / "lines.de").read_bytes().decode())):
         assert done.code == 0, done.err
         assert len(out.split("\n")[:-1]) == 12
         assert [i for i in blank if out.split("\n")[i].strip()] == []
@@ -136,7 +136,7 @@ def test_line_of_3000_words_is_translated(trained: CommandLine) -> None:
 def test_segments_of_a_long_line_cover_the_line(trained: CommandLine) -> None:
     from nmt.inference.translator import Line, Translator
 
-    translator = Translator.load(trained.folder / "runs/tiny", "cpu")
+    translator = Translator.load(trained.directory / "runs/tiny", "cpu")
     for line in (" ".join(SOURCE), "word, " * 3000, "x" * 5000):
         pieces = [segment.source.ids for segment in translator.segmenter.split([Line(line)])[0]]
         assert len(pieces) > 1
@@ -148,8 +148,8 @@ def test_segments_of_a_long_line_cover_the_line(trained: CommandLine) -> None:
 @pytest.mark.parametrize("way", ["arguments", "--input", "stdin", "--src", "--ref"])
 def test_invalid_utf8_is_located_or_replaced(way: str, trained: CommandLine) -> None:
     text = b"the dog\nthe \xff\xfe cat\nthe bird\n"
-    (trained.folder / "bad.en").write_bytes(text)
-    (trained.folder / "good.en").write_bytes(b"one\ntwo\nthree\n")
+    (trained.directory / "bad.en").write_bytes(text)
+    (trained.directory / "good.en").write_bytes(b"one\ntwo\nthree\n")
     command: dict[str, list[str]] = {
         "--input": ["translate", "--input", "bad.en"],
         "arguments": ["translate", *os.fsdecode(text).split("\n")[:-1]],
@@ -169,30 +169,30 @@ def test_invalid_utf8_is_located_or_replaced(way: str, trained: CommandLine) -> 
 
 
 def test_missing_and_empty_input(trained: CommandLine) -> None:
-    (trained.folder / "empty.txt").write_bytes(b"")
-    (trained.folder / "precious.de").write_text("ein Werk\n")
+    (trained.directory / "empty.txt").write_bytes(b"")
+    (trained.directory / "precious.de").write_text("ein Werk\n")
     trained("translate", "--input", "nothing.en", "--output", "precious.de").refuses(1, "no such file: nothing.en")
-    trained("translate", "--input", "runs").refuses(1, "runs is a folder, not a text file")
+    trained("translate", "--input", "runs").refuses(1, "runs is a directory, not a text file")
     trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").refuses(1, "test set empty.txt is empty")
     trained("translate", "--search", "beem", "hi", "--output", "precious.de").refuses(2, "did you mean 'beam'?")
-    assert (trained.folder / "precious.de").read_text() == "ein Werk\n"  # errors do not delete existing files
+    assert (trained.directory / "precious.de").read_text() == "ein Werk\n"  # errors do not delete existing files
     for done in (trained("translate", "--input", "empty.txt"), trained("translate")):
         assert (done.code, done.out) == (0, "")
 
 
 def test_output_must_not_be_the_input(trained: CommandLine) -> None:
-    (trained.folder / "same.en").write_text("the dog\n")
+    (trained.directory / "same.en").write_text("the dog\n")
     done = trained("translate", "--input", "same.en", "--output", "./same.en")
     done.refuses(2, "same.en is the input file")
-    assert (trained.folder / "same.en").read_text() == "the dog\n"
+    assert (trained.directory / "same.en").read_text() == "the dog\n"
 
 
 # ---- models and runs
 
 
 def test_tokenizer_of_another_run_is_rejected(nmt: CommandLine) -> None:
-    write(nmt.folder / "other", [line.upper() for line in SOURCE], TARGET)
-    spm = nmt.folder / "runs/tiny/spm.model"
+    write(nmt.directory / "other", [line.upper() for line in SOURCE], TARGET)
+    spm = nmt.directory / "runs/tiny/spm.model"
     assert nmt("tokenizer", "train", "other.en", "other.de", "--size", "320", "-o", spm).code == 0
     nmt("translate", "the dog").refuses(1, "spm.model is not the tokenizer of step-0000", "hint: restore the original")
     nmt("evaluate").refuses(1, "spm.model is not the tokenizer of step-0000")
@@ -209,23 +209,23 @@ def damage(path: Path) -> None:
 
 
 def test_damaged_models_are_reported(nmt: CommandLine) -> None:
-    best = max((nmt.folder / "runs/tiny").glob("step-*"))
+    best = max((nmt.directory / "runs/tiny").glob("step-*"))
     damage(best / "model.safetensors")
     nmt("translate", "-m", best, "the dog").refuses(1, "model.safetensors is damaged: its checksum differs", "hint: ")
     (best / "model.safetensors").unlink()
     nmt("translate", "-m", best, "the dog").refuses(1, "cannot read", "model.safetensors: No such file")
     (best / "meta.json").write_text("{")
     nmt("translate", "-m", best, "the dog").refuses(1, "meta.json is damaged")
-    (nmt.folder / "runs/tiny/data.json").write_text("{}")
+    (nmt.directory / "runs/tiny/data.json").write_text("{}")
     nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").refuses(1, "data.json is damaged")
 
 
 def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")}
     trained.train("runs/tiny").refuses(2, "runs/tiny already contains a run", "--resume", "--run")
     for part, change in {"model": {"model__dim": "64"}, "lowercase_all_caps": {"lowercase_all_caps": "true"}}.items():
         trained.train("runs/tiny", "files(train='text')", "--resume", **change).refuses(2, f"another '{part}'")
-    assert {path: path.stat().st_mtime_ns for path in (trained.folder / "runs/tiny").rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")} == before
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="requires a machine without a GPU")
@@ -237,7 +237,7 @@ def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> 
 
 
 def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None:
-    (trained.folder / "mine.yaml").write_text("model:\n  dimm: 8\n")
+    (trained.directory / "mine.yaml").write_text("model:\n  dimm: 8\n")
     cases: list[tuple[Done, str, str]] = [
         (trained("train", "--config", "mine.yaml"), "unknown key model.dimm", "did you mean 'dim'?"),
         (trained("train", "--set", "train.step=1"), "unknown key train.step", "did you mean 'train.steps'?"),
@@ -253,39 +253,39 @@ def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None
 
 
 def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
-    before = (nmt.folder / "text.en").read_bytes()
+    before = (nmt.directory / "text.en").read_bytes()
     done = nmt("tokenizer", "train", "text.en", "text.de", "--size", "300", "--output", "text.en")
     done.refuses(2, "--output text.en is an input file")
-    assert (nmt.folder / "text.en").read_bytes() == before
+    assert (nmt.directory / "text.en").read_bytes() == before
 
 
 def test_output_file_is_kept_until_the_first_line_is_written(trained: CommandLine) -> None:
-    (trained.folder / "latin.en").write_bytes(b"caf\xe9\n")
-    (trained.folder / "old.de").write_text("precious\n")
+    (trained.directory / "latin.en").write_bytes(b"caf\xe9\n")
+    (trained.directory / "old.de").write_text("precious\n")
     trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
-    assert (trained.folder / "old.de").read_text() == "precious\n"
+    assert (trained.directory / "old.de").read_text() == "precious\n"
     trained("translate", "-i", "latin.en", "-o", "none.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
-    assert not (trained.folder / "none.de").exists()
-    (trained.folder / "dog.en").write_text("the dog\n")
+    assert not (trained.directory / "none.de").exists()
+    (trained.directory / "dog.en").write_text("the dog\n")
     assert trained("translate", "-i", "dog.en", "-o", "old.de", "--model", "runs/tiny").code == 0
-    assert (trained.folder / "old.de").read_text().count("\n") == 1
-    assert "precious" not in (trained.folder / "old.de").read_text()
+    assert (trained.directory / "old.de").read_text().count("\n") == 1
+    assert "precious" not in (trained.directory / "old.de").read_text()
 
 
 def test_test_sets_with_the_same_file_name_have_separate_reports(trained: CommandLine) -> None:
-    for folder, lines in (("x", 1), ("y", 2)):
-        (trained.folder / folder).mkdir()
-        write(trained.folder / folder / "test", ["the dog"] * lines, ["der Hund"] * lines)
-        command = ("evaluate", "--model", "runs/tiny", "--src", f"{folder}/test.en", "--ref", f"{folder}/test.de")
+    for directory, lines in (("x", 1), ("y", 2)):
+        (trained.directory / directory).mkdir()
+        write(trained.directory / directory / "test", ["the dog"] * lines, ["der Hund"] * lines)
+        command = ("evaluate", "--model", "runs/tiny", "--src", f"{directory}/test.en", "--ref", f"{directory}/test.de")
         assert trained(*command).code == 0
-    paths = [trained.folder / "runs/tiny/eval" / f"{folder}-test.en.hyp" for folder in ("x", "y")]
+    paths = [trained.directory / "runs/tiny/eval" / f"{directory}-test.en.hyp" for directory in ("x", "y")]
     assert [path.read_text().count("\n") for path in paths] == [1, 2]
 
 
 def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
     tokenizer = {"tokenizer__model": "runs/tiny/spm.model"}  # otherwise the tokenizer would change, too
     assert nmt.train("runs/new", "files(train='text')", **tokenizer).code == 0
-    path = nmt.folder / "text.en"
+    path = nmt.directory / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
     done = nmt("train", "--run", "runs/new", "--resume", "--set", "train.steps=30")
     done.refuses(1, "the data or the tokenizer of runs/new has changed", "hint: ")
@@ -298,14 +298,14 @@ def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
 @pytest.mark.parametrize("command", ["translate 'the dog' --model runs/tiny", "data list"])
 def test_closed_stdout_is_an_error(command: str, trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt {command} >&-"
-    done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", shell], cwd=trained.directory, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.split("\n")[0]) == (1, "nmt: error: standard output is closed")
 
 
 @pytest.mark.slow
 def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     shell = f"exec {shlex.quote(sys.executable)} -m nmt translate 'the dog' 2>&-"
-    done = subprocess.run(["sh", "-c", shell], cwd=trained.folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", shell], cwd=trained.directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.count("\n") == 1
 

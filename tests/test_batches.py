@@ -33,7 +33,7 @@ from nmt.errors import CheckpointError, ConfigError, DataError
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
     return tmp_path
 
@@ -71,16 +71,16 @@ def test_collate_shifts_targets_and_ends_sources() -> None:
     assert batch.to(torch.device("cpu")).pair_ids == (3, 4)
 
 
-def prepare_and_load(folder: Path, *changes: str) -> tuple[PreparedData, Loader]:
-    experiment = config(folder, *changes)
+def prepare_and_load(directory: Path, *changes: str) -> tuple[PreparedData, Loader]:
+    experiment = config(directory, *changes)
     prepared = prepare(experiment)
     return prepared, Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
 
 
-def test_store_returns_text_and_ids(folder: Path) -> None:
-    prepared, _ = prepare_and_load(folder)
+def test_store_returns_text_and_ids(directory: Path) -> None:
+    prepared, _ = prepare_and_load(directory)
     store, tokenizer = prepared.store("train"), prepared.tokenizer()
-    lines = (folder / "train.en").read_text(encoding="utf-8").splitlines()
+    lines = (directory / "train.en").read_text(encoding="utf-8").splitlines()
     assert len(store) == len(lines) == 300
     for i in (0, 1, 150, 299):
         assert store.src.text(i) == lines[i]
@@ -88,53 +88,55 @@ def test_store_returns_text_and_ids(folder: Path) -> None:
     assert store.lengths_N2.tolist() == [[len(s), len(t)] for s, t in (store[i] for i in range(300))]
 
 
-def test_byte_order_mark_inside_text_is_kept(folder: Path) -> None:
+def test_byte_order_mark_inside_text_is_kept(directory: Path) -> None:
     # Concatenated files may have several marks, of which only the first is dropped; validation text is not cleaned.
-    copy_text(folder, 300)
-    copy_text(folder, 20, split="valid")
-    text = "\ufeff\ufeff" + (folder / "valid.en").read_text(encoding="utf-8")
-    (folder / "valid.en").write_text(text, encoding="utf-8")
-    store = prepare_and_load(folder)[0].store("valid")
+    copy_text(directory, 300)
+    copy_text(directory, 20, split="valid")
+    text = "\ufeff\ufeff" + (directory / "valid.en").read_text(encoding="utf-8")
+    (directory / "valid.en").write_text(text, encoding="utf-8")
+    store = prepare_and_load(directory)[0].store("valid")
     assert len(store) == 20
     assert [store.src.text(i).lstrip("\ufeff") for i in range(20)] == [store.tgt.text(i) for i in range(20)]
     assert all(store[i][0].tolist() == store[i][1].tolist() for i in range(20))
 
 
-def test_corrupted_store_is_an_error(folder: Path) -> None:
-    prepared, _ = prepare_and_load(folder)
-    text = prepared.folder / "train.en"
+def test_corrupted_store_is_an_error(directory: Path) -> None:
+    prepared, _ = prepare_and_load(directory)
+    text = prepared.directory / "train.en"
     text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
     with pytest.raises(DataError, match="is truncated or was modified"):
         prepared.store("train")
-    (prepared.folder / "valid.en.ids").unlink()
+    (prepared.directory / "valid.en.ids").unlink()
     with pytest.raises(DataError, match="is corrupted"):
-        Store(prepared.folder, "valid", "en", "de")
+        Store(prepared.directory, "valid", "en", "de")
 
 
-def test_prepared_data_is_cached_by_recipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = prepare(config(folder)).folder
+def test_prepared_data_is_cached_by_recipe(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = prepare(config(directory)).directory
     builds: list[int] = []
     build = preparing._build
     monkeypatch.setattr(preparing, "_build", lambda *a: builds.append(1) or build(*a))
-    assert prepare(config(folder)).folder == first
-    assert prepare(config(folder, "train.steps=99", "model.dim=8")).folder == first
+    assert prepare(config(directory)).directory == first
+    assert prepare(config(directory, "train.steps=99", "model.dim=8")).directory == first
     assert not builds
-    others = {prepare(config(folder, change)).folder for change in ("tokenizer.vocab_size=310", "data.clean=[dedup]")}
-    copy_text(folder, 300, seed=5)
-    others.add(prepare(config(folder)).folder)
+    others = {
+        prepare(config(directory, change)).directory for change in ("tokenizer.vocab_size=310", "data.clean=[dedup]")
+    }
+    copy_text(directory, 300, seed=5)
+    others.add(prepare(config(directory)).directory)
     assert len(others | {first}) == 4
     assert len(builds) == 3
 
 
-def test_cleaning_is_logged_and_pairs_stay_aligned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    copy_text(folder, 60)
-    copy_text(folder, 5, split="valid")
+def test_cleaning_is_logged_and_pairs_stay_aligned(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_text(directory, 60)
+    copy_text(directory, 5, split="valid")
     for code in ("en", "de"):
-        lines = (folder / f"train.{code}").read_text(encoding="utf-8").splitlines()
+        lines = (directory / f"train.{code}").read_text(encoding="utf-8").splitlines()
         lines = [f"{i} {line}" for i, line in enumerate(lines)]
         lines[10 if code == "en" else 20] = " \t"
-        (folder / f"train.{code}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    prepared = prepare(config(folder))
+        (directory / f"train.{code}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    prepared = prepare(config(directory))
     assert "blank dropped 2 pairs" in capsys.readouterr().err
     assert prepared.meta["dropped"]["blank"] == 2
     sources, targets = prepared.lines("train")
@@ -142,22 +144,22 @@ def test_cleaning_is_logged_and_pairs_stay_aligned(folder: Path, capsys: pytest.
     assert sources == targets
 
 
-def test_empty_corpus_is_an_error(folder: Path) -> None:
+def test_empty_corpus_is_an_error(directory: Path) -> None:
     for code in ("en", "de"):
-        (folder / f"train.{code}").write_text("\n\n", encoding="utf-8")
-        (folder / f"valid.{code}").write_text("a\n", encoding="utf-8")
+        (directory / f"train.{code}").write_text("\n\n", encoding="utf-8")
+        (directory / f"valid.{code}").write_text("a\n", encoding="utf-8")
     with pytest.raises(DataError, match="no training pair is left"):
-        prepare(config(folder))
-    assert not [path for path in (folder / "data" / "prepared").iterdir() if path.is_dir()]
+        prepare(config(directory))
+    assert not [path for path in (directory / "data" / "prepared").iterdir() if path.is_dir()]
 
 
 def load_epoch(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
     return [update.batches for update in loader.updates(epoch, skip)]
 
 
-def test_skipped_batches_do_not_change_later_ones(folder: Path) -> None:
+def test_skipped_batches_do_not_change_later_ones(directory: Path) -> None:
     _, loader = prepare_and_load(
-        folder, "train.grad_accumulation=2", "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]"
+        directory, "train.grad_accumulation=2", "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]"
     )
     all_batches = load_epoch(loader, 3)
     assert len(all_batches) > 4
@@ -167,9 +169,9 @@ def test_skipped_batches_do_not_change_later_ones(folder: Path) -> None:
     assert Counter(i for micro in all_batches for batch in micro for i in batch.pair_ids) == Counter(range(300))
 
 
-def test_ranks_partition_the_updates(folder: Path) -> None:
-    prepared, single = prepare_and_load(folder, "train.batch_tokens=128", "train.grad_accumulation=3")
-    options = config(folder, "train.batch_tokens=128").train
+def test_ranks_partition_the_updates(directory: Path) -> None:
+    prepared, single = prepare_and_load(directory, "train.batch_tokens=128", "train.grad_accumulation=3")
+    options = config(directory, "train.batch_tokens=128").train
     ranks = [Loader(prepared.store("train"), prepared.tokenizer(), options, 1, rank, 3) for rank in range(3)]
     whole = list(single.updates(0))
     parts = list(zip(*(rank.updates(0) for rank in ranks), strict=True))
@@ -193,8 +195,8 @@ def test_split_batch_equals_separate_batches() -> None:
             assert torch.equal(getattr(part, name), getattr(expected, name)), name
 
 
-def test_source_noise_differs_between_epochs(folder: Path) -> None:
-    prepared, loader = prepare_and_load(folder, "train.source_noise=[uppercase(p=0.5)]")
+def test_source_noise_differs_between_epochs(directory: Path) -> None:
+    prepared, loader = prepare_and_load(directory, "train.source_noise=[uppercase(p=0.5)]")
     tokenizer = prepared.tokenizer()
     store = prepared.store("train")
     seen: list[dict[int, str]] = []
@@ -212,8 +214,8 @@ def test_source_noise_differs_between_epochs(folder: Path) -> None:
 SUBWORD = "train.subword_regularization=bpe_dropout(p=0.5)"
 
 
-def test_subword_regularization_differs_between_epochs(folder: Path) -> None:
-    prepared, loader = prepare_and_load(folder, SUBWORD)
+def test_subword_regularization_differs_between_epochs(directory: Path) -> None:
+    prepared, loader = prepare_and_load(directory, SUBWORD)
     tokenizer, store = prepared.tokenizer(), prepared.store("train")
     seen: list[dict[int, tuple[list[int], list[int]]]] = []
     for epoch in (0, 0, 1):
@@ -229,19 +231,19 @@ def test_subword_regularization_differs_between_epochs(folder: Path) -> None:
         assert sum(drawn) > 150
 
 
-def test_subword_regularization_of_single_pair_batches(folder: Path) -> None:
-    _, loader = prepare_and_load(folder, SUBWORD)
+def test_subword_regularization_of_single_pair_batches(directory: Path) -> None:
+    _, loader = prepare_and_load(directory, SUBWORD)
     loader.config = dataclasses.replace(loader.config, batch_tokens=1)
     one, other = ({batch.pair_ids: batch.src_BS.tolist() for (batch,) in load_epoch(loader, epoch)} for epoch in (0, 1))
     assert one.keys() == other.keys() == {(i,) for i in range(300)}
     assert sum(one[pair] != other[pair] for pair in one) > 100
 
 
-def test_subword_regularization_depends_on_position_only(folder: Path) -> None:
+def test_subword_regularization_depends_on_position_only(directory: Path) -> None:
     """Samples do not depend on skipped batches or on the thread."""
-    _, loader = prepare_and_load(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
+    _, loader = prepare_and_load(directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
     all_batches = load_epoch(loader, 3)
-    _, again = prepare_and_load(folder, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
+    _, again = prepare_and_load(directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
     with ThreadPoolExecutor(1) as thread:
         later = thread.submit(load_epoch, again, 3, 4).result()
     for (one,), (other,) in zip(all_batches[4:], later, strict=True):
@@ -249,14 +251,14 @@ def test_subword_regularization_depends_on_position_only(folder: Path) -> None:
         assert torch.equal(one.labels_N, other.labels_N)
 
 
-def test_too_long_segmentations_are_replaced(folder: Path) -> None:
-    _, loader = prepare_and_load(folder, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14")
+def test_too_long_segmentations_are_replaced(directory: Path) -> None:
+    _, loader = prepare_and_load(directory, "train.subword_regularization=bpe_dropout(p=1.0)", "train.max_length=14")
     assert all(batch.src_BS.shape[1] <= 14 and batch.tgt_in_BT.shape[1] <= 14 for (batch,) in load_epoch(loader, 0))
 
 
-def test_prefetch_preserves_updates_and_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetch_preserves_updates_and_errors(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batch, "pin_memory", lambda batch: batch)  # requires a GPU
-    _, loader = prepare_and_load(folder, "train.batch_tokens=128")
+    _, loader = prepare_and_load(directory, "train.batch_tokens=128")
     pairs = [[batch.pair_ids for batch in update.batches] for update in loader.updates(0)]
     assert [[batch.pair_ids for batch in update.batches] for update in prefetch(loader.updates(0))] == pairs
 
@@ -270,14 +272,14 @@ def test_prefetch_preserves_updates_and_errors(folder: Path, monkeypatch: pytest
         next(updates)
 
 
-def test_too_long_pairs_are_dropped_and_counted(folder: Path) -> None:
-    prepared, loader = prepare_and_load(folder, "train.max_length=6")
+def test_too_long_pairs_are_dropped_and_counted(directory: Path) -> None:
+    prepared, loader = prepare_and_load(directory, "train.max_length=6")
     lengths_N2 = prepared.store("train").lengths_N2
     expected = int((lengths_N2 >= 6).any(axis=1).sum())
     assert 0 < loader.num_too_long == expected < 300
     assert all(batch.src_BS.shape[1] <= 6 for (batch,) in load_epoch(loader, 0))
     with pytest.raises(DataError, match="no training pair has at most 1 tokens"):
-        prepare_and_load(folder, "train.max_length=1")
+        prepare_and_load(directory, "train.max_length=1")
 
 
 @pytest.mark.parametrize(
@@ -301,9 +303,9 @@ def test_noise_keeps_hyphens_and_removes_typographic_marks() -> None:
     assert compose(["no_apostrophes(p=1.0)"])(text, Random(0)) == "„Das ist ne E-Mail“, sag ich; wie gehts…"
 
 
-def test_batches_use_lengths_after_noise(folder: Path) -> None:
-    _, loader = prepare_and_load(folder, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]")
-    _, clean = prepare_and_load(folder, "train.batch_tokens=256", "train.source_noise=[]")
+def test_batches_use_lengths_after_noise(directory: Path) -> None:
+    _, loader = prepare_and_load(directory, "train.batch_tokens=256", "train.source_noise=[uppercase(p=0.3)]")
+    _, clean = prepare_and_load(directory, "train.batch_tokens=256", "train.source_noise=[]")
     longest = [batch.src_BS.shape[1] for update in loader.updates(0) for batch in update.batches]
     assert max(longest) > max(batch.src_BS.shape[1] for update in clean.updates(0) for batch in update.batches)
     padded = real = 0
@@ -314,19 +316,19 @@ def test_batches_use_lengths_after_noise(folder: Path) -> None:
     assert real > 0.85 * padded
 
 
-def test_noisy_batches_are_limited_and_reproducible(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noisy_batches_are_limited_and_reproducible(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "CHUNK_SIZE", 7)
     options = ("train.batch_tokens=256", "train.source_noise=[uppercase(p=0.5)]", "train.max_length=6")
-    _, loader = prepare_and_load(folder, *options)
+    _, loader = prepare_and_load(directory, *options)
     assert loader.num_too_long > 0
     assert all(b.src_BS.shape[1] <= 6 and b.src_BS.numel() <= 256 for (b,) in load_epoch(loader, 0))
-    _, resumed = prepare_and_load(folder, *options)  # starts at the second epoch
+    _, resumed = prepare_and_load(directory, *options)  # starts at the second epoch
     for (one,), (other,) in zip(load_epoch(loader, 1), load_epoch(resumed, 1), strict=True):
         assert torch.equal(one.src_BS, other.src_BS)
 
 
-def test_worst_case_batches_include_noise(folder: Path) -> None:
-    _, loader = prepare_and_load(folder, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]")
+def test_worst_case_batches_include_noise(directory: Path) -> None:
+    _, loader = prepare_and_load(directory, "train.batch_tokens=200", "train.source_noise=[uppercase(p=0.5)]")
     longest = max(batch.src_BS.shape[1] for (batch,) in load_epoch(loader, 0))
     assert max(batch.src_BS.shape[1] for batch in loader.worst_case_batches()) == longest
 
@@ -414,10 +416,10 @@ def test_invalid_tokenizer_files_are_rejected(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path / "bad.model")
 
 
-def test_user_tokenizer_is_used(folder: Path) -> None:
-    (folder / "user.model").write_bytes(
+def test_user_tokenizer_is_used(directory: Path) -> None:
+    (directory / "user.model").write_bytes(
         train(TEXT + ["ba be bi bo bu da de di do du ga ge gi go gu"] * 50, OPTIONS).model
     )
-    prepared = prepare(config(folder, f"tokenizer.model={folder / 'user.model'}"))
-    assert prepared.tokenizer().model == (folder / "user.model").read_bytes()
-    assert json.loads((prepared.folder / "meta.json").read_text())["tokenizer"] == prepared.tokenizer().checksum
+    prepared = prepare(config(directory, f"tokenizer.model={directory / 'user.model'}"))
+    assert prepared.tokenizer().model == (directory / "user.model").read_bytes()
+    assert json.loads((prepared.directory / "meta.json").read_text())["tokenizer"] == prepared.tokenizer().checksum

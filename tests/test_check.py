@@ -349,14 +349,14 @@ def test_exit_code_is_highest_severity(nmt: CommandLine) -> None:
     assert "line 101  " in done.out
     done = nmt("data", "check", "bad.en", "bad.de", "--ignore", "blank", "--ignore", "escaped-entities")
     assert done.code == 0
-    write(nmt.folder / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
+    write(nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
     done = nmt("data", "check", "long.en", "long.de")
     assert done.code == 4
     assert "long.en has 600 lines and long.de has 599" in done.out
 
 
 def test_test_sets_from_files_corpora_and_config(nmt: CommandLine) -> None:
-    write(nmt.folder / "leaky", *map(list, zip(*[*CLEAN[:300], *TEST_PAIRS], strict=True)))
+    write(nmt.directory / "leaky", *map(list, zip(*[*CLEAN[:300], *TEST_PAIRS], strict=True)))
     done = nmt("data", "check", "leaky.en", "leaky.de", "--test", "test.en:test.de", "--json")
     report = json.loads(done.out)
     assert done.code == 4
@@ -386,9 +386,9 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
     assert "wrote 599 of 600 pairs to out/clean.en and out/clean.de" in done.err
     assert "blank: dropped 1 pairs" in done.err
     assert "escaped-entities: rewrote 1 pairs" in done.err
-    assert (nmt.folder / "out/clean.de").read_text().count("\n") == 599
-    assert " &\n" in (nmt.folder / "out/clean.de").read_text()
-    page = (nmt.folder / "out/page.html").read_text()
+    assert (nmt.directory / "out/clean.de").read_text().count("\n") == 599
+    assert " &\n" in (nmt.directory / "out/clean.de").read_text()
+    page = (nmt.directory / "out/page.html").read_text()
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "http" not in page
@@ -412,8 +412,8 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
     ],
 )
 def test_usage_errors_are_one_line(nmt: CommandLine, arguments: list[str], code: int, message: str) -> None:
-    write(nmt.folder / "empty", [], [])
-    write(nmt.folder / "bytes", b"\xff\n", [])
+    write(nmt.directory / "empty", [], [])
+    write(nmt.directory / "bytes", b"\xff\n", [])
     done = nmt("data", "check", *arguments)
     assert done.code == code
     assert len(done.errors) == 1
@@ -421,7 +421,7 @@ def test_usage_errors_are_one_line(nmt: CommandLine, arguments: list[str], code:
 
 
 def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
-    write(nmt.folder / "few", *sentences(4))
+    write(nmt.directory / "few", *sentences(4))
     done = nmt("data", "check", "--config", "quickstart", "--set", "data.train=files(train='few')")
     assert done.code == 1
     assert done.err.count("are too few to hold out") == 2  # and once in the error
@@ -429,7 +429,7 @@ def test_missing_test_sets_are_logged_once(nmt: CommandLine) -> None:
 
 
 def test_unknown_language_is_logged(nmt: CommandLine) -> None:
-    (nmt.folder / "good.de").rename(nmt.folder / "good")
+    (nmt.directory / "good.de").rename(nmt.directory / "good")
     done = nmt("data", "check", "good.en", "good")
     assert done.code == 0
     assert "unknown and not checked; set --src-lang and --tgt-lang" in done.err
@@ -619,8 +619,8 @@ def test_fix_counts_count_pairs(nmt: CommandLine) -> None:
 
 def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:
     corpus = ("--config", "quickstart", "--set", "data.train=files(train='good', test='test', hold_out=False)")
-    before = {path: path.read_bytes() for path in nmt.folder.glob("*.*")}
-    (nmt.folder / "link.en").hardlink_to(nmt.folder / "good.en")
+    before = {path: path.read_bytes() for path in nmt.directory.glob("*.*")}
+    (nmt.directory / "link.en").hardlink_to(nmt.directory / "good.en")
     for arguments in (
         (*corpus, "--fix", "good"), ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
         ("good.en", "good.de", "--html", "good.en"), ("good.en", "good.de", "--fix", "link"),
@@ -631,11 +631,11 @@ def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:
 
 def test_repair_of_files_with_equal_suffixes(nmt: CommandLine) -> None:
     for code, name in (("en", "one.txt"), ("de", "other.txt")):
-        (nmt.folder / f"good.{code}").rename(nmt.folder / name)
+        (nmt.directory / f"good.{code}").rename(nmt.directory / name)
     languages = ("--src-lang", "de", "--tgt-lang", "de", "--ignore", "wrong-language")
     done = nmt("data", "check", "one.txt", "other.txt", *languages, "--fix", "out")
     assert "out.src and out.tgt" in done.err
-    assert (nmt.folder / "out.tgt").read_text() == (nmt.folder / "other.txt").read_text()
+    assert (nmt.directory / "out.tgt").read_text() == (nmt.directory / "other.txt").read_text()
 
 
 @pytest.mark.parametrize("prefix", ["", ".."])
@@ -645,11 +645,11 @@ def test_prefix_without_name_is_rejected(nmt: CommandLine, prefix: str) -> None:
 
 def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
     command = [sys.executable, "-m", "nmt", "data", "check", "bad.en", "bad.de", "--fix", "out"]
-    process = subprocess.Popen(command, cwd=nmt.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=nmt.directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     process.stdout.close()
     assert process.wait() == 3
-    assert (nmt.folder / "out.en").read_text().count("\n") == 599
+    assert (nmt.directory / "out.en").read_text().count("\n") == 599
 
 
 def test_missing_specified_test_set_is_an_error(nmt: CommandLine) -> None:
@@ -659,7 +659,7 @@ def test_missing_specified_test_set_is_an_error(nmt: CommandLine) -> None:
 
 
 def test_pipe_is_rejected(nmt: CommandLine) -> None:
-    os.mkfifo(nmt.folder / "pipe.de")
+    os.mkfifo(nmt.directory / "pipe.de")
     nmt("data", "check", "good.en", "pipe.de").refuses(1, "pipe.de is a pipe", "write its content to a file first")
 
 

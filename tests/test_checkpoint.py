@@ -204,7 +204,7 @@ def test_newest_run_has_the_latest_checkpoint(
     assert discovery.newest_run().name == "new"
     (tmp_path / "new" / "config.yaml").write_text("later: 1\n")  # a newer config with an unknown target language
     assert discovery.newest_model() == tmp_path / "new"
-    assert discovery.newest_model("de") == pretrained.FOLDER / "en-de-small"
+    assert discovery.newest_model("de") == pretrained.DIRECTORY / "en-de-small"
     assert f"skipping {tmp_path / 'new'}: unknown key later" in capsys.readouterr().err
 
 

@@ -25,7 +25,7 @@ HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece",
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """An empty folder without a model."""
+    """An empty directory without a model."""
     return CommandLine(tmp_path_factory.mktemp("bare"))
 
 
@@ -75,14 +75,14 @@ def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
 def test_fast_commands_do_not_import_slow_modules(
     command: list[str], unused: tuple[str, ...], bare: CommandLine
 ) -> None:
-    (bare.folder / "text.en").write_text("the quick brown fox jumps over the lazy dog\n" * 3)
+    (bare.directory / "text.en").write_text("the quick brown fox jumps over the lazy dog\n" * 3)
     code = (
         f"import sys; sys.argv = ['nmt', *{command}]\n"
         "from nmt.cli import main\n"
         "try: main()\n"
         f"finally: print(*sorted({set(unused)} & set(sys.modules)), file=sys.stderr, sep=',', end='')"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=bare.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=bare.directory, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert done.stderr.split("\n")[-1] == ""
 
@@ -155,7 +155,7 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --time-limit nonsense", "invalid --time-limit 'nonsense'"),
         ("train --time-limit -5", "invalid --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
-        ("train --config folder", "config folder is a directory, not a config file"),
+        ("train --config directory", "config directory is a directory, not a config file"),
         ("train --config double.yaml", "config double.yaml, line 3: duplicate key 'dim'"),
         ("train --config broken.yaml", "config broken.yaml, line 2: expected"),
         ("train --config latin.yaml", "config latin.yaml is not UTF-8 (byte 2)"),
@@ -186,7 +186,7 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
-    (bare.folder / "folder").mkdir(exist_ok=True)
+    (bare.directory / "directory").mkdir(exist_ok=True)
     for name, text in {
         "double": b"model:\n  dim: 8\n  dim: 16\n",
         "broken": b"seed: [1\n",
@@ -197,9 +197,9 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
         "section": b"model: 3\n",
         "no": b"data:\n  src: no\n",
     }.items():
-        (bare.folder / f"{name}.yaml").write_bytes(text)
+        (bare.directory / f"{name}.yaml").write_bytes(text)
     bare(*arguments.split()).refuses(2, message)
-    assert not (bare.folder / "runs").exists()
+    assert not (bare.directory / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_invalid_search_and_output_options(arguments: str, message: str, trained
 
 
 def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> None:
-    nmt = CommandLine(trained.folder, {"NMT_RUNS": "none"})
+    nmt = CommandLine(trained.directory, {"NMT_RUNS": "none"})
     for option, message in {
         "train.schedule=linaer(peak=1)": "did you mean 'linear'?",
         "train.source_noise=lowercas(p=1)": "did you mean 'lowercase'?",
@@ -229,7 +229,7 @@ def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> No
         nmt("train", "--set", option).refuses(2, message)
     nmt("train", "--precision", "fp64").refuses(2, "unknown precision 'fp64'")
     nmt("train", "--set", "data.train=files(train='nowhere/x')").refuses(1, "no such file: nowhere/x.en")
-    assert not list((nmt.folder / "none").rglob("config.yaml"))
+    assert not list((nmt.directory / "none").rglob("config.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_parse_duration_rejects_invalid_text(text: str) -> None:
 
 
 def test_missing_and_invalid_models(trained: CommandLine) -> None:
-    folder = trained.folder
-    (folder / "hollow").mkdir()
-    elsewhere = CommandLine(folder, {"NMT_RUNS": "hollow"})
+    directory = trained.directory
+    (directory / "hollow").mkdir()
+    elsewhere = CommandLine(directory, {"NMT_RUNS": "hollow"})
     for command in (["evaluate"], ["score", "--src", "text.en", "--tgt", "text.de"], ["attention", "hi"], ["info"]):
         elsewhere(*command).refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
     trained("translate", "hi", "--model", "missing").refuses(1, "there is no model at missing", "hint: ")
@@ -272,7 +272,7 @@ def test_stdout_carries_results_only(trained: CommandLine) -> None:
     (evaluation,) = json.loads(scores.out)
     assert [score["name"] for score in evaluation["scores"]] == ["BLEU", "chrF2", "TER"]
     assert all("|bs:1000|" in score["signature"] for score in evaluation["scores"])
-    assert list((trained.folder / "runs/tiny/eval").glob("*.hyp"))
+    assert list((trained.directory / "runs/tiny/eval").glob("*.hyp"))
 
 
 def test_top_beams_writes_n_lines_per_sentence(trained: CommandLine) -> None:
@@ -286,11 +286,11 @@ def test_top_beams_writes_n_lines_per_sentence(trained: CommandLine) -> None:
 def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the files where sacreBLEU stores its downloads."""
     for test in ("wmt13", "wmt14"):
-        folder = trained.folder / "sacrebleu" / test
-        folder.mkdir(parents=True)
-        monkeypatch.setattr(sacrebleu.DATASETS[test], "_outdir", str(folder))  # set at import
+        directory = trained.directory / "sacrebleu" / test
+        directory.mkdir(parents=True)
+        monkeypatch.setattr(sacrebleu.DATASETS[test], "_outdir", str(directory))  # set at import
         for name in sacrebleu.DATASETS[test].fieldnames("en-de"):
-            (folder / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
+            (directory / f"{test}.en-de.{name}").write_text("the dog\nthe cat\n")
     sets = ("--test", "wmt14", "--test", "wmt13")
     done = trained("evaluate", *sets, "--json")
     assert done.code == 0, done.err
@@ -298,36 +298,36 @@ def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPat
         ("wmt14", 2),
         ("wmt13", 2),
     ]
-    assert (trained.folder / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
+    assert (trained.directory / "runs/tiny/eval/wmt14.hyp").read_text().count("\n") == 2
     done = trained("evaluate", *sets, "--resamples", "0")
     assert [line.split("  ")[0] for line in done.out.split("\n")[:-1]] == ["wmt14", "wmt13"]
     assert "±" not in done.out
 
 
 def test_multiple_references(trained: CommandLine) -> None:
-    write(trained.folder / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
+    write(trained.directory / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
     options = ("evaluate", "--src", "many.en", "--ref", "many.de", "--ref", "many.en", "--output", "several")
     done = trained(*options, "--chrf")
     assert done.code == 0, done.err
     assert "nrefs:2" in done.out
-    assert json.loads((trained.folder / "several/many.en.json").read_text())["references"] == 2
-    write(trained.folder / "short", ["the dog"], ["der Hund"])
+    assert json.loads((trained.directory / "several/many.en.json").read_text())["references"] == 2
+    write(trained.directory / "short", ["the dog"], ["der Hund"])
     trained(*options, "--ref", "short.de").refuses(1, "many.en has 2 lines and short.de has 1")
 
 
 def test_hypotheses_are_written_to_the_run_from_any_working_directory(trained: CommandLine) -> None:
-    step = sorted((trained.folder / "runs/tiny").glob("step-*"))[-1]
-    data = {"NMT_DATA": str(trained.folder / "data"), "NMT_RUNS": "none"}
-    write(trained.folder / "probe", ["the dog"], ["der Hund"])
+    step = sorted((trained.directory / "runs/tiny").glob("step-*"))[-1]
+    data = {"NMT_DATA": str(trained.directory / "data"), "NMT_RUNS": "none"}
+    write(trained.directory / "probe", ["the dog"], ["der Hund"])
     inside = CommandLine(step, data)
     assert inside("evaluate", "--model", ".", "--src", "../../../probe.en", "--ref", "../../../probe.de").code == 0
-    assert (trained.folder / "runs/tiny/eval" / step.name / "probe.en.hyp").exists()
+    assert (trained.directory / "runs/tiny/eval" / step.name / "probe.en.hyp").exists()
     assert not (step / "eval").exists()
 
 
 @pytest.mark.slow
 def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
-    (trained.folder / "many.en").write_text("the dog sees the cat.\n" * 20_000)
+    (trained.directory / "many.en").write_text("the dog sees the cat.\n" * 20_000)
     reading, writing = os.pipe()
     process = trained.start("translate", "--input", "many.en", "--beam-size", "1", stdout=writing)
     os.close(writing)
@@ -349,16 +349,18 @@ def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
 
 def test_translate_without_stdin(trained: CommandLine) -> None:
     code = "import os, sys; os.close(0); os.execv(sys.executable, [sys.executable, '-m', 'nmt', 'translate'])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=trained.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=trained.directory, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: nmt translate")
 
 
-def test_evaluate_checks_the_output_folder_before_translating(trained: CommandLine) -> None:
-    (trained.folder / "a.en").write_text("the dog\n")
-    for folder, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
-        done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", folder)
-        done.refuses(2, f"cannot write to {folder}: {reason}", "--output")
+def test_evaluate_checks_the_output_directory_before_translating(trained: CommandLine) -> None:
+    (trained.directory / "a.en").write_text("the dog\n")
+    for directory, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
+        done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", directory)
+        done.refuses(2, f"cannot write to {directory}: {reason}", "--output")
 
 
 # ---- nmt config
@@ -373,7 +375,7 @@ def test_printed_config_loads_equal(bare: CommandLine) -> None:
     ]
     done = bare("config", "tatoeba", *(word for change in changes for word in ("--set", change)))
     assert done.code == 0, done.err
-    path = bare.folder / "mine.yaml"
+    path = bare.directory / "mine.yaml"
     path.write_text(done.out)
     config = config_io.load(path)
     assert config == config_io.load(config_io.find("tatoeba"), changes)
@@ -391,22 +393,22 @@ def test_every_config_option_has_a_description(bare: CommandLine) -> None:
     assert all(config_io.override(Config(), f"{h.split()[0]}={h.partition('[')[2][:-1]}") for h in heads)
 
 
-# ---- folders
+# ---- directories
 
 
 def test_paths_with_spaces_and_umlauts(nmt: CommandLine) -> None:
-    folder = nmt.folder / "ein Ordner für Läufe"
-    (nmt.folder / "runs").rename(folder)
-    (nmt.folder / "text.en").rename(nmt.folder / "mein Text ß.en")
-    here = CommandLine(nmt.folder, {"NMT_RUNS": folder.name})
+    directory = nmt.directory / "ein Ordner für Läufe"
+    (nmt.directory / "runs").rename(directory)
+    (nmt.directory / "text.en").rename(nmt.directory / "mein Text ß.en")
+    here = CommandLine(nmt.directory, {"NMT_RUNS": directory.name})
     done = here("translate", "--input", "mein Text ß.en", "--output", "die Übersetzung.de", "--beam-size", "1")
     assert done.code == 0, done.err
-    assert (nmt.folder / "die Übersetzung.de").read_text().count("\n") == 400
+    assert (nmt.directory / "die Übersetzung.de").read_text().count("\n") == 400
 
 
 @pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
-def test_file_in_place_of_a_folder(variable: str, trained: CommandLine) -> None:
-    nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: "text.de"})
+def test_file_in_place_of_a_directory(variable: str, trained: CommandLine) -> None:
+    nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: "text.de"})
     done = nmt("train", "--set", "data.train=files(train='text')")
     assert done.code in (1, 2)
     assert "text.de" in done.err
@@ -416,13 +418,13 @@ def test_file_in_place_of_a_folder(variable: str, trained: CommandLine) -> None:
 
 
 def test_other_os_errors_have_a_hint(trained: CommandLine) -> None:
-    nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
+    nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
     done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322")
-    done.refuses(1, "File name too long", "hint: choose another file or folder")
+    done.refuses(1, "File name too long", "hint: choose another file or directory")
 
 
 def drop_root_capabilities() -> None:
-    """Drop the capability of root, as in containers, to write to read-only folders."""
+    """Drop the capability of root, as in containers, to write to read-only directories."""
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP; fails for other users, who do not need it
 
@@ -430,9 +432,9 @@ def drop_root_capabilities() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" and os.geteuid() == 0, reason="only Linux can drop capabilities of root")
 @pytest.mark.parametrize("variable", ["NMT_DATA", "NMT_RUNS"])
-def test_read_only_folder(variable: str, trained: CommandLine, tmp_path: Path) -> None:
+def test_read_only_directory(variable: str, trained: CommandLine, tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    nmt = CommandLine(trained.folder, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
+    nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", variable: str(tmp_path)})
     limits = {"preexec_fn": drop_root_capabilities} if sys.platform == "linux" else {}
     done = nmt.process(
         "train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=321", **limits

@@ -16,14 +16,14 @@ from nmt.data.sources import SOURCES
 from nmt.registry import options_of
 
 
-def nmt(folder: Path, *arguments: str, mirror: str = "http://127.0.0.1:1") -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"NMT_DATA": str(folder / "data"), "NMT_MIRROR": mirror, "COLUMNS": "200"}
+def nmt(directory: Path, *arguments: str, mirror: str = "http://127.0.0.1:1") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"NMT_DATA": str(directory / "data"), "NMT_MIRROR": mirror, "COLUMNS": "200"}
     command = [sys.executable, "-m", "nmt", "data", *arguments]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True, timeout=60)
 
 
-def write_corpus(folder: Path) -> Path:
-    path = folder / "mine"
+def write_corpus(directory: Path) -> Path:
+    path = directory / "mine"
     path.mkdir()
     (path / "train.en").write_text("one\ntwo\n")
     (path / "train.de").write_text("eins\nzwei\n")
@@ -53,7 +53,7 @@ def test_list_json_shows_installed_corpora(tmp_path: Path) -> None:
     assert not ready()["tatoeba"]
 
 
-def test_download_from_folder_prints_folder(tmp_path: Path) -> None:
+def test_download_from_directory_prints_directory(tmp_path: Path) -> None:
     source = str(write_corpus(tmp_path))
     first = nmt(tmp_path, "download", "multi30k", "--from", source)
     assert first.stdout == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
@@ -67,7 +67,7 @@ def test_download_from_folder_prints_folder(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
 
 
-def test_download_prints_only_the_folder_on_stdout(tmp_path: Path) -> None:
+def test_download_prints_only_the_directory_on_stdout(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(100)))
@@ -86,7 +86,7 @@ def test_download_prints_only_the_folder_on_stdout(tmp_path: Path) -> None:
         (["download", "tatoeb"], 2, "unknown corpus 'tatoeb'", "did you mean 'tatoeba'?"),
         (["download", "tatoeba", "--encoding-errors", "ignore"], 2, "--encoding-errors must be strict or replace", ""),
         (["download", "tatoeba"], 1, "cannot download http://127.0.0.1:1/", "nmt data download tatoeba --from PATH"),
-        (["download", "tatoeba", "--from", "none"], 1, "no such file or folder: none", "specify the archive"),
+        (["download", "tatoeba", "--from", "none"], 1, "no such file or directory: none", "specify the archive"),
         (["download", "phrasebook", "--from", "none"], 2, "does not need a download", "leave out --from"),
         (["download", "opus"], 1, "cannot download", "nmt data download \"opus(corpus='Tatoeba'"),
     ],

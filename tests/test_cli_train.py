@@ -57,11 +57,11 @@ def check_translates(nmt: CommandLine, run: str) -> None:
 
 def check_resumes(nmt: CommandLine, run: str, extra: int = 5) -> None:
     """Resume a run for a few updates."""
-    before = step(nmt.folder / run)
+    before = step(nmt.directory / run)
     done = nmt("train", "--run", run, "--resume", "--set", f"train.steps={before + extra}")
     assert done.code == 0, done.err
     assert f"resuming {run} at update {before:,}" in done.err
-    assert step(nmt.folder / run) == before + extra
+    assert step(nmt.directory / run) == before + extra
 
 
 # ---- stopping
@@ -70,7 +70,7 @@ def check_resumes(nmt: CommandLine, run: str, extra: int = 5) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/a run"
+    run = nmt.directory / "runs/a run"
     process = nmt.start(*training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER))
     while not (run / "metrics.jsonl").exists():  # training without a checkpoint yet
         assert process.poll() is None
@@ -91,10 +91,10 @@ def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: 
 def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
     text = "\n".join(["the dog"] * 30_000) + "\n"  # validation would take minutes
     for code in ("en", "de"):
-        (nmt.folder / f"huge.{code}").write_text(text)
+        (nmt.directory / f"huge.{code}").write_text(text)
     corpus = "files(train='text', valid='huge', hold_out=False)"
     process = nmt.start(*training("runs/new", corpus, train__valid_every="2", train__valid_pairs="0", **FOREVER))
-    while not (nmt.folder / "runs/new/data.json").exists():
+    while not (nmt.directory / "runs/new/data.json").exists():
         assert process.poll() is None
         time.sleep(0.02)
     time.sleep(2)
@@ -108,11 +108,11 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
 @pytest.mark.slow
 def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
     for code in ("en", "de"):
-        (nmt.folder / f"huge.{code}").write_text("\n".join(["the dog"] * 50_000) + "\n")
+        (nmt.directory / f"huge.{code}").write_text("\n".join(["the dog"] * 50_000) + "\n")
     # an update takes minutes, and the first interrupt waits for its end
     changes = FOREVER | {"train__grad_accumulation": "100000", "model__dim": "512", "data__clean": "normalize"}
     process = nmt.start(*training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes))
-    while not (nmt.folder / "runs/new/data.json").exists():
+    while not (nmt.directory / "runs/new/data.json").exists():
         assert process.poll() is None
         time.sleep(0.02)
     time.sleep(2)
@@ -128,7 +128,7 @@ def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
 @pytest.mark.slow
 def test_run_directory_is_locked(nmt: CommandLine) -> None:
     first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
-    wait_for(first, nmt.folder / "runs/one", 1)
+    wait_for(first, nmt.directory / "runs/one", 1)
     resume = nmt("train", "--run", "runs/one", "--resume")
     resume.refuses(2, "another process is training in runs/one")
     first.kill()  # releases the lock and leaves the lock file
@@ -139,11 +139,11 @@ def test_run_directory_is_locked(nmt: CommandLine) -> None:
 def test_failed_preparation_leaves_no_run(nmt: CommandLine) -> None:
     done = nmt.train("runs/none", "files(train='nowhere')")
     done.refuses(1, "nowhere")
-    assert not (nmt.folder / "runs/none").exists()
+    assert not (nmt.directory / "runs/none").exists()
 
 
 def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (nmt.folder / data / "prepared").glob("[!.]*/*")}
+    return {path.name: path.read_bytes() for path in (nmt.directory / data / "prepared").glob("[!.]*/*")}
 
 
 @pytest.mark.slow
@@ -155,11 +155,11 @@ def test_interrupted_preparation_resumes_with_identical_results(
     lines = [
         f"{a} {b} {c}" for a, b, c in itertools.product(map(str, range(30)), repeat=3)
     ]  # preparation takes seconds
-    write(nmt.folder / "much", lines, lines)
+    write(nmt.directory / "much", lines, lines)
     options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.vocab_size=400")
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
     process = broken.start(*options)
-    while not (left := list((nmt.folder / "broken/prepared").glob(f".*/{moment}"))):
+    while not (left := list((nmt.directory / "broken/prepared").glob(f".*/{moment}"))):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(sign)
@@ -171,13 +171,13 @@ def test_interrupted_preparation_resumes_with_identical_results(
     done = broken(*options)
     assert done.code == 0
     assert ("resuming the interrupted preparation" in done.err) == (moment == "cleaned.json")
-    assert not [path for path in (nmt.folder / "broken/prepared").glob(".*") if path.is_dir()]
+    assert not [path for path in (nmt.directory / "broken/prepared").glob(".*") if path.is_dir()]
     if moment == "cleaned.json":
-        assert (nmt.folder / done.out.strip() / "train.en").stat().st_ino == text
+        assert (nmt.directory / done.out.strip() / "train.en").stat().st_ino == text
     assert nmt(*options).code == 0
-    names = {path.parent.name for path in (nmt.folder / "broken/prepared").glob("[!.]*/meta.json")}
+    names = {path.parent.name for path in (nmt.directory / "broken/prepared").glob("[!.]*/meta.json")}
     expected = {
-        path.name: path.read_bytes() for name in names for path in (nmt.folder / "data/prepared" / name).iterdir()
+        path.name: path.read_bytes() for name in names for path in (nmt.directory / "data/prepared" / name).iterdir()
     }
     assert prepared_files(nmt, "broken") == expected
 
@@ -196,7 +196,7 @@ def test_concurrent_processes_prepare_the_same_data_once(nmt: CommandLine) -> No
 
 @pytest.mark.slow
 def test_run_is_usable_after_sigkill(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/killed"
+    run = nmt.directory / "runs/killed"
     options = training("runs/killed", train__valid_every="1", train__valid_pairs="1", **FOREVER)
     moment = random.Random(0)
     for attempt in range(4):  # with a checkpoint after each update, most of the time is spent saving
@@ -227,7 +227,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
     }  # fmt: skip
     uninterrupted = nmt(*training("runs/uninterrupted", **changes))
     assert uninterrupted.code == 0, uninterrupted.err
-    run, moment, killed = nmt.folder / "runs/killed", random.Random(1), 0
+    run, moment, killed = nmt.directory / "runs/killed", random.Random(1), 0
     while killed < kills:
         options = ["train", "--run", "runs/killed", "--resume"] if killed else training("runs/killed", **changes)
         process = nmt.start(*options, stderr=subprocess.DEVNULL)
@@ -239,7 +239,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
         killed += 1
     last = nmt("train", "--run", "runs/killed", "--resume")
     assert last.code == 0, last.err
-    runs = (nmt.folder / "runs/uninterrupted", run)
+    runs = (nmt.directory / "runs/uninterrupted", run)
     one, two = (load_file(checkpoint.checkpoints(path)[-1] / checkpoint.WEIGHTS) for path in runs)
     assert all(torch.equal(one[name], two[name]) for name in one)
     states = (checkpoint.read_progress(checkpoint.checkpoints(path)[-1]) for path in runs)
@@ -252,7 +252,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
 
 @pytest.mark.slow
 def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     before = sorted(path.name for path in run.iterdir())
     max_bytes = (
         run / "step-000010/model.safetensors"
@@ -271,7 +271,7 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
 
 
 def test_damaged_latest_checkpoint_is_skipped(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     (run / "step-000020/training.safetensors").write_bytes(b"cut")
     done = nmt("train", "--run", "runs/tiny", "--resume")
     assert done.code == 0, done.err
@@ -287,7 +287,7 @@ def test_damaged_latest_checkpoint_is_skipped(nmt: CommandLine) -> None:
 
 
 def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     done = nmt(
         *("train", "--run", "runs/tiny", "--resume", "--precision", "fp32"),
         *("--set", "train.schedule=inverse_sqrt(peak=1e30, warmup=1)", "--set", "train.steps=40"),
@@ -308,7 +308,7 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
 
 def test_resume_requires_a_run(nmt: CommandLine) -> None:
     nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "runs/tinny contains no run to resume", "hint: ")
-    assert not (nmt.folder / "runs/tinny").exists()
+    assert not (nmt.directory / "runs/tinny").exists()
     nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
     nmt("train", "--run", "text.en/run").refuses(2, "cannot create text.en/run: Not a directory")
 
@@ -321,14 +321,14 @@ def test_resuming_a_finished_run(nmt: CommandLine) -> None:
 
 
 def test_fine_tuning_uses_model_and_tokenizer_of_the_run(nmt: CommandLine) -> None:
-    (nmt.folder / "new.en").write_text("a dog\n" * 30)
-    (nmt.folder / "new.de").write_text("ein Hund\n" * 30)
+    (nmt.directory / "new.en").write_text("a dog\n" * 30)
+    (nmt.directory / "new.de").write_text("ein Hund\n" * 30)
     corpus = "data.train=files(train='new', valid='text', hold_out=False)"
     steps = ("--set", "train.steps=3", "--set", "train.valid_pairs=5")
     done = nmt("train", "--init-from", "runs/tiny", "--run", "runs/tuned", "--set", corpus, *steps)
     assert done.code == 0, done.err
-    run = nmt.folder / "runs/tuned"
-    assert (run / "spm.model").read_bytes() == (nmt.folder / "runs/tiny/spm.model").read_bytes()
+    run = nmt.directory / "runs/tuned"
+    assert (run / "spm.model").read_bytes() == (nmt.directory / "runs/tiny/spm.model").read_bytes()
     check_translates(nmt, "runs/tuned")
     nmt("train", "--init-from", "runs/none", "--run", "runs/x").refuses(1, "there is no model at runs/none", "hint: ")
 
@@ -342,7 +342,7 @@ def test_average_command(nmt: CommandLine) -> None:
 
 
 def test_plan_leaves_no_files(nmt: CommandLine) -> None:
-    before = sorted(path.name for path in (nmt.folder / "runs").iterdir())
+    before = sorted(path.name for path in (nmt.directory / "runs").iterdir())
     options = training("runs/planned", "files(train='text')", train__steps="300", train__batch_tokens="2048")
     done = nmt(*options, "--plan", "--time-limit", "10m", "--batch-tokens", "256")
     assert done.code == 0, done.err
@@ -350,12 +350,12 @@ def test_plan_leaves_no_files(nmt: CommandLine) -> None:
     assert list(plan) == [
         "parameters", "data", "updates", "speed", "peak memory", "checkpoints", "time", "within limit",
     ]  # fmt: skip
-    pairs = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["pairs"]["train"]
+    pairs = json.loads((nmt.directory / "runs/tiny/data.json").read_text())["pairs"]["train"]
     assert plan["data"].startswith(f"{pairs:,} pairs, ")
     assert plan["updates"].startswith("300 (")
     assert " epochs of " in plan["updates"]
     assert plan["within limit"].startswith("300 (")
-    assert sorted(path.name for path in (nmt.folder / "runs").iterdir()) == before
+    assert sorted(path.name for path in (nmt.directory / "runs").iterdir()) == before
 
 
 @pytest.mark.parametrize("option", ["--resume", "--tensorboard"])
@@ -364,7 +364,7 @@ def test_plan_rejects_training_options(nmt: CommandLine, option: str) -> None:
 
 
 def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
-    (nmt.folder / "runs/tiny/config.yaml").write_text("\n")
+    (nmt.directory / "runs/tiny/config.yaml").write_text("\n")
     nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: restore")
     nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(2, "--init-from starts a new run")
 
@@ -391,7 +391,7 @@ def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> 
     nmt(*training("runs/x"), "--batch-tokens", "auto", "--device", "cpu").refuses(2, "needs a GPU", "hint: on a CPU")
     nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").refuses(2, "is for new runs")
     nmt(*training("runs/x"), "--batch-tokens", "many").refuses(2, "train.batch_tokens: expected int, got 'many'")
-    assert not (nmt.folder / "runs/x").exists()
+    assert not (nmt.directory / "runs/x").exists()
 
 
 @pytest.mark.parametrize(
@@ -406,11 +406,11 @@ def test_format_duration(seconds: float, text: str) -> None:
 
 
 def test_files_and_modes_of_a_run(trained: CommandLine) -> None:
-    run = trained.folder / "runs/tiny"
+    run = trained.directory / "runs/tiny"
     names = {path.name for path in run.iterdir()} - {"eval", ".lock"}
     files = {"README.md", "config.yaml", "data.json", "metrics.jsonl", "sessions.jsonl", "spm.model"}
     assert names == files | {"step-000010", "step-000020"}
-    probe = trained.folder / "probe"
+    probe = trained.directory / "probe"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)
     assert {stat.S_IMODE(path.stat().st_mode) for path in run.rglob("*") if path.is_file()} == {mode}

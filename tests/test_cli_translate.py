@@ -31,7 +31,7 @@ SOURCE = sentences(120)[0]
 @pytest.fixture
 def many(trained: CommandLine) -> CommandLine:
     # without a line feed after the last line
-    (trained.folder / "many.en").write_text("\n".join([*SOURCE, "", " the dog "]), encoding="utf-8")
+    (trained.directory / "many.en").write_text("\n".join([*SOURCE, "", " the dog "]), encoding="utf-8")
     return trained
 
 
@@ -75,11 +75,11 @@ def test_show_scores_prints_the_score_before_the_translation(trained: CommandLin
 def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> None:
     output = trained("translate", "--format", "jsonl", *SOURCE[:6]).out.split("\n")[:-1]
     best = [json.loads(line)["translations"][0] for line in output]
-    (trained.folder / "six.en").write_text("".join(f"{line}\n" for line in SOURCE[:6]))
-    (trained.folder / "six.de").write_text("".join(f"{each['text']}\n" for each in best))
+    (trained.directory / "six.en").write_text("".join(f"{line}\n" for line in SOURCE[:6]))
+    (trained.directory / "six.de").write_text("".join(f"{each['text']}\n" for each in best))
     done = trained("score", "--src", "six.en", "--tgt", "six.de", "--format", "jsonl")
     records = [json.loads(line) for line in done.out.split("\n")[:-1]]
-    loaded = discovery.load(trained.folder / "runs/tiny")
+    loaded = discovery.load(trained.directory / "runs/tiny")
     for record in records:
         batch = collate([tuple(loaded.tokenizer.encode(record[side]) for side in ("source", "target"))])  # type: ignore[list-item]
         hidden_ND = loaded.model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
@@ -95,10 +95,10 @@ def test_score_equals_the_log_probability_of_translate(trained: CommandLine) -> 
 
 
 def test_a_wrong_translation_has_a_lower_score(trained: CommandLine) -> None:
-    (trained.folder / "good.en").write_text("".join(f"{line}\n" for line in SOURCE[:40]))
+    (trained.directory / "good.en").write_text("".join(f"{line}\n" for line in SOURCE[:40]))
     references = sentences(120)[1][:40]
     for name, text in (("right.de", references), ("reversed.de", references[::-1])):
-        (trained.folder / name).write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+        (trained.directory / name).write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
     means = [
         sum(map(float, trained("score", "--src", "good.en", "--tgt", name).out.split()))
         for name in ("right.de", "reversed.de")
@@ -107,8 +107,8 @@ def test_a_wrong_translation_has_a_lower_score(trained: CommandLine) -> None:
 
 
 def test_score_rejects_files_of_different_lengths(trained: CommandLine) -> None:
-    (trained.folder / "two.en").write_text("a\nb\n")
-    (trained.folder / "one.de").write_text("a\n")
+    (trained.directory / "two.en").write_text("a\nb\n")
+    (trained.directory / "one.de").write_text("a\n")
     done = trained("score", "--src", "two.en", "--tgt", "one.de")
     assert done.code == 1
     assert len(done.errors) == 1
@@ -126,7 +126,7 @@ def test_prefix_and_constraints_appear_in_the_translation(trained: CommandLine) 
 
 
 def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
-    steps = sorted((nmt.folder / "runs/tiny").glob("step-*"))
+    steps = sorted((nmt.directory / "runs/tiny").glob("step-*"))
     assert len(steps) == 2
     one = nmt("translate", "--format", "jsonl", "--model", steps[1], "--model", steps[1], *SOURCE[:5])
     assert one.out == nmt("translate", "--format", "jsonl", "--model", steps[1], *SOURCE[:5]).out
@@ -143,7 +143,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
 def test_precisions(many: CommandLine, precision: str) -> None:
     done = many("translate", "--input", "many.en", "--precision", precision)
     assert done.code == 0, done.err
-    assert len(done.out.split("\n")) == len(lines(many.folder / "many.en")) + 1
+    assert len(done.out.split("\n")) == len(lines(many.directory / "many.en")) + 1
 
 
 # ---- shards and resuming
@@ -159,34 +159,34 @@ def test_shards_add_up_to_the_output(many: CommandLine, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
-    text = many.folder / "long.en"
+    text = many.directory / "long.en"
     text.write_text("".join(f"{line}\n" for line in SOURCE * 30), encoding="utf-8")
     many("translate", "--input", "long.en", "--output", "complete.de")
     process = many.start("translate", "--input", "long.en", "--output", "killed.de")
     deadline = time.monotonic() + 120
-    while not (many.folder / "killed.de").exists() or not (many.folder / "killed.de").stat().st_size:
+    while not (many.directory / "killed.de").exists() or not (many.directory / "killed.de").stat().st_size:
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.kill()
     process.communicate()
-    assert 0 < len(lines(many.folder / "killed.de")) < len(SOURCE) * 60
+    assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 60
     done = many("translate", "--input", "long.en", "--output", "killed.de", "--resume")
     assert done.code == 0, done.err
     assert "resuming killed.de after" in done.err
-    assert (many.folder / "killed.de").read_bytes() == (many.folder / "complete.de").read_bytes()
+    assert (many.directory / "killed.de").read_bytes() == (many.directory / "complete.de").read_bytes()
 
 
 @pytest.mark.parametrize("options", [[], ["--top-beams", "3"], ["--format", "jsonl"]])
 def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) -> None:
     command = ["translate", "--input", "many.en", *options, "--output"]
     many(*command, "all.out")
-    output = (many.folder / "all.out").read_bytes()
+    output = (many.directory / "all.out").read_bytes()
     for size in (0, 1, len(output) // 2, len(output) - 1, len(output)):
-        (many.folder / "cut.out").write_bytes(output[:size])
+        (many.directory / "cut.out").write_bytes(output[:size])
         assert many(*command, "cut.out", "--resume").code == 0
         # The batch may change the last digits of a score.
-        assert rounded((many.folder / "cut.out").read_bytes()) == rounded(output)
+        assert rounded((many.directory / "cut.out").read_bytes()) == rounded(output)
 
 
 @pytest.mark.slow
@@ -206,10 +206,10 @@ def test_torchrun_processes_share_a_file(many: CommandLine) -> None:
     ]
     command = [*torchrun, "translate", "--input", "many.en", "--output", "joined.de"]
     for extra in ([], ["--resume"]):
-        done = subprocess.run([*command, *extra], cwd=many.folder, env=environment, capture_output=True, timeout=300)
+        done = subprocess.run([*command, *extra], cwd=many.directory, env=environment, capture_output=True, timeout=300)
         assert done.returncode == 0, done.stderr.decode()
-        assert (many.folder / "joined.de").read_text(encoding="utf-8") == expected
-        assert [path.name for path in many.folder.glob("*joined.de*")] == ["joined.de"]
+        assert (many.directory / "joined.de").read_text(encoding="utf-8") == expected
+        assert [path.name for path in many.directory.glob("*joined.de*")] == ["joined.de"]
 
 
 def rounded(text: bytes) -> str:
@@ -218,33 +218,33 @@ def rounded(text: bytes) -> str:
 
 @pytest.mark.slow
 def test_resume_joins_finished_shards(trained: CommandLine) -> None:
-    (trained.folder / "two.en").write_text("the dog\nthe cat")
+    (trained.directory / "two.en").write_text("the dog\nthe cat")
     for number, text in ((1, "eins\n"), (2, "zwei\n")):
-        (trained.folder / f"two.de.{number}-of-2.done").write_text(text)
-    ranks = [CommandLine(trained.folder, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
+        (trained.directory / f"two.de.{number}-of-2.done").write_text(text)
+    ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     command = ("translate", "--input", "two.en", "--output", "two.de")
     ranks[0].process(*command).refuses(2, "two.de is incomplete: some of its processes did not finish", "--resume")
     for rank in ranks:
         assert rank.process(*command, "--resume").code == 0
-    assert (trained.folder / "two.de").read_text() == "eins\nzwei\n"
-    assert [path.name for path in trained.folder.glob("*two.de*")] == ["two.de"]
+    assert (trained.directory / "two.de").read_text() == "eins\nzwei\n"
+    assert [path.name for path in trained.directory.glob("*two.de*")] == ["two.de"]
 
 
 @pytest.mark.slow
 def test_more_processes_than_lines(trained: CommandLine) -> None:
-    (trained.folder / "few.en").write_text("the dog\nthe cat")
+    (trained.directory / "few.en").write_text("the dog\nthe cat")
     for rank in range(4):
-        nmt = CommandLine(trained.folder, {"WORLD_SIZE": "4", "RANK": str(rank)})
+        nmt = CommandLine(trained.directory, {"WORLD_SIZE": "4", "RANK": str(rank)})
         assert nmt.process("translate", "--input", "few.en", "--output", "few.de").code == 0
-    assert (trained.folder / "few.de").read_text() == trained("translate", "--input", "few.en").out
+    assert (trained.directory / "few.de").read_text() == trained("translate", "--input", "few.en").out
 
 
 def test_empty_input_gives_an_empty_file(trained: CommandLine) -> None:
-    (trained.folder / "empty.en").write_text("")
-    (trained.folder / "stale.de").write_text("alt\n")
+    (trained.directory / "empty.en").write_text("")
+    (trained.directory / "stale.de").write_text("alt\n")
     for name in ("stale.de", "fresh.de"):
         assert trained("translate", "--input", "empty.en", "--output", name).code == 0
-        assert (trained.folder / name).read_bytes() == b""
+        assert (trained.directory / name).read_bytes() == b""
 
 
 # ---- documents
@@ -265,7 +265,7 @@ the end
 
 
 def test_a_document_keeps_its_layout(trained: CommandLine) -> None:
-    (trained.folder / "text.md").write_text(DOCUMENT)
+    (trained.directory / "text.md").write_text(DOCUMENT)
     done = trained("translate", "--document", "--input", "text.md")
     assert done.code == 0, done.err
     out = done.out.split("\n")
@@ -306,7 +306,7 @@ def test_paragraphs_add_up_to_the_document() -> None:
 def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "nmt", "translate"], cwd=trained.folder,
+        [sys.executable, "-m", "nmt", "translate"], cwd=trained.directory,
         stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=heed_interrupts, start_new_session=True,
         env=os.environ | {"NMT_RUNS": "runs", "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"},
     )  # fmt: skip
@@ -387,14 +387,14 @@ def test_ctranslate2_without_an_export_suggests_nmt_export(trained: CommandLine)
 
 
 def test_resume_rejects_an_output_in_another_format(many: CommandLine) -> None:
-    (many.folder / "some.en").write_text("the dog\nthe cat\n")
-    (many.folder / "plain.de").write_text("der Hund\n")
+    (many.directory / "some.en").write_text("the dog\nthe cat\n")
+    (many.directory / "plain.de").write_text("der Hund\n")
     command = ["translate", "--input", "some.en", "--resume", "--output"]
     many(*command, "plain.de", "--format", "jsonl").refuses(2, "plain.de has a different output format")
     many(*command, "plain.de", "--show-scores").refuses(2, "plain.de has a different output format")
-    (many.folder / "long.de").write_text("der Hund\n" * 3)
+    (many.directory / "long.de").write_text("der Hund\n" * 3)
     many(*command, "long.de").refuses(2, "long.de has 3 lines, more than the 2 lines to translate")
-    assert (many.folder / "plain.de").read_text() == "der Hund\n"
+    assert (many.directory / "plain.de").read_text() == "der Hund\n"
     assert many(*command, "/dev/null").code == 0
 
 
@@ -407,7 +407,7 @@ def test_constraints_that_are_not_utf8_are_rejected(trained: CommandLine, option
 
 
 def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
-    translator = Translator.load(trained.folder / "runs/tiny")
+    translator = Translator.load(trained.directory / "runs/tiny")
     for call in (
         lambda: translator.translate("a dog"), lambda: translator.n_best("a dog"),
         lambda: Line("a dog", constraints="Hund"), lambda: Translator.load([]),  # type: ignore[arg-type]
@@ -417,16 +417,16 @@ def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
 
 
 def test_python_api_equals_the_command_line(many: CommandLine) -> None:
-    translator = Translator.load(many.folder / "runs/tiny")
-    text = lines(many.folder / "many.en")
+    translator = Translator.load(many.directory / "runs/tiny")
+    text = lines(many.directory / "many.en")
     assert translator.translate(text) == many("translate", "--input", "many.en").out.split("\n")[:-1]
     assert translator.translate(["the dog", ""]) == [translator.translate(["the dog"])[0], ""]
     assert [best[0].text for best in translator.n_best(text[:9])] == translator.translate(text[:9])
 
 
 def test_threads_share_a_translator(many: CommandLine) -> None:
-    translator = Translator.load(many.folder / "runs/tiny")
-    text = lines(many.folder / "many.en")
+    translator = Translator.load(many.directory / "runs/tiny")
+    text = lines(many.directory / "many.en")
     expected = [translator.translate(text[i : i + 9], "beam(beam_size=3)") for i in range(0, 90, 9)]
     with ThreadPoolExecutor(5) as pool:
         results = list(pool.map(lambda i: translator.translate(text[i : i + 9], "beam(beam_size=3)"), range(0, 90, 9)))
@@ -434,7 +434,7 @@ def test_threads_share_a_translator(many: CommandLine) -> None:
 
 
 def test_each_line_has_its_own_constraints(trained: CommandLine) -> None:
-    translator = Translator.load(trained.folder / "runs/tiny")
+    translator = Translator.load(trained.directory / "runs/tiny")
     lines: list[str | Line] = [
         Line("the dog", prefix="eine Katze"),
         "the dog",
@@ -449,7 +449,7 @@ def test_each_line_has_its_own_constraints(trained: CommandLine) -> None:
 
 
 def test_segments_are_joined_with_the_white_space_of_the_line(trained: CommandLine) -> None:
-    translator = Translator.load(trained.folder / "runs/tiny")
+    translator = Translator.load(trained.directory / "runs/tiny")
     sentence = "the small dog sees the tree."
     translation = translator.translate([sentence])[0]
     translator.segmenter.max_source_length = len(translator.tokenizer.encode(sentence))
@@ -463,7 +463,7 @@ def test_segments_are_joined_with_the_white_space_of_the_line(trained: CommandLi
 
 
 def test_an_empty_translation_can_be_scored(trained: CommandLine) -> None:
-    (scored,) = Translator.load(trained.folder / "runs/tiny").score([("a dog", "")])
+    (scored,) = Translator.load(trained.directory / "runs/tiny").score([("a dog", "")])
     assert scored.score == scored.log_prob < -0.01
     assert scored.tokens == ("</s>",)
 
@@ -476,5 +476,5 @@ def test_separator_between_segments() -> None:
 
 
 def test_a_run_can_be_moved(trained: CommandLine, tmp_path: Path) -> None:
-    shutil.copytree(trained.folder / "runs/tiny", tmp_path / "mein Lauf")
+    shutil.copytree(trained.directory / "runs/tiny", tmp_path / "mein Lauf")
     assert Translator.load(str(tmp_path / "mein Lauf")).translate(["the dog"])

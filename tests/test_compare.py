@@ -129,10 +129,10 @@ def test_different_numbers_of_lines() -> None:
 
 
 def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
-    folder = trained.folder
-    write(folder / "probe", *sentences(40))
-    write(folder / "other", [line + " <i>" for line in sentences(40)[1]], [])
-    runs = sorted((folder / "runs/tiny").glob("step-*"))
+    directory = trained.directory
+    write(directory / "probe", *sentences(40))
+    write(directory / "other", [line + " <i>" for line in sentences(40)[1]], [])
+    runs = sorted((directory / "runs/tiny").glob("step-*"))
     files = ("--src", "probe.en", "--ref", "probe.de")
     page = tmp_path / "sub/page.html"
     done = trained("compare", runs[-1], "other.en", *files, "--html", page, "--resamples", "100")
@@ -171,7 +171,7 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
     ],
 )
 def test_usage_errors_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
-    (trained.folder / "less").write_text("one\n")
+    (trained.directory / "less").write_text("one\n")
     trained("compare", *arguments).refuses(code, message)
 
 

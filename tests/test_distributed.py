@@ -30,7 +30,7 @@ def start(nmt: CommandLine, *arguments: str, ranks: int = 2) -> subprocess.Popen
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "nmt", "--"]
     return subprocess.Popen(
         [sys.executable, *torchrun, *arguments],
-        cwd=nmt.folder, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=nmt.directory, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
@@ -43,16 +43,16 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[str, str]:
 
 
 def weights(nmt: CommandLine, run: str) -> dict[str, torch.Tensor]:
-    return load_file(checkpoint.checkpoints(nmt.folder / run)[-1] / checkpoint.WEIGHTS)
+    return load_file(checkpoint.checkpoints(nmt.directory / run)[-1] / checkpoint.WEIGHTS)
 
 
 def losses(nmt: CommandLine, run: str) -> list[float]:
-    lines = (nmt.folder / run / "metrics.jsonl").read_text().splitlines()
+    lines = (nmt.directory / run / "metrics.jsonl").read_text().splitlines()
     return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
 
 
 def last_step(nmt: CommandLine, run: str) -> int:
-    return checkpoint.read_progress(checkpoint.checkpoints(nmt.folder / run)[-1]).step
+    return checkpoint.read_progress(checkpoint.checkpoints(nmt.directory / run)[-1]).step
 
 
 def test_two_ranks_equal_gradient_accumulation_over_two_batches(nmt: CommandLine) -> None:
@@ -109,7 +109,7 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "10"}
     process = start(nmt, *training("runs/dies", "files(train='text')", **changes))
     end = time.monotonic() + 120
-    while not checkpoint.checkpoints(nmt.folder / "runs/dies"):
+    while not checkpoint.checkpoints(nmt.directory / "runs/dies"):
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -117,14 +117,14 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     _, err = finish(process)
     assert process.returncode != 0
     assert "Signal 9 (SIGKILL)" in err
-    assert checkpoint.latest_intact(nmt.folder / "runs/dies") is not None
+    assert checkpoint.latest_intact(nmt.directory / "runs/dies") is not None
 
 
 def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
     process = start(nmt, *training("runs/stops", "files(train='text')", **changes))
     end = time.monotonic() + 120
-    while not (nmt.folder / "runs/stops/metrics.jsonl").exists():
+    while not (nmt.directory / "runs/stops/metrics.jsonl").exists():
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.05)

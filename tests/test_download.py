@@ -34,8 +34,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         yield state
 
 
-def remaining_files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+def remaining_files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*") if path.is_file())
 
 
 def test_fetch_returns_checksum(server: Loopback, tmp_path: Path) -> None:
@@ -248,10 +248,10 @@ def test_extracted_files_are_temporary(make_archive, name: str, tmp_path: Path) 
 @pytest.mark.parametrize(("make_archive", "suffix"), [(make_zip, "zip"), (make_tar, "tar.gz")])
 def test_archive_with_path_traversal_is_rejected(make_archive, suffix: str, name: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     archive = make_archive(tmp_path / f"a.{suffix}", {"good.txt": b"x", name: b"evil"})
-    with pytest.raises(DownloadError, match="outside its folder"):
-        extract(archive, tmp_path / "out" / "folder")
+    with pytest.raises(DownloadError, match="outside its directory"):
+        extract(archive, tmp_path / "out" / "directory")
     assert remaining_files(tmp_path) == [archive.name]
-    assert not (tmp_path / "out" / "folder").exists()
+    assert not (tmp_path / "out" / "directory").exists()
 
 
 def test_archive_with_link_is_rejected(tmp_path: Path) -> None:
@@ -316,15 +316,15 @@ def test_html_instead_of_archive_is_rejected(tmp_path: Path) -> None:
         extract(tmp_path / "a.zip", tmp_path / "out")
 
 
-def test_folders_and_files_are_not_extracted(tmp_path: Path) -> None:
-    (tmp_path / "folder" / "deeper").mkdir(parents=True)
-    (tmp_path / "folder" / "b.txt").touch()
-    (tmp_path / "folder" / "deeper" / "c.txt").touch()
+def test_directories_and_files_are_not_extracted(tmp_path: Path) -> None:
+    (tmp_path / "directory" / "deeper").mkdir(parents=True)
+    (tmp_path / "directory" / "b.txt").touch()
+    (tmp_path / "directory" / "deeper" / "c.txt").touch()
     (tmp_path / "a.txt").touch()
-    with extracted_files([tmp_path / "folder", tmp_path / "a.txt"], scratch_parent=tmp_path / "near") as files:
+    with extracted_files([tmp_path / "directory", tmp_path / "a.txt"], scratch_parent=tmp_path / "near") as files:
         assert [path.name for path in files] == ["b.txt", "a.txt"]
     with (
-        pytest.raises(DataError, match="no such file or folder"),
+        pytest.raises(DataError, match="no such file or directory"),
         extracted_files([tmp_path / "none"], scratch_parent=tmp_path),
     ):
         pass

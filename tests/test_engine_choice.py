@@ -22,12 +22,12 @@ SOURCE, TARGET = sentences(30)
 @pytest.fixture(scope="module")
 def shaw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a model that the native engine does not support."""
-    folder = tmp_path_factory.mktemp("shaw")
+    directory = tmp_path_factory.mktemp("shaw")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NMT_DATA", str(folder / "data"))
-        config = tiny.config(folder, "model.position_encoding=shaw", "train.steps=1", "train.valid_every=1")
-        train(config, folder / "run", resume=False, device="cpu", precision="fp32")
-    return folder / "run"
+        patch.setenv("NMT_DATA", str(directory / "data"))
+        config = tiny.config(directory, "model.position_encoding=shaw", "train.steps=1", "train.valid_every=1")
+        train(config, directory / "run", resume=False, device="cpu", precision="fp32")
+    return directory / "run"
 
 
 def in_a_process(code: str, *arguments: str | Path, cwd: Path | None = None) -> str:
@@ -141,7 +141,7 @@ print(in_heap())
 @pytest.mark.parametrize("options", [[], ["--beam-size", "1"], ["--top-beams", "3"], ["--prefix", "der alte"]])
 def test_pytorch_translations_are_identical(trained: CommandLine, options: list[str]) -> None:
     command = ("translate", "--precision", "fp32", *options, *SOURCE)
-    expected, actual = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
+    expected, actual = trained(*command), CommandLine(trained.directory, {"NMT_ENGINE": "0"})(*command)
     assert (expected.code, actual.code) == (0, 0), actual.err
     assert actual.out == expected.out
     assert len(set(expected.out.splitlines())) > 1
@@ -151,20 +151,20 @@ def test_pytorch_translations_are_identical(trained: CommandLine, options: list[
 def test_pytorch_scores_are_equal(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "pairs", SOURCE, TARGET)
     command = ("score", "--src", tmp_path / "pairs.en", "--tgt", tmp_path / "pairs.de")
-    expected, actual = trained(*command), CommandLine(trained.folder, {"NMT_ENGINE": "0"})(*command)
+    expected, actual = trained(*command), CommandLine(trained.directory, {"NMT_ENGINE": "0"})(*command)
     assert (expected.code, actual.code) == (0, 0), actual.err
     assert [*map(float, actual.out.split())] == pytest.approx([*map(float, expected.out.split())], abs=2e-3)
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
 def test_pytorch_supports_other_precisions(trained: CommandLine, precision: str) -> None:
-    done = CommandLine(trained.folder, {"NMT_ENGINE": "0"})("translate", "the dog", "--precision", precision)
+    done = CommandLine(trained.directory, {"NMT_ENGINE": "0"})("translate", "the dog", "--precision", precision)
     assert done.code == 0, done.err
     assert len(done.out.splitlines()) == 1
 
 
 def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> None:
-    off = CommandLine(trained.folder, {"NMT_ENGINE": "0"})
+    off = CommandLine(trained.directory, {"NMT_ENGINE": "0"})
     done = off("translate", "the dog", "--precision", "int8")
     done.refuses(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
     if native.is_available():
@@ -175,8 +175,8 @@ def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> No
 @pytest.mark.slow
 def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path) -> None:
     home = {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
-    without = CommandLine(trained.folder, home)
-    steps = sorted((trained.folder / "runs/tiny").glob("step-*"))
+    without = CommandLine(trained.directory, home)
+    steps = sorted((trained.directory / "runs/tiny").glob("step-*"))
     done = without.process("translate", "the dog", "the cat", *(word for step in steps for word in ("--model", step)))
     assert done.code == 0, done.err
     line = "nmt: the native engine is not available (C compiler 'no-such-compiler' not found); using PyTorch"

@@ -30,17 +30,17 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    folder = tmp_path_factory.mktemp("evaluate")
+    directory = tmp_path_factory.mktemp("evaluate")
     lines = [f"the {a} {b} thing" for a in WORDS for b in WORDS if a != b]
     for split, part in (("train", lines), ("valid", lines[:8]), ("test", lines[8:14])):
         for code in ("en", "de"):
-            (folder / f"{split}.{code}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
-    corpus = ", ".join(f"{split}={str(folder / split)!r}" for split in ("train", "valid", "test"))
+            (directory / f"{split}.{code}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    corpus = ", ".join(f"{split}={str(directory / split)!r}" for split in ("train", "valid", "test"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NMT_DATA", str(folder / "data"))
+        patch.setenv("NMT_DATA", str(directory / "data"))
         config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
-        train(config, folder / "run", resume=False, device="cpu", precision="fp32")
-        return Translator.load(folder / "run", "cpu")
+        train(config, directory / "run", resume=False, device="cpu", precision="fp32")
+        return Translator.load(directory / "run", "cpu")
 
 
 def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
 def test_report(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     options = evaluate.MetricOptions(["chrf"], resamples=0)
-    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "folder", options)
+    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "directory", options)
     report = json.loads(evaluation.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6

@@ -33,22 +33,22 @@ def script(name: str, *arguments: str, code: int = 0, **environment: str) -> lis
     return [re.split(r" *\| *", line.strip("| ")) for line in done.stdout.splitlines()]
 
 
-def small(folder: Path) -> tuple[list[str], dict[str, str]]:
+def small(directory: Path) -> tuple[list[str], dict[str, str]]:
     """Return arguments and environment for experiments with few updates."""
     sections = ("tokenizer", "model")
     tiny = {name: [f"{key.partition('.')[2]}: {TINY[key]}" for key in TINY if name in key] for name in sections}
     options = "".join(f"{name}: {{{', '.join(values)}}}\n" for name, values in tiny.items())
     source, target = sentences(420)
-    write(folder / "train", source[:400], target[:400])
-    write(folder / "held-out", source[400:], target[400:])
+    write(directory / "train", source[:400], target[:400])
+    write(directory / "held-out", source[400:], target[400:])
     files = {"train": "train", "valid": "held-out", "test": "held-out"}
-    corpus = ", ".join(f"{split}='{folder}/{name}'" for split, name in files.items())
+    corpus = ", ".join(f"{split}='{directory}/{name}'" for split, name in files.items())
     options += f'data: {{train: ["files({corpus})"]}}\n'
-    config = folder / "tiny.yaml"
+    config = directory / "tiny.yaml"
     config.write_text(f"{options}train: {{batch_tokens: 512, valid_pairs: 20, valid_search: greedy}}\n")
-    folders = {"NMT_RUNS": str(folder / "runs"), "NMT_DATA": str(folder / "data")}
+    directories = {"NMT_RUNS": str(directory / "runs"), "NMT_DATA": str(directory / "data")}
     changes = ["--set", "train.steps=4", "--set", "train.valid_every=4"]
-    return changes, folders | {"CONFIG": str(config), "SEEDS": "1", "LIMIT": "5m"}
+    return changes, directories | {"CONFIG": str(config), "SEEDS": "1", "LIMIT": "5m"}
 
 
 def test_experiments_print_tables(tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_extrapolation(tmp_path: Path) -> None:
 
 
 def test_wmt14_script(tmp_path: Path) -> None:
-    folders = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
+    directories = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     trained = []
     for _ in range(2):  # completed steps are not repeated
-        table = script("../wmt14.sh", "--stand-in", **folders)
+        table = script("../wmt14.sh", "--stand-in", **directories)
         assert [row for row in table if row[0].startswith("BLEU")]
         trained.append(
             {path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("step-*/*.safetensors"))}
@@ -151,8 +151,8 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     write(tmp_path / "europarl", source[840:], target[840:])
     changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
     places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "MULTI30K": "tatoeba", "NEWSTEST": "europarl"}
-    folders = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
-    environment = {name: str(tmp_path / path) for name, path in folders.items()}
+    directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
+    environment = {name: str(tmp_path / path) for name, path in directories.items()}
     environment |= {
         name: str(tmp_path.relative_to("/") / path) for name, path in places.items()
     }  # relative to the working directory

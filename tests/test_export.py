@@ -66,11 +66,11 @@ def loaded(
     norm, tied = request.param.split("-")
     nmt = CommandLine(tmp_path_factory.mktemp(request.param))
     for name in ("text.en", "text.de"):
-        shutil.copyfile(trained.folder / name, nmt.folder / name)
+        shutil.copyfile(trained.directory / name, nmt.directory / name)
     sizes = {"model__dim": "16", "model__encoder_layers": "2", "train__steps": "1"}
     done = nmt.train("runs/x", model__norm_position=norm, model__tie_embeddings=str(tied == "tied").lower(), **sizes)
     assert done.code == 0, done.err
-    actual = discovery.load(nmt.folder / "runs/x")
+    actual = discovery.load(nmt.directory / "runs/x")
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in actual.model.parameters():
@@ -79,12 +79,12 @@ def loaded(
 
 
 def exported(to: str, loaded: LoadedModel) -> Path:
-    """Return the folder of an export next to the run; export only once."""
-    folder = loaded.run.parent / to
-    if not folder.exists():
-        folder.mkdir()
-        EXPORTS[to](loaded, folder)
-    return folder
+    """Return the directory of an export next to the run; export only once."""
+    directory = loaded.run.parent / to
+    if not directory.exists():
+        directory.mkdir()
+        EXPORTS[to](loaded, directory)
+    return directory
 
 
 # ---- the same model
@@ -107,20 +107,20 @@ def of_logits(logits_BTV: Tensor, ids: list[list[int]]) -> list[Tensor]:
     return actual
 
 
-def by_ctranslate2(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
+def by_ctranslate2(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     import ctranslate2
 
     pieces = [loaded.tokenizer.ids_to_pieces(row) for row in ids]
-    engine = ctranslate2.Translator(str(folder), compute_type="float32")
+    engine = ctranslate2.Translator(str(directory), compute_type="float32")
     return [torch.tensor(actual.log_probs) for actual in engine.score_batch(pieces, pieces)]
 
 
-def by_safetensors(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
-    return log_probs(discovery.load(folder).model, ids)
+def by_safetensors(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
+    return log_probs(discovery.load(directory).model, ids)
 
 
-def by_onnx(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
-    model = OnnxModel.load(folder)
+def by_onnx(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
+    model = OnnxModel.load(directory)
     batch = collate([(row, row) for row in ids])
     state = model.prefill([[*row, EOS] for row in ids])
     same_R = np.arange(len(ids))
@@ -129,10 +129,10 @@ def by_onnx(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Ten
     return of_logits(torch.from_numpy(np.stack(steps, 1)), ids)
 
 
-def by_transformers(folder: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
+def by_transformers(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     import transformers
 
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
     batch = collate([(row, row) for row in ids])
     with torch.no_grad():
         actual = model(batch.src_BS, attention_mask=batch.src_mask_BS.long(), decoder_input_ids=batch.tgt_in_BT)
@@ -164,12 +164,12 @@ def test_translations_equal_nmt(to: str, loaded: LoadedModel) -> None:
 
 
 def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
-    folder = exported("safetensors", loaded)
-    expected = Translator.load(folder, "cpu", "fp32").translate(LINES, "greedy")
+    directory = exported("safetensors", loaded)
+    expected = Translator.load(directory, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in expected]
     most = [max_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
     assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
-    assert ENGINES["safetensors"](folder)(LINES) == expected
+    assert ENGINES["safetensors"](directory)(LINES) == expected
 
 
 class Session:
@@ -218,7 +218,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
     """Return the tiny run with another model, with noise added to all parameters."""
-    tiny = discovery.load(trained.folder / "runs/tiny")
+    tiny = discovery.load(trained.directory / "runs/tiny")
     config = dataclasses.replace(tiny.config, model=dataclasses.replace(tiny.config.model, **changes))
     torch.manual_seed(1)
     model = build_model(config.model, len(tiny.tokenizer)).eval()
@@ -277,10 +277,10 @@ def test_unsupported_models_are_rejected(
 def test_transformers_loads_the_export(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    folder = exported("hf-marian", loaded)
+    directory = exported("hf-marian", loaded)
     monkeypatch.setattr(socket.socket, "connect", None)  # there is no network
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     pre = loaded.config.model.norm_position == "pre"
     assert type(model).__name__ == ("PegasusForConditionalGeneration" if pre else "MarianMTModel")
     assert type(tokenizer).__name__ == "MarianTokenizer"
@@ -312,11 +312,11 @@ def test_transformers_tokenizes_like_nmt(loaded: LoadedModel) -> None:
 def test_bf16_and_int8_weights_are_smaller_and_accurate(loaded: LoadedModel, tmp_path: Path) -> None:
     sizes = {}
     for weights in safetensors.WEIGHT_TYPES:
-        folder = tmp_path / weights
-        folder.mkdir()
-        safetensors.export(loaded, folder, weights=weights)
-        sizes[weights] = next(folder.glob("step-*/model.safetensors")).stat().st_size
-        actual = discovery.load(folder).model.state_dict()
+        directory = tmp_path / weights
+        directory.mkdir()
+        safetensors.export(loaded, directory, weights=weights)
+        sizes[weights] = next(directory.glob("step-*/model.safetensors")).stat().st_size
+        actual = discovery.load(directory).model.state_dict()
         for name, expected in loaded.model.state_dict().items():
             largest = expected.abs().amax(-1, keepdim=True)
             atol = {"int8": 1 if expected.ndim == 2 else 0}.get(weights, 0) * largest / 127 / 2
@@ -355,18 +355,20 @@ def test_command_exports_and_reports(to: str, nmt: CommandLine) -> None:
     assert report["data"].startswith("20 sentences of text/test, greedy, fp32")
     assert report["identical"] == "100.0%"
     assert report["BLEU"].startswith("100.0 ")
-    assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
+    assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
     assert done.err == ""
     if to != "hf-marian":  # that one is for Transformers alone
         for file in ("config.yaml", "spm.model", "data.json"):
-            assert (nmt.folder / "runs/tiny" / to / file).read_bytes() == (nmt.folder / "runs/tiny" / file).read_bytes()
+            assert (nmt.directory / "runs/tiny" / to / file).read_bytes() == (
+                nmt.directory / "runs/tiny" / file
+            ).read_bytes()
 
 
 def test_exported_run_translates_without_the_original(nmt: CommandLine) -> None:
     assert nmt("export", "runs/tiny", "--to", "safetensors", "--output", "lean").code == 0
     expected = nmt("translate", "--model", "runs/tiny", LINES[0]).out
-    shutil.rmtree(nmt.folder / "runs")
-    assert sorted(path.name for path in (nmt.folder / "lean").rglob("*") if path.is_file()) == [
+    shutil.rmtree(nmt.directory / "runs")
+    assert sorted(path.name for path in (nmt.directory / "lean").rglob("*") if path.is_file()) == [
         "config.yaml", "data.json", "meta.json", "model.safetensors", "spm.model",
     ]  # fmt: skip
     done = nmt("translate", "--model", "lean", LINES[0])
@@ -385,20 +387,20 @@ def test_average_can_be_exported(nmt: CommandLine) -> None:
     assert nmt("average", "runs/tiny", "--last", "2").code == 0
     done = nmt("export", "runs/tiny/average-2", "--to", "safetensors", "-o", "lean")
     assert done.code == 0, done.err
-    actual, expected = (discovery.load(nmt.folder / name).model for name in ("lean", "runs/tiny/average-2"))
+    actual, expected = (discovery.load(nmt.directory / name).model for name in ("lean", "runs/tiny/average-2"))
     assert all(map(torch.equal, actual.parameters(), expected.parameters()))
 
 
 @pytest.mark.slow
 def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) -> None:
-    tokens = json.loads((nmt.folder / "runs/tiny/data.json").read_text())["max_source_length"]
-    (nmt.folder / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
+    tokens = json.loads((nmt.directory / "runs/tiny/data.json").read_text())["max_source_length"]
+    (nmt.directory / "mine.en").write_text("the dog.\n\n  \n" + "the old cat sees. " * tokens + "\n", encoding="utf-8")
     done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "a", "--verify-with", "mine.en")
     assert done.code == 0, done.err
     count, rest = done.out.splitlines()[1].removeprefix("data").split(maxsplit=1)
     assert int(count) > 2  # blank lines do not count, and what is too long is cut
     assert rest.startswith("sentences of mine.en, ")
-    (nmt.folder / "text.en").unlink()
+    (nmt.directory / "text.en").unlink()
     done = nmt("export", "runs/tiny", "--to", "safetensors", "-o", "b")
     assert " of phrasebook/test, " in done.out
 
@@ -421,35 +423,35 @@ def test_documented_example_runs(
 # ---- what is refused
 
 
-def shifted(loaded: LoadedModel, folder: Path) -> None:
+def shifted(loaded: LoadedModel, directory: Path) -> None:
     """Export a model whose output layer is shifted by one piece."""
     model = loaded.model
     with torch.no_grad():
         model.embedding_weight("output").copy_(model.embedding_weight("output").roll(1, 0))
-    safetensors.export(dataclasses.replace(loaded, model=model), folder)
+    safetensors.export(dataclasses.replace(loaded, model=model), directory)
 
 
 def test_failed_verification_discards_the_export(
     nmt: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(EXPORTS, "safetensors", shifted)
-    monkeypatch.chdir(nmt.folder)
-    run, folder = Path("runs/tiny"), Path("there")
+    monkeypatch.chdir(nmt.directory)
+    run, directory = Path("runs/tiny"), Path("there")
     with pytest.raises(
         NMTError, match=r"only \d+ of 20 translations with safetensors are identical .* requires 99\.0%"
     ) as actual:
-        verify.export(run, "safetensors", folder)
+        verify.export(run, "safetensors", directory)
     assert not isinstance(actual.value, UsageError)
     assert "in nmt, but '" in actual.value.hint
     with pytest.raises(SystemExit) as exit_:
-        app(["export", str(run), "--to", "safetensors", "-o", str(folder)], prog_name="nmt")
+        app(["export", str(run), "--to", "safetensors", "-o", str(directory)], prog_name="nmt")
     assert exit_.value.code == 1
     assert capsys.readouterr().out == ""
-    assert sorted(path.name for path in nmt.folder.iterdir()) == ["data", "runs", "text.de", "text.en"]
-    verification = verify.export(run, "safetensors", folder, min_agreement=0)
+    assert sorted(path.name for path in nmt.directory.iterdir()) == ["data", "runs", "text.de", "text.en"]
+    verification = verify.export(run, "safetensors", directory, min_agreement=0)
     assert verification.agreement < 0.99
     assert verification.bleu < 99
-    assert folder.is_dir()
+    assert directory.is_dir()
 
 
 @pytest.mark.parametrize(
@@ -474,13 +476,13 @@ def test_failed_verification_discards_the_export(
 def test_errors_are_one_line(arguments: str, code: int, message: str, trained: CommandLine, tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs/tiny").symlink_to(trained.folder / "runs/tiny")
+    (tmp_path / "runs/tiny").symlink_to(trained.directory / "runs/tiny")
     write(tmp_path / "text", ["the dog"], ["der Hund"])
     (tmp_path / "blank.en").write_text("\n \n")
     before = sorted(tmp_path.rglob("*"))
     nmt("export", *arguments.split()).refuses(code, message)
     assert sorted(tmp_path.rglob("*")) == before
-    assert not list((trained.folder / "runs/tiny").glob("*safetensors*"))
+    assert not list((trained.directory / "runs/tiny").glob("*safetensors*"))
 
 
 @pytest.mark.slow
@@ -488,17 +490,17 @@ def test_errors_are_one_line(arguments: str, code: int, message: str, trained: C
     ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
 )
 def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine) -> None:
-    (nmt.folder / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
+    (nmt.directory / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
     done = nmt.process("export", "runs/tiny", "--to", to)  # this process may have imported the package
     done.refuses(2, "is not installed", f"pip install {package}")
-    assert not (nmt.folder / "runs/tiny" / to).exists()
-    assert [path.name for path in (nmt.folder / "runs/tiny").glob(".*") if path.is_dir()] == []
+    assert not (nmt.directory / "runs/tiny" / to).exists()
+    assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
 
 
 def test_missing_ctranslate2_is_reported(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UsageError, match="CTranslate2 is not installed"):
-        EXPORTS["ctranslate2"](discovery.load(nmt.folder / "runs/tiny"), Path("none"))
+        EXPORTS["ctranslate2"](discovery.load(nmt.directory / "runs/tiny"), Path("none"))
 
 
 class Numbers:
@@ -557,8 +559,8 @@ def test_ctranslate2_keeps_the_order_of_sentences() -> None:
 def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     assert nmt("export", "runs/tiny", "--to", "ctranslate2", "--output", "ct").code == 0
     ours, theirs = (
-        Translator.load(nmt.folder / "runs/tiny", "cpu", "fp32"),
-        Translator.load(nmt.folder / "ct", "cpu", "fp32", "ctranslate2"),
+        Translator.load(nmt.directory / "runs/tiny", "cpu", "fp32"),
+        Translator.load(nmt.directory / "ct", "cpu", "fp32", "ctranslate2"),
     )
     for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
         for actual in theirs.n_best(LINES, spec):

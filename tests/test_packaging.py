@@ -80,9 +80,9 @@ def test_script_parses_and_is_executable(script: Path) -> None:
 BACKEND = """
 import zipfile
 
-def build_editable(folder, config_settings=None, metadata_directory=None):
+def build_editable(directory, config_settings=None, metadata_directory=None):
     name = "nmtkit-0-py3-none-any.whl"
-    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+    with zipfile.ZipFile(directory + "/" + name, "w") as wheel:
         wheel.writestr("nmtkit-0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: nmtkit\\nVersion: 0\\n")
         wheel.writestr("nmtkit-0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr("nmtkit-0.dist-info/RECORD", "")
@@ -92,7 +92,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """Create a project without dependencies with the real scripts, in a folder with a space in its name."""
+    """Create a project without dependencies with the real scripts, in a directory with a space in its name."""
     root = tmp_path / "a project"
     shutil.copytree(ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / ".ci", root / ".ci")
@@ -106,7 +106,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def venv(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run venv.sh from another folder."""
+    """Run venv.sh from another directory."""
     env = {**os.environ, "PYTHON": sys.executable, **environment}
     return run([shutil.which("bash") or "bash", root / "scripts" / "venv.sh", *arguments], cwd=root.parent, env=env)
 
@@ -152,12 +152,12 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
     ids=["old", "without-venv"],
 )
 def test_unsuitable_python_is_reported(small: Path, tmp_path: Path, code: str, message: str) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "dirname").symlink_to(shutil.which("dirname") or "")
-    (folder / "python3").write_text(f"#!{shutil.which('bash')}\n{code}\n", encoding="utf-8")
-    (folder / "python3").chmod(0o755)
-    done = venv(small, PATH=str(folder), PYTHON="")
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "dirname").symlink_to(shutil.which("dirname") or "")
+    (directory / "python3").write_text(f"#!{shutil.which('bash')}\n{code}\n", encoding="utf-8")
+    (directory / "python3").chmod(0o755)
+    done = venv(small, PATH=str(directory), PYTHON="")
     assert done.returncode == 1
     assert message in done.stderr
     assert "hint: install" in done.stderr

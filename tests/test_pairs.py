@@ -91,10 +91,10 @@ def test_invalid_utf8_is_located(tmp_path: Path) -> None:
     assert list(read_lines(path, errors="replace")) == ["gut", "sch\ufffdn"]
 
 
-def test_missing_file_and_folder_are_errors(tmp_path: Path) -> None:
+def test_missing_file_and_directory_are_errors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         list(read_lines(tmp_path / "none"))
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="is a directory"):
         list(read_lines(tmp_path))
 
 
@@ -136,9 +136,9 @@ def test_write_and_read_pairs(suffix: str, tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_written_files_stay_aligned(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> None:
-    folder = tmp_path_factory.mktemp("pairs")
-    assert write_pairs(folder / "a", folder / "b", pairs) == len(pairs)
-    back = list(read_pairs(folder / "a", folder / "b"))
+    directory = tmp_path_factory.mktemp("pairs")
+    assert write_pairs(directory / "a", directory / "b", pairs) == len(pairs)
+    back = list(read_pairs(directory / "a", directory / "b"))
     assert len(back) == len(pairs)
     for (source, target), (source2, target2) in zip(pairs, back, strict=True):
         if not any(c in source + target for c in "\r\n\ufeff"):

@@ -52,7 +52,7 @@ def test_several_runs_in_one_figure(by: str, nmt: CommandLine) -> None:
     assert nmt.train("runs/other", train__steps="10").code == 0
     done = nmt("plot", "curves", "runs/tiny", "runs/other", "--by", by, "-o", "both.svg")
     assert (done.code, done.out) == (0, "both.svg\n"), done.err
-    texts = re.findall(r"<!-- (.*?) -->", (nmt.folder / "both.svg").read_text())
+    texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "both.svg").read_text())
     for text in ("runs/tiny", "runs/other", "validation BLEU", "learning rate", AXES[by].label):
         assert text in texts
 
@@ -91,10 +91,10 @@ def test_curves_with_invalid_arguments_are_rejected(nmt: CommandLine) -> None:
     )
     for name in ("curves", ""):  # matplotlib would append a suffix
         nmt("plot", "curves", "runs/tiny", "-o", name).refuses(2, "cannot write the format ''")
-    (nmt.folder / "file").write_text("")
+    (nmt.directory / "file").write_text("")
     nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").refuses(1, "cannot write file/curves.png: ")
-    (nmt.folder / "blank").mkdir()
-    (nmt.folder / "blank/metrics.jsonl").write_text("")
+    (nmt.directory / "blank").mkdir()
+    (nmt.directory / "blank/metrics.jsonl").write_text("")
     nmt("plot", "curves", "blank").refuses(2, "the log of blank has no updates yet")
 
 
@@ -229,7 +229,7 @@ def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
     assert few.stack.causal
     assert len(_table("learned(max_positions=4)", few, 64, 1).rows_M) == 4
     for decoder in (False, True):
-        (one,) = _load(trained.folder / "runs/tiny", decoder).values()
+        (one,) = _load(trained.directory / "runs/tiny", decoder).values()
         assert one.stack.causal == decoder
 
 
@@ -238,13 +238,13 @@ def test_plot_positions(nmt: CommandLine) -> None:
     done = nmt("plot", "positions", "sinusoidal", "rotary", "t5(num_buckets=8)", "--length", "9", "-o", "p.svg")
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
     assert "trainable encodings are plotted at initialization" in done.err
-    texts = re.findall(r"<!-- (.*?) -->", (nmt.folder / "p.svg").read_text())
+    texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "p.svg").read_text())
     assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine similarity of positions", "head 4", "channel 0"} <= {
         *texts
     }
     done = nmt("plot", "positions", "--model", "runs/tiny", "--decoder")
     assert (done.code, done.out, done.err) == (0, "positions.png\n", "")
-    assert (nmt.folder / "positions.png").read_bytes().startswith(b"\x89PNG")
+    assert (nmt.directory / "positions.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> None:

@@ -56,14 +56,14 @@ def bare(tmp_path: Path) -> CommandLine:
 
 @pytest.mark.parametrize("name", pretrained.DIRECTIONS)
 def test_model_is_complete_and_small_and_has_a_card(name: str) -> None:
-    folder = pretrained.FOLDER / name
+    directory = pretrained.DIRECTORY / name
     loaded = discovery.load(Path(name))
     assert (loaded.config.data.src, loaded.config.data.tgt) == pretrained.DIRECTIONS[name]
-    assert sum(path.stat().st_size for path in folder.rglob("*")) < MEGABYTES * 2**20
-    card = (folder / "README.md").read_text()
+    assert sum(path.stat().st_size for path in directory.rglob("*")) < MEGABYTES * 2**20
+    card = (directory / "README.md").read_text()
     for text in ("tatoeba.org", "CC BY 2.0 FR", "manythings.org", "Europarl", "scripts/train_pretrained.sh", "BLEU"):
         assert text in card
-    metadata = "".join(path.read_text() for path in folder.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
+    metadata = "".join(path.read_text() for path in directory.rglob("*.*") if path.suffix in (".md", ".json", ".yaml"))
     assert not re.search(r"/(work|tmp|home|root|Users)/", metadata)
 
 
@@ -83,7 +83,7 @@ def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:
     assert done.err.count("de-en-small, a small pretrained model") == 1
     done = bare("translate", "--model", "en-de-small", "im thirsty")
     assert (done.code, done.out, done.err) == (0, "Ich habe Durst.\n", "")
-    assert list(bare.folder.iterdir()) == []  # nothing is written to the working directory
+    assert list(bare.directory.iterdir()) == []  # nothing is written to the working directory
 
 
 def test_unsupported_target_language_raises(bare: CommandLine) -> None:
@@ -100,33 +100,35 @@ def test_runs_have_precedence_over_pretrained_models(trained: CommandLine) -> No
 
 
 def test_directory_with_the_name_has_precedence(trained: CommandLine) -> None:
-    shutil.copytree(trained.folder / "runs" / "tiny", trained.folder / "en-de-small")
+    shutil.copytree(trained.directory / "runs" / "tiny", trained.directory / "en-de-small")
     try:
         translation = trained("translate", "the dog", "-m", "en-de-small").out
         assert translation == trained("translate", "the dog", "-m", "runs/tiny").out
     finally:
-        shutil.rmtree(trained.folder / "en-de-small")
+        shutil.rmtree(trained.directory / "en-de-small")
 
 
 def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     before = digests()
-    (bare.folder / "a.en").write_text("are we done\n")
-    (bare.folder / "a.de").write_text("Sind wir fertig?\n")
-    (bare.folder / "loud.en").write_text("ARE WE DONE\nI LOVE YOU\n")
+    (bare.directory / "a.en").write_text("are we done\n")
+    (bare.directory / "a.de").write_text("Sind wir fertig?\n")
+    (bare.directory / "loud.en").write_text("ARE WE DONE\nI LOVE YOU\n")
     done = bare("evaluate", "-m", "en-de-small", "--src", "a.en", "--ref", "a.de", "--json", "--resamples", "0")
     assert done.code == 0, done.err
     assert json.loads(done.out)[0]["scores"][0]["value"] == pytest.approx(100)
     done = bare("export", "en-de-small", "--to", "safetensors(weights='int8')", "--verify-with", "loud.en")
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (bare.folder / "runs" / "pretrained" / "en-de-small").iterdir()) == [
+    assert sorted(path.name for path in (bare.directory / "runs" / "pretrained" / "en-de-small").iterdir()) == [
         "eval",
         "safetensors",
     ]
     assert "BLEU" in bare("info", "en-de-small").out
     assert bare("translate", "-m", "runs/pretrained/en-de-small/safetensors", "are we done").out == "Sind wir fertig?\n"
-    shutil.copytree(bare.folder / "runs" / "pretrained" / "en-de-small" / "safetensors", bare.folder / "en-de-small")
+    shutil.copytree(
+        bare.directory / "runs" / "pretrained" / "en-de-small" / "safetensors", bare.directory / "en-de-small"
+    )
     done = bare(
-        "evaluate", "-m", pretrained.FOLDER / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0"
+        "evaluate", "-m", pretrained.DIRECTORY / "en-de-small", "--src", "a.en", "--ref", "a.de", "--resamples", "0"
     )
     assert done.code == 0, done.err
     assert digests() == before
@@ -134,8 +136,8 @@ def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
 
 def test_output_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_RUNS", str(tmp_path / "runs"))
-    monkeypatch.chdir(pretrained.FOLDER.parent)
-    for name in (pretrained.FOLDER / "en-de-small", Path("pretrained/en-de-small")):
+    monkeypatch.chdir(pretrained.DIRECTORY.parent)
+    for name in (pretrained.DIRECTORY / "en-de-small", Path("pretrained/en-de-small")):
         assert pretrained.output_dir(name) == tmp_path / "runs" / "pretrained" / "en-de-small"
     monkeypatch.chdir(tmp_path)
     assert pretrained.output_dir(Path("mine/en-de-small")) == Path("mine/en-de-small")
@@ -155,14 +157,14 @@ def test_ensemble_of_different_directions_raises(bare: CommandLine) -> None:
     assert "de-en-small and en-de-small translate in different directions" in done.err
 
 
-def courtesies(folder: Path, source: str, target: str, *options: str) -> dict[str, str]:
+def courtesies(directory: Path, source: str, target: str, *options: str) -> dict[str, str]:
     """Return the pairs that scripts/courtesies.py writes."""
-    script = [sys.executable, ROOT / "scripts" / "courtesies.py", source, target, folder / "hi", *options]
+    script = [sys.executable, ROOT / "scripts" / "courtesies.py", source, target, directory / "hi", *options]
     done = subprocess.run(
-        script, env=os.environ | {"NMT_DATA": str(folder)}, capture_output=True, text=True, check=False
+        script, env=os.environ | {"NMT_DATA": str(directory)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    sides = ((folder / f"hi.{code}").read_text().splitlines() for code in (source, target))
+    sides = ((directory / f"hi.{code}").read_text().splitlines() for code in (source, target))
     pairs = [*zip(*sides, strict=True)]
     assert done.stdout == f"{len(pairs)} pairs\n"
     times = int(options[1]) if "--times" in options else 1
@@ -236,11 +238,11 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
     output = " ".join(done.out.split())
     for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl)", "rotary positions"):
         assert text in output
-    assert output.endswith("card see README.md in that folder for the training history and evaluation")
+    assert output.endswith("card see README.md in that directory for the training history and evaluation")
 
 
 def test_directory_with_the_name_is_ignored_without_model_option(bare: CommandLine) -> None:
-    (bare.folder / "en-de-small").mkdir()
+    (bare.directory / "en-de-small").mkdir()
     assert bare("translate", "im thirsty").out == "Ich habe Durst.\n"
 
 
@@ -259,12 +261,12 @@ def test_fine_tuning(trained: CommandLine) -> None:
     for name, languages in pretrained.DIRECTIONS.items():
         done = trained("train", "--init-from", name, "--run", f"runs/{name}", *changes)
         assert done.code == 0, done.err
-        config = discovery.load(trained.folder / "runs" / name).config
+        config = discovery.load(trained.directory / "runs" / name).config
         assert (config.data.src, config.data.tgt) == languages
         assert config.lowercase_all_caps
-        shutil.rmtree(trained.folder / "runs" / name)
+        shutil.rmtree(trained.directory / "runs" / name)
 
 
 def digests() -> dict[str, str]:
-    files = [path for path in pretrained.FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path for path in pretrained.DIRECTORY.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -16,38 +16,38 @@ def test_reproduced_weights_are_bitwise_identical(nmt: CommandLine) -> None:
     done = nmt.process("reproduce", "runs/tiny")  # a new process has another hash seed
     assert done.code == 0, done.err
     assert "the weights are bitwise identical" in done.out
-    one, other = ((nmt.folder / f"runs/{name}").glob("step-*/model.safetensors") for name in ("tiny", "tiny-again"))
+    one, other = ((nmt.directory / f"runs/{name}").glob("step-*/model.safetensors") for name in ("tiny", "tiny-again"))
     assert [path.read_bytes() for path in sorted(one)] == [path.read_bytes() for path in sorted(other)]
     scores = [line.split() for line in done.out.splitlines()[1:-1]]
     assert {name for name, _, _ in scores} >= {"valid_loss", "valid_bleu"}
     assert all(before == now for _, before, now in scores)
-    config = nmt.folder / "runs/tiny-again/config.yaml"
+    config = nmt.directory / "runs/tiny-again/config.yaml"
     config.write_text(config.read_text().replace("seed: 1\n", "seed: 2\n"))
     nmt("reproduce", "runs/tiny").refuses(2, "runs/tiny-again already contains a run")
 
 
 def test_differences_in_versions_are_reported(nmt: CommandLine) -> None:
-    sessions = nmt.folder / "runs/tiny/sessions.jsonl"
+    sessions = nmt.directory / "runs/tiny/sessions.jsonl"
     session = json.loads(sessions.read_text())
     session["environment"]["torch"] = "1.0"
     sessions.write_text(json.dumps(session) + "\n")
-    config = nmt.folder / "runs/tiny/config.yaml"
+    config = nmt.directory / "runs/tiny/config.yaml"
     config.write_text(config.read_text().replace("seed: 1\n", "seed: 2\n"))
     done = nmt("reproduce", "runs/tiny", "--run", "runs/other")
     assert done.code == 3, done.err
     assert "the weights differ" in done.out
     assert "the original run used torch 1.0, the new run " in done.out
-    assert (nmt.folder / "runs/other/config.yaml").read_text() == config.read_text()
+    assert (nmt.directory / "runs/other/config.yaml").read_text() == config.read_text()
 
 
 def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
-    lines = (nmt.folder / "text.en").read_text().splitlines()
-    write(nmt.folder / "text", ["another one", *lines[1:]], (nmt.folder / "text.de").read_text().splitlines())
+    lines = (nmt.directory / "text.en").read_text().splitlines()
+    write(nmt.directory / "text", ["another one", *lines[1:]], (nmt.directory / "text.de").read_text().splitlines())
     done = nmt("reproduce", "runs/tiny")
     done.refuses(
         1, "text/train", "changed since runs/tiny was trained", "hint: restore the data", "--allow-changed-data"
     )
-    assert not (nmt.folder / "runs/tiny-again").exists()
+    assert not (nmt.directory / "runs/tiny-again").exists()
     assert nmt("reproduce", "runs/tiny", "--allow-changed-data").code == 3
 
 
@@ -57,12 +57,12 @@ def test_path_without_a_run_raises(trained: CommandLine, name: str, tmp_path: Pa
 
 
 def test_damaged_record_raises(nmt: CommandLine) -> None:
-    (nmt.folder / "runs/tiny/data.json").write_text('{"max_source_length": 9}')
+    (nmt.directory / "runs/tiny/data.json").write_text('{"max_source_length": 9}')
     nmt("reproduce", "runs/tiny").refuses(1, "data.json is damaged")
 
 
 def test_changed_tokenizer_raises(nmt: CommandLine) -> None:
-    path = nmt.folder / "runs/tiny/data.json"
+    path = nmt.directory / "runs/tiny/data.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer": "0" * 64}))
     nmt("reproduce", "runs/tiny").refuses(1, "the tokenizer has changed since runs/tiny was trained")
 
@@ -72,7 +72,7 @@ def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     corpus, long = "files(train='text')", {"train__steps": "100", "train__valid_every": "20"}
     assert nmt.train("runs/long", corpus, **long).code == 0
     process = nmt.start("reproduce", "runs/long")
-    while not list((nmt.folder / "runs/long-again").glob("step-*")):
+    while not list((nmt.directory / "runs/long-again").glob("step-*")):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -86,7 +86,7 @@ def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
 
 
 def test_stopped_run_must_be_finished_first(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("steps: 20\n", "steps: 40\n"))
     nmt("reproduce", "runs/tiny").refuses(2, "was stopped before its last update", "nmt train --run runs/tiny --resume")
@@ -98,7 +98,7 @@ def test_stopped_run_must_be_finished_first(nmt: CommandLine) -> None:
 
 
 def test_corpora_with_equal_names_are_both_compared(nmt: CommandLine) -> None:
-    path = nmt.folder / "runs/tiny/data.json"
+    path = nmt.directory / "runs/tiny/data.json"
     meta = json.loads(path.read_text())
     meta["recipe"]["train"].insert(0, [meta["recipe"]["train"][0][0], "0" * 64])
     path.write_text(json.dumps(meta))

@@ -18,9 +18,9 @@ from nmt.train.session import train
 
 
 def test_collect_returns_all_information(nmt: CommandLine) -> None:
-    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
+    write(nmt.directory / "probe", ["the dog"], ["der Hund"])
     assert nmt("evaluate", "--src", "probe.en", "--ref", "probe.de").code == 0
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     info = collect(run)
     assert json.loads(json.dumps(info)) == info
     (session,) = info["sessions"]
@@ -62,23 +62,23 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     assert len(lines) < 40
     assert max(map(len, lines)) <= 120
     subjects = [line.split(" ")[0] for line in lines[1:] if not line.startswith(" ")]
-    assert subjects == [*describe(collect(trained.folder / "runs/tiny"))]
+    assert subjects == [*describe(collect(trained.directory / "runs/tiny"))]
     assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {*subjects}
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
     trained("info", "runs").refuses(1, "runs has no checkpoint")
 
 
 def test_card_has_hub_metadata_and_is_updated(nmt: CommandLine) -> None:
-    shutil.rmtree(nmt.folder / "runs/tiny/eval", ignore_errors=True)
-    card = write_card(nmt.folder / "runs/tiny")
-    assert card == nmt.folder / "runs/tiny" / CARD
+    shutil.rmtree(nmt.directory / "runs/tiny/eval", ignore_errors=True)
+    card = write_card(nmt.directory / "runs/tiny")
+    assert card == nmt.directory / "runs/tiny" / CARD
     head, body = card.read_text().split("---\n", 2)[1:]
     metadata = yaml.safe_load(head)
     assert metadata["language"] == ["en", "de"]
     assert metadata["pipeline_tag"] == "translation"
     assert metadata["model-index"] == [{"name": "tiny", "results": []}]
     assert "20 of 20 updates" in body
-    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
+    write(nmt.directory / "probe", ["the dog"], ["der Hund"])
     assert nmt("evaluate", "--src", "probe.en", "--ref", "probe.de", "--chrf").code == 0
     (result,) = yaml.safe_load(card.read_text().split("---\n", 2)[1])["model-index"][0]["results"]
     assert result["dataset"]["name"] == "probe.en"
@@ -87,23 +87,23 @@ def test_card_has_hub_metadata_and_is_updated(nmt: CommandLine) -> None:
 
 
 def test_edited_card_is_kept(nmt: CommandLine) -> None:
-    card = nmt.folder / "runs/tiny" / CARD
+    card = nmt.directory / "runs/tiny" / CARD
     assert MARK in card.read_text()
     card.write_text("mine\n")
-    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
+    write(nmt.directory / "probe", ["the dog"], ["der Hund"])
     assert nmt("evaluate", "--src", "probe.en", "--ref", "probe.de").code == 0
     assert card.read_text() == "mine\n"
 
 
 def test_each_session_is_recorded(nmt: CommandLine) -> None:
     assert nmt("train", "--run", "runs/tiny", "--resume", "--set", "train.steps=22").code == 0
-    info = collect(nmt.folder / "runs/tiny")
+    info = collect(nmt.directory / "runs/tiny")
     assert [session["step"] for session in info["sessions"]] == [0, 20]
     assert len(describe(info)["sessions"]) == 2
 
 
 def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     (run / "sessions.jsonl").write_text('{"step": 1}\n{"started')
     (run / "data.json").write_text('{"max_source_length": 9}')
     (run / "metrics.jsonl").unlink()
@@ -114,7 +114,7 @@ def test_damaged_or_missing_records_are_omitted(nmt: CommandLine) -> None:
 
 
 def test_training_succeeds_if_the_card_cannot_be_written(nmt: CommandLine) -> None:
-    (nmt.folder / "runs/new" / CARD).mkdir(parents=True)
+    (nmt.directory / "runs/new" / CARD).mkdir(parents=True)
     done = nmt.train("runs/new", "files(train='text')")
     assert done.code == 0, done.err
     assert "no model card: cannot write runs/new/README.md" in done.err
@@ -130,7 +130,7 @@ def test_subsampled_curve_keeps_the_last_point() -> None:
 
 
 def test_describe_shows_the_collected_values(trained: CommandLine) -> None:
-    info = collect(trained.folder / "runs/tiny")
+    info = collect(trained.directory / "runs/tiny")
     info["training"]["total_updates"] = 40
     info["data"]["pairs"] = {"train": 1000, "valid": 7}
     lines = describe(info)
@@ -140,7 +140,7 @@ def test_describe_shows_the_collected_values(trained: CommandLine) -> None:
 
 
 def test_best_validation_belongs_to_the_best_checkpoint(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     for step, quality in ((10, 9.0), (20, 3.0)):
         path = run / f"step-{step:06d}" / "meta.json"
         meta = json.loads(path.read_text())
@@ -152,20 +152,20 @@ def test_best_validation_belongs_to_the_best_checkpoint(nmt: CommandLine) -> Non
 
 
 def test_unknown_json_files_are_ignored(nmt: CommandLine) -> None:
-    folder = nmt.folder / "runs/tiny/eval"
-    folder.mkdir(exist_ok=True)
+    directory = nmt.directory / "runs/tiny/eval"
+    directory.mkdir(exist_ok=True)
     for number, text in enumerate(("[]", "{", "{}", '{"test": "x", "scores": [{}]}', '{"model": 1, "scores": 2}')):
-        (folder / f"{number}.json").write_text(text)
-    (nmt.folder / "runs/tiny/sessions.jsonl").write_text('{"started": "", "step": 1, "environment": {}}\n[]\n')
-    with open(nmt.folder / "runs/tiny/metrics.jsonl", "a", encoding="utf-8") as log:
+        (directory / f"{number}.json").write_text(text)
+    (nmt.directory / "runs/tiny/sessions.jsonl").write_text('{"started": "", "step": 1, "environment": {}}\n[]\n')
+    with open(nmt.directory / "runs/tiny/metrics.jsonl", "a", encoding="utf-8") as log:
         log.write('{"step": 21, "valid_loss": 1.0, "valid_bleu": null}\n')
     assert nmt("info", "runs/tiny").code == 0
-    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
+    write(nmt.directory / "probe", ["the dog"], ["der Hund"])
     assert nmt("evaluate", "--src", "probe.en", "--ref", "probe.de").code == 0
 
 
 def test_info_with_damaged_checkpoints(nmt: CommandLine) -> None:
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     best, last = collect(run)["best"]["checkpoint"], "step-000020"
     if best == last:
         shutil.copytree(run / last, run / "step-000030")
@@ -179,15 +179,15 @@ def test_info_with_damaged_checkpoints(nmt: CommandLine) -> None:
 
 
 def test_scores_name_their_checkpoint_and_the_card_has_those_of_the_best(nmt: CommandLine) -> None:
-    shutil.rmtree(nmt.folder / "runs/tiny/eval", ignore_errors=True)
-    write(nmt.folder / "probe", ["the dog"], ["der Hund"])
-    best = collect(nmt.folder / "runs/tiny")["best"]["checkpoint"]
+    shutil.rmtree(nmt.directory / "runs/tiny/eval", ignore_errors=True)
+    write(nmt.directory / "probe", ["the dog"], ["der Hund"])
+    best = collect(nmt.directory / "runs/tiny")["best"]["checkpoint"]
     (other,) = {"step-000010", "step-000020"} - {best}
     for name in (best, other):
         assert nmt("evaluate", "--model", f"runs/tiny/{name}", "--src", "probe.en", "--ref", "probe.de").code == 0
-    info = collect(nmt.folder / "runs/tiny")
+    info = collect(nmt.directory / "runs/tiny")
     lines = describe(info)["test"]
     assert [line.partition(":")[0] for line in lines if "probe.en" in line] == ["step-000010", "step-000020"]
-    card = (nmt.folder / "runs/tiny" / CARD).read_text()
+    card = (nmt.directory / "runs/tiny" / CARD).read_text()
     results = yaml.safe_load(card.split("---\n", 2)[1])["model-index"][0]["results"]
     assert [result["dataset"]["name"] for result in results] == ["probe.en"]

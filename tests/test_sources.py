@@ -67,8 +67,8 @@ def tatoeba_zip(pairs: list[Pair]) -> bytes:
     return buffer.getvalue()
 
 
-def contents(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+def contents(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
 
 # --- specs ---
@@ -345,9 +345,12 @@ def test_every_corpus_installs_from_plain_text(name: str, suffix: str, valid: st
     parts = {"train": TEXT[:100], valid: TEXT[100:150], "test": TEXT[150:]}
     for stem, pairs in parts.items():
         write(tmp_path / "mine" / stem, pairs, suffix)
-    folder = install(name, tmp_path / "mine")
-    assert folder == data / "corpora" / name
-    assert contents(folder) == ["corpus.json", *(f"{s}.{c}" for s in ("test", "train", "valid") for c in ("de", "en"))]
+    directory = install(name, tmp_path / "mine")
+    assert directory == data / "corpora" / name
+    assert contents(directory) == [
+        "corpus.json",
+        *(f"{s}.{c}" for s in ("test", "train", "valid") for c in ("de", "en")),
+    ]
     for split, pairs in zip(("train", "valid", "test"), parts.values(), strict=True):
         assert list(open_split(name, split, "en", "de").pairs()) == pairs
         assert list(open_split(name, split, "de", "en").pairs()) == [(de, en) for en, de in pairs]
@@ -363,12 +366,12 @@ def test_corpus_installs_from_archive_of_plain_text(tmp_path: Path) -> None:
 def test_corpus_json(tmp_path: Path) -> None:
     archive = tmp_path / "deu-eng.zip"
     archive.write_bytes(tatoeba_zip(TEXT))
-    folder = install("tatoeba", archive)
-    meta = json.loads((folder / "corpus.json").read_text())
+    directory = install("tatoeba", archive)
+    meta = json.loads((directory / "corpus.json").read_text())
     assert meta["name"] == "tatoeba"
     assert meta["archives"] == {"deu-eng.zip": hashlib.sha256(archive.read_bytes()).hexdigest()}
     assert meta["files"]["train.en"] == {
-        "sha256": hashlib.sha256((folder / "train.en").read_bytes()).hexdigest(),
+        "sha256": hashlib.sha256((directory / "train.en").read_bytes()).hexdigest(),
         "lines": 180,
     }
     assert "CC BY" in meta["license"]
@@ -399,13 +402,13 @@ def test_other_holdout_version_is_logged(tmp_path: Path, capsys: pytest.CaptureF
             assert "another version of nmt" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["deu-eng.zip", "folder/deu-eng.zip", "folder/deu.txt", "deu.txt"])
+@pytest.mark.parametrize("form", ["deu-eng.zip", "directory/deu-eng.zip", "directory/deu.txt", "deu.txt"])
 def test_tatoeba_from_all_formats(form: str, tmp_path: Path) -> None:
     packed = tatoeba_zip(TEXT)
     path = tmp_path / form
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(packed if form.endswith(".zip") else zipfile.ZipFile(io.BytesIO(packed)).read("deu.txt"))
-    install("tatoeba", path.parent if form.startswith("folder") else path)
+    install("tatoeba", path.parent if form.startswith("directory") else path)
     parts = {split: list(open_split("tatoeba", split, "en", "de").pairs()) for split in ("train", "valid", "test")}
     assert sorted(chain(*parts.values())) == sorted(TEXT)
     assert [len(part) for part in parts.values()] == [180, 10, 10]
@@ -443,33 +446,33 @@ def test_missing_split_or_language_is_an_error(tmp_path: Path) -> None:
         open_split("multi30k", "train", "en", "fr")
 
 
-def broken_side(folder: Path) -> Path:
-    write(folder / "train", TEXT)
-    (folder / "train.de").unlink()
-    return folder
+def broken_side(directory: Path) -> Path:
+    write(directory / "train", TEXT)
+    (directory / "train.de").unlink()
+    return directory
 
 
-def unequal(folder: Path) -> Path:
-    write(folder / "train", TEXT)
-    (folder / "train.de").write_bytes(b"only one\n")
-    return folder
+def unequal(directory: Path) -> Path:
+    write(directory / "train", TEXT)
+    (directory / "train.de").write_bytes(b"only one\n")
+    return directory
 
 
-def cut_gzip(folder: Path) -> Path:
-    write(folder / "train", TEXT, ".gz")
-    path = folder / "train.de.gz"
+def cut_gzip(directory: Path) -> Path:
+    write(directory / "train", TEXT, ".gz")
+    path = directory / "train.de.gz"
     path.write_bytes(path.read_bytes()[:-20])
-    return folder
+    return directory
 
 
-def empty(folder: Path) -> Path:
-    return write(folder / "train", []).parent
+def empty(directory: Path) -> Path:
+    return write(directory / "train", []).parent
 
 
-def something_else(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "readme.md").touch()
-    return folder
+def something_else(directory: Path) -> Path:
+    directory.mkdir()
+    (directory / "readme.md").touch()
+    return directory
 
 
 @pytest.mark.parametrize(
@@ -480,7 +483,7 @@ def something_else(folder: Path) -> Path:
         (cut_gzip, "corrupted or truncated"),
         (empty, "train split of corpus 'wmt14' is empty"),
         (something_else, "does not have corpus 'wmt14'"),
-        (lambda folder: folder, "no such file or folder"),
+        (lambda directory: directory, "no such file or directory"),
     ],
 )
 def test_failed_installation_leaves_no_files(make, message: str, tmp_path: Path, data: Path) -> None:  # type: ignore[no-untyped-def]
@@ -498,8 +501,8 @@ def test_failed_reinstallation_keeps_old_corpus(tmp_path: Path) -> None:
 
 
 def test_corrupted_corpus_json_has_hint(tmp_path: Path) -> None:
-    folder = install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
-    (folder / "corpus.json").write_text("{")
+    directory = install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
+    (directory / "corpus.json").write_text("{")
     with pytest.raises(DataError, match="is corrupted") as caught:
         open_split("wmt14", "train", "en", "de")
     assert "nmt data download wmt14 --force" in caught.value.hint
@@ -583,12 +586,12 @@ def test_opus_moses_format(server: Loopback, spec: str, path: str, languages: tu
     assert [len(part) for part in parts.values()] == [180, 10, 10]
 
 
-def test_opus_corpora_have_separate_folders() -> None:
-    folders = {
-        get_corpus(spec).folder  # type: ignore[attr-defined]
+def test_opus_corpora_have_separate_directories() -> None:
+    directories = {
+        get_corpus(spec).directory  # type: ignore[attr-defined]
         for spec in ("opus", "opus(corpus='Books')", "opus(version='v1')", "opus(languages=('en', 'fr'))")
     }
-    assert len(folders) == 4
+    assert len(directories) == 4
 
 
 def parquet(pairs: list[Pair]) -> bytes:

@@ -75,10 +75,10 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     assert [line.partition(":")[0] for line in lines[:2]] == names
     assert "test BLEU" in lines[3]
     assert [line.split()[0] for line in lines[4:]] == ["label_smoothing=0", "label_smoothing=0.1"]
-    config = (nmt.folder / "runs/sweep" / names[1] / "config.yaml").read_text()
+    config = (nmt.directory / "runs/sweep" / names[1] / "config.yaml").read_text()
     assert "label_smoothing: 0.1" in config
     assert "seed: 1" in config
-    before = {path: path.stat().st_mtime_ns for path in (nmt.folder / "runs/sweep").glob("*/step-*")}
+    before = {path: path.stat().st_mtime_ns for path in (nmt.directory / "runs/sweep").glob("*/step-*")}
     done = nmt(*command, "--seeds", "2", "--json")
     assert "2 of 4 runs remaining" in done.err
     rows = json.loads(done.out)
@@ -94,7 +94,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
 def test_killed_sweep_resumes_the_current_run(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
     process = nmt.start(*command, start_new_session=True)
-    run = nmt.folder / "runs/sweep/label_smoothing=0_seed=1"
+    run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
     while not list(run.glob("step-*")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -131,18 +131,18 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
 )
 def test_invalid_arguments_raise_before_training(trained: CommandLine, arguments: list[str], message: str) -> None:
     trained("sweep", *arguments, "--run", "runs/never").refuses(2, message)
-    assert not (trained.folder / "runs/never").exists()
+    assert not (trained.directory / "runs/never").exists()
 
 
 def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
     sweep = Sweep("quickstart", (), {}, (1,), time_limit=1000.0)
-    run = nmt.folder / "runs/tiny"
+    run = nmt.directory / "runs/tiny"
     path = run / "step-000020/meta.json"
     meta = json.loads(path.read_text())
     meta["progress"]["seconds"] = 400.0
     path.write_text(json.dumps(meta))
     assert _remaining_seconds(sweep, run) == 600
-    assert _remaining_seconds(sweep, nmt.folder / "none") == 1000
+    assert _remaining_seconds(sweep, nmt.directory / "none") == 1000
     meta["progress"]["seconds"] = 4000.0
     path.write_text(json.dumps(meta))
     assert _remaining_seconds(sweep, run) == 0
@@ -156,8 +156,10 @@ def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: Command
     done = nmt(*command, "--seeds", "2", "--time-limit", "2s")
     assert done.code == 0, done.err
     for seed in (1, 2):
-        assert f"seed: {seed}\n" in (nmt.folder / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
-    with open(nmt.folder / "runs/sweep" / RESULTS, "a", encoding="utf-8") as file:
+        assert (
+            f"seed: {seed}\n" in (nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}/config.yaml").read_text()
+        )
+    with open(nmt.directory / "runs/sweep" / RESULTS, "a", encoding="utf-8") as file:
         file.write('{"name": "label')
     again = nmt(*command, "--seeds", "2", "--time-limit", "2s")
     assert "0 of 2 runs remaining" in again.err
@@ -177,7 +179,7 @@ def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
     process = nmt.start(*command)
-    run = nmt.folder / "runs/sweep/label_smoothing=0_seed=1"
+    run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
     while not (run / "metrics.jsonl").exists():
         assert process.poll() is None
         time.sleep(0.02)
@@ -193,7 +195,7 @@ def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine) -> None:
 def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     first = nmt(*command)
-    results = nmt.folder / "runs/sweep" / RESULTS
+    results = nmt.directory / "runs/sweep" / RESULTS
     line = json.loads(results.read_text())
     results.write_bytes(json.dumps(line | {"failed": 137, "scores": None}).encode() + b'\n{"name": "\xff')
     done = nmt(*command)
@@ -204,13 +206,13 @@ def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine
 
 @pytest.mark.usefixtures("in_process")
 def test_sweep_has_one_process_and_one_config(nmt: CommandLine) -> None:
-    config = nmt.folder / "mine.yaml"
+    config = nmt.directory / "mine.yaml"
     config.write_text("train: {steps: 6}\n")
     command = ["sweep", "--config", "mine.yaml", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     assert nmt(*command).code == 0
-    with locked(nmt.folder / "runs/sweep" / LOCK, lambda: None):
+    with locked(nmt.directory / "runs/sweep" / LOCK, lambda: None):
         nmt(*command).refuses(2, "another process is running the sweep in runs/sweep")
     config.write_text("train: {steps: 6, clip_norm: 2.0}\n")
     nmt(*command).refuses(2, "contains a sweep with another config content")
-    (nmt.folder / "runs/sweep/sweep.json").write_text("{")
+    (nmt.directory / "runs/sweep/sweep.json").write_text("{")
     nmt(*command).refuses(2, "runs/sweep/sweep.json is damaged")

@@ -40,27 +40,27 @@ from nmt.train.session import Trainer, train, train_step
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
     return tmp_path
 
 
 def run(
-    experiment: Config, folder: Path, name: str = "run", *, resume: bool = False, limit: float | None = None
+    experiment: Config, directory: Path, name: str = "run", *, resume: bool = False, limit: float | None = None
 ) -> Path:
-    return train(experiment, folder / name, resume=resume, device="cpu", precision="fp32", time_limit=limit)
+    return train(experiment, directory / name, resume=resume, device="cpu", precision="fp32", time_limit=limit)
 
 
-def metrics(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def metrics(directory: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
-def losses(folder: Path) -> dict[int, float]:
-    return {int(line["step"]): line["loss"] for line in metrics(folder) if "loss" in line}
+def losses(directory: Path) -> dict[int, float]:
+    return {int(line["step"]): line["loss"] for line in metrics(directory) if "loss" in line}
 
 
-def validations(folder: Path) -> dict[int, float]:
-    return {int(line["step"]): line["valid_loss"] for line in metrics(folder) if "valid_loss" in line}
+def validations(directory: Path) -> dict[int, float]:
+    return {int(line["step"]): line["valid_loss"] for line in metrics(directory) if "valid_loss" in line}
 
 
 def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
@@ -82,15 +82,15 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_model_learns_the_copy_task(folder: Path) -> None:
-    copy_text(folder, 4000, longest=5)
-    copy_text(folder, 50, longest=5, split="valid")
+def test_model_learns_the_copy_task(directory: Path) -> None:
+    copy_text(directory, 4000, longest=5)
+    copy_text(directory, 50, longest=5, split="valid")
     experiment = config(
-        folder, "model.dim=64", "model.heads=4", "model.ffn_dim=128", "train.steps=500", "train.valid_every=250",
+        directory, "model.dim=64", "model.heads=4", "model.ffn_dim=128", "train.steps=500", "train.valid_every=250",
         "train.batch_tokens=512", "train.schedule=linear(peak=5e-3, warmup=50)", "model.dropout=0.0",
     )  # fmt: skip
-    best = run(experiment, folder)
-    lines = (folder / "valid.en").read_text().splitlines()
+    best = run(experiment, directory)
+    lines = (directory / "valid.en").read_text().splitlines()
     translations = Translator.load(best, "cpu").translate(lines)
     num_correct = sum(a == b for a, b in zip(translations, lines, strict=True))
     assert num_correct >= 45, list(zip(translations, lines, strict=True))[:10]
@@ -108,57 +108,58 @@ def test_model_learns_the_copy_task(folder: Path) -> None:
         ],
     ],
 )
-def test_resumed_run_is_identical_to_an_uninterrupted_one(folder: Path, changes: list[str]) -> None:
+def test_resumed_run_is_identical_to_an_uninterrupted_one(directory: Path, changes: list[str]) -> None:
     schedule = "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)"
-    experiment = config(folder, schedule, "train.steps=40", "train.valid_every=50", *changes)
-    run(experiment, folder, "uninterrupted")
+    experiment = config(directory, schedule, "train.steps=40", "train.valid_every=50", *changes)
+    run(experiment, directory, "uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         stop_at(17, patch)
-        run(experiment, folder, "interrupted")
-    assert checkpoint.read_progress(checkpoint.checkpoints(folder / "interrupted")[-1]).step == 17
-    run(experiment, folder, "interrupted", resume=True)
-    assert same_weights(folder / "uninterrupted", folder / "interrupted")
-    assert losses(folder / "uninterrupted") == losses(folder / "interrupted")
+        run(experiment, directory, "interrupted")
+    assert checkpoint.read_progress(checkpoint.checkpoints(directory / "interrupted")[-1]).step == 17
+    run(experiment, directory, "interrupted", resume=True)
+    assert same_weights(directory / "uninterrupted", directory / "interrupted")
+    assert losses(directory / "uninterrupted") == losses(directory / "interrupted")
 
 
 @pytest.mark.parametrize("at", [10, 20])
-def test_resumed_run_makes_the_interrupted_validation(folder: Path, at: int) -> None:
-    experiment = config(folder, "train.steps=20", "train.valid_every=10")
-    run(experiment, folder, "uninterrupted")
+def test_resumed_run_makes_the_interrupted_validation(directory: Path, at: int) -> None:
+    experiment = config(directory, "train.steps=20", "train.valid_every=10")
+    run(experiment, directory, "uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         stop_at(at, patch)
-        run(experiment, folder, "interrupted")
-    last = checkpoint.checkpoints(folder / "interrupted")[-1]
+        run(experiment, directory, "interrupted")
+    last = checkpoint.checkpoints(directory / "interrupted")[-1]
     assert (checkpoint.read_progress(last).step, checkpoint.read_progress(last).scores) == (at, {})
-    best = run(experiment, folder, "interrupted", resume=True)
-    assert best.name == run(experiment, folder, "uninterrupted", resume=True).name
-    assert same_weights(folder / "uninterrupted", folder / "interrupted")
-    assert validations(folder / "uninterrupted") == validations(folder / "interrupted")
+    best = run(experiment, directory, "interrupted", resume=True)
+    assert best.name == run(experiment, directory, "uninterrupted", resume=True).name
+    assert same_weights(directory / "uninterrupted", directory / "interrupted")
+    assert validations(directory / "uninterrupted") == validations(directory / "interrupted")
     states = (
-        checkpoint.read_progress(checkpoint.checkpoints(folder / name)[-1]) for name in ("uninterrupted", "interrupted")
+        checkpoint.read_progress(checkpoint.checkpoints(directory / name)[-1])
+        for name in ("uninterrupted", "interrupted")
     )
     one, other = (dataclasses.replace(state, seconds=0.0) for state in states)
     assert one == other
 
 
-def test_log_lines_after_the_last_checkpoint_are_replaced(folder: Path) -> None:
-    run(config(folder), folder)
-    log = folder / "run" / "metrics.jsonl"
+def test_log_lines_after_the_last_checkpoint_are_replaced(directory: Path) -> None:
+    run(config(directory), directory)
+    log = directory / "run" / "metrics.jsonl"
     original = log.read_text()
     with log.open("a") as file:  # as if killed at update 14 during a write
         file.write('{"step": 13, "loss": 9.0}\n{"step": 14, "lo')
-    run(config(folder, "train.steps=18"), folder, resume=True)
-    steps = [line["step"] for line in metrics(folder / "run") if "loss" in line]
+    run(config(directory, "train.steps=18"), directory, resume=True)
+    steps = [line["step"] for line in metrics(directory / "run") if "loss" in line]
     assert steps == list(range(1, 19))
     assert log.read_text().startswith(original)
 
 
 @pytest.mark.parametrize("method", ["_write", "update_best"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_validation_is_logged_once_if_killed_around_it(folder: Path, method: str, moment: str) -> None:
+def test_validation_is_logged_once_if_killed_around_it(directory: Path, method: str, moment: str) -> None:
     """Kill training before or after saving the checkpoint of a validation, or recording its scores."""
-    experiment = config(folder, "train.steps=12", "train.valid_every=6")
-    run(experiment, folder, "uninterrupted")
+    experiment = config(directory, "train.steps=12", "train.valid_every=6")
+    run(experiment, directory, "uninterrupted")
     original = getattr(Trainer, method)
 
     def killed(trainer: Trainer, *arguments: object) -> object:
@@ -172,27 +173,27 @@ def test_validation_is_logged_once_if_killed_around_it(folder: Path, method: str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, method, killed)
         with pytest.raises(KeyboardInterrupt):
-            run(experiment, folder, "interrupted")
-    run(experiment, folder, "interrupted", resume=True)
-    assert validations(folder / "uninterrupted") == validations(folder / "interrupted")
-    steps = [line["step"] for line in metrics(folder / "interrupted") if "valid_loss" in line]
+            run(experiment, directory, "interrupted")
+    run(experiment, directory, "interrupted", resume=True)
+    assert validations(directory / "uninterrupted") == validations(directory / "interrupted")
+    steps = [line["step"] for line in metrics(directory / "interrupted") if "valid_loss" in line]
     assert steps == [6, 12]
 
 
-def test_log_lines_before_the_first_checkpoint_are_replaced(folder: Path) -> None:
-    (folder / "run").mkdir()
-    (folder / "run" / "config.yaml").write_text(config_io.dump(config(folder)))
-    (folder / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 9.0}\n')
-    run(config(folder), folder, resume=True)
-    assert [line["step"] for line in metrics(folder / "run") if "loss" in line] == list(range(1, 13))
+def test_log_lines_before_the_first_checkpoint_are_replaced(directory: Path) -> None:
+    (directory / "run").mkdir()
+    (directory / "run" / "config.yaml").write_text(config_io.dump(config(directory)))
+    (directory / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 9.0}\n')
+    run(config(directory), directory, resume=True)
+    assert [line["step"] for line in metrics(directory / "run") if "loss" in line] == list(range(1, 13))
 
 
-def test_resumed_run_keeps_its_precision(folder: Path) -> None:
-    train(config(folder, "train.steps=6"), folder / "run", resume=False, device="cpu", precision="bf16")
+def test_resumed_run_keeps_its_precision(directory: Path) -> None:
+    train(config(directory, "train.steps=6"), directory / "run", resume=False, device="cpu", precision="bf16")
     for requested, expected in (("auto", "bfloat16"), ("fp32", "float32"), ("auto", "float32")):
-        last = checkpoint.read_progress(checkpoint.checkpoints(folder / "run")[-1]).step
-        experiment = config(folder, f"train.steps={last + 1}")
-        best = train(experiment, folder / "run", resume=True, device="cpu", precision=requested)
+        last = checkpoint.read_progress(checkpoint.checkpoints(directory / "run")[-1]).step
+        experiment = config(directory, f"train.steps={last + 1}")
+        best = train(experiment, directory / "run", resume=True, device="cpu", precision=requested)
         newest = checkpoint.checkpoints(best.parent)[-1]
         assert (checkpoint.read_progress(newest).step, checkpoint.read_progress(newest).precision) == (
             last + 1,
@@ -200,35 +201,35 @@ def test_resumed_run_keeps_its_precision(folder: Path) -> None:
         )
 
 
-def test_fp16_loss_scale_is_restored(folder: Path) -> None:
-    prepared = prepare(config(folder))
+def test_fp16_loss_scale_is_restored(directory: Path) -> None:
+    prepared = prepare(config(directory))
     cpu = torch.device("cpu")
-    before, after = (Trainer(config(folder), folder / "run", prepared, cpu, torch.float16) for _ in range(2))
+    before, after = (Trainer(config(directory), directory / "run", prepared, cpu, torch.float16) for _ in range(2))
     before.scaler.load_state_dict(before.scaler.state_dict() | {"scale": 1024.0, "_growth_tracker": 7})
     before.save()
     assert after.restore()
     assert (after.scaler.get_scale(), after.scaler._get_growth_tracker()) == (1024.0, 7)
 
 
-def test_resuming_a_finished_run_changes_nothing(folder: Path) -> None:
-    best = run(config(folder), folder)
-    before = sorted(p.name for p in (folder / "run").iterdir())
-    assert run(config(folder), folder, resume=True) == best
-    assert sorted(p.name for p in (folder / "run").iterdir()) == before
+def test_resuming_a_finished_run_changes_nothing(directory: Path) -> None:
+    best = run(config(directory), directory)
+    before = sorted(p.name for p in (directory / "run").iterdir())
+    assert run(config(directory), directory, resume=True) == best
+    assert sorted(p.name for p in (directory / "run").iterdir()) == before
 
 
-def test_accumulated_gradients_equal_those_of_one_batch(folder: Path) -> None:
+def test_accumulated_gradients_equal_those_of_one_batch(directory: Path) -> None:
     torch.manual_seed(0)
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
     pairs = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]
-    optimizer = adam(model, config(folder).train)  # with learning rate 0, so the weights do not change
+    optimizer = adam(model, config(directory).train)  # with learning rate 0, so the weights do not change
     gradients = []
     for microbatches in (
         [collate(pairs)],
         [collate(pairs[:1]), collate(pairs[1:])],
         [collate([pair]) for pair in pairs],
     ):
-        stats = train_step(model, microbatches, optimizer, config(folder, "train.clip_norm=0.0").train)
+        stats = train_step(model, microbatches, optimizer, config(directory, "train.clip_norm=0.0").train)
         gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
         assert stats.tokens == 3 + 2 + 8 + 4
     for other in gradients[1:]:
@@ -236,7 +237,7 @@ def test_accumulated_gradients_equal_those_of_one_batch(folder: Path) -> None:
             torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
 
 
-def test_loss_is_normalized_by_the_number_of_sampled_subwords(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_is_normalized_by_the_number_of_sampled_subwords(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     divisors: list[tuple[int | None, int]] = []
 
     def recording_step(
@@ -246,16 +247,16 @@ def test_loss_is_normalized_by_the_number_of_sampled_subwords(folder: Path, monk
         return train_step(model, microbatches, *rest, tokens=tokens, **options)
 
     monkeypatch.setattr(trainer_module, "train_step", recording_step)
-    run(config(folder, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"), folder)
+    run(config(directory, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"), directory)
     assert len(divisors) == 3
     assert all(tokens == sampled for tokens, sampled in divisors)
 
 
 def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    experiment = config(folder, "model.dropout=0.0", "train.steps=8", "train.best_metric=loss")
-    run(experiment, folder, "unlimited")
+    experiment = config(directory, "model.dropout=0.0", "train.steps=8", "train.best_metric=loss")
+    run(experiment, directory, "unlimited")
     backward = step_module._backward
     max_size = 0
 
@@ -267,59 +268,59 @@ def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
         return backward(model, batch, *rest)
 
     monkeypatch.setattr(step_module, "_backward", limited_backward)
-    run(experiment, folder, "limited")
+    run(experiment, directory, "limited")
     assert 50 < max_size <= 100
     assert capsys.readouterr().err.count("the batches do not fit in memory") == 1
-    assert losses(folder / "limited") == pytest.approx(losses(folder / "unlimited"), abs=1e-5)
+    assert losses(directory / "limited") == pytest.approx(losses(directory / "unlimited"), abs=1e-5)
 
 
-def test_model_that_does_not_fit_in_memory_raises(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_module, "adam", lambda *_: torch.empty(2**60))
     with pytest.raises(TrainingError, match="the model does not fit in memory"):
-        run(config(folder), folder)
+        run(config(directory), directory)
 
 
-def test_pair_that_does_not_fit_in_memory_raises(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_memory(*_: Any) -> Any:
         return torch.empty(2**60)
 
     monkeypatch.setattr(step_module, "_backward", out_of_memory)
     with pytest.raises(TrainingError, match=r"a single pair of .* tokens does not fit in memory"):
-        run(config(folder), folder)
+        run(config(directory), directory)
 
 
-def test_clipping_limits_the_gradient_norm(folder: Path) -> None:
+def test_clipping_limits_the_gradient_norm(directory: Path) -> None:
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
-    experiment = config(folder, "train.clip_norm=0.01")
+    experiment = config(directory, "train.clip_norm=0.01")
     stats = train_step(model, [collate([([5], [6, 7])])], adam(model, experiment.train), experiment.train)
     assert stats.grad_norm > 0.01  # the norm before clipping
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
 
 
-def test_update_uses_the_configured_label_smoothing(folder: Path) -> None:
+def test_update_uses_the_configured_label_smoothing(directory: Path) -> None:
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
     batch = collate([([5, 6], [7, 8]), ([9], [10])])
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     for smoothing in (0.0, 0.3):
-        options = config(folder, f"train.label_smoothing={smoothing}").train
+        options = config(directory, f"train.label_smoothing={smoothing}").train
         expected = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / batch.tokens
         assert train_step(model, [batch], adam(model, options), options).loss == pytest.approx(
             expected.item(), rel=1e-5
         )
 
 
-def test_learning_rates_follow_the_schedule(folder: Path) -> None:
+def test_learning_rates_follow_the_schedule(directory: Path) -> None:
     spec = "cosine(peak=1e-2, warmup=3)"
-    run(config(folder, f"train.schedule={spec}"), folder)
-    rates = [line["lr"] for line in metrics(folder / "run") if "lr" in line]
+    run(config(directory, f"train.schedule={spec}"), directory)
+    rates = [line["lr"] for line in metrics(directory / "run") if "lr" in line]
     assert rates == [pytest.approx(schedule(spec)(step, 12, 16)) for step in range(1, 13)]
 
 
 @pytest.mark.parametrize("name", ["loss", "gradient"])
-def test_non_finite_update_raises_and_keeps_the_weights(folder: Path, name: str) -> None:
+def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: str) -> None:
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
-    optimizer = adam(model, config(folder).train)
+    optimizer = adam(model, config(directory).train)
     optimizer.param_groups[0]["lr"] = 0.1
     if name == "loss":
         with torch.no_grad():
@@ -328,93 +329,93 @@ def test_non_finite_update_raises_and_keeps_the_weights(folder: Path, name: str)
         model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     before = [p.detach().clone() for p in model.parameters()]
     with pytest.raises(TrainingError, match=f"the {name} is (nan|inf).*lines 42, 8") as caught:
-        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(folder).train)
+        train_step(model, [collate([([5], [9]), ([6], [7])], [41, 7])], optimizer, config(directory).train)
     assert "--resume" in caught.value.hint
     for a, b in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
 
 
-def test_fp16_overflow_skips_the_update(folder: Path) -> None:
+def test_fp16_overflow_skips_the_update(directory: Path) -> None:
     from torch.amp.grad_scaler import GradScaler
 
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
-    optimizer, scaler = adam(model, config(folder).train), GradScaler("cpu", init_scale=2.0**20)
+    optimizer, scaler = adam(model, config(directory).train), GradScaler("cpu", init_scale=2.0**20)
     optimizer.param_groups[0]["lr"] = 0.1
     before = model.output_weight_VD.detach().clone()
     handle = model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))
     batch = collate([([5], [9]), ([6], [7])])
-    assert train_step(model, [batch], optimizer, config(folder).train, scaler=scaler).skipped
+    assert train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).skipped
     assert torch.equal(before, model.output_weight_VD)
     assert scaler.get_scale() == 2.0**19
     handle.remove()
-    assert not train_step(model, [batch], optimizer, config(folder).train, scaler=scaler).skipped
+    assert not train_step(model, [batch], optimizer, config(directory).train, scaler=scaler).skipped
     assert not torch.equal(before, model.output_weight_VD)
 
 
 @pytest.mark.slow
-def test_time_limit_is_met_and_the_schedule_adapts(folder: Path) -> None:
+def test_time_limit_is_met_and_the_schedule_adapts(directory: Path) -> None:
     started = time.monotonic()
-    experiment = config(folder, "train.steps=1000000", "train.valid_every=100000", "train.schedule=linear(warmup=5)")
-    best = run(experiment, folder, limit=6)
+    experiment = config(directory, "train.steps=1000000", "train.valid_every=100000", "train.schedule=linear(warmup=5)")
+    best = run(experiment, directory, limit=6)
     assert time.monotonic() - started < 9
     assert checkpoint.read_progress(best).step > 5
-    rates = [line["lr"] for line in metrics(folder / "run") if "lr" in line]
+    rates = [line["lr"] for line in metrics(directory / "run") if "lr" in line]
     assert rates[-1] < 0.1 * max(rates)
 
 
-def test_validation_loss_uses_saved_weights_and_no_label_smoothing(folder: Path) -> None:
+def test_validation_loss_uses_saved_weights_and_no_label_smoothing(directory: Path) -> None:
     fast = "train.schedule=constant(peak=1e-2, warmup=1)"
-    best = run(config(folder, fast, "train.steps=6", "train.ema=0.9", "train.label_smoothing=0.3"), folder)
-    model, store = discovery.load(best).model, prepare(config(folder)).store("valid")
+    best = run(config(directory, fast, "train.steps=6", "train.ema=0.9", "train.label_smoothing=0.3"), directory)
+    model, store = discovery.load(best).model, prepare(config(directory)).store("valid")
     batch = collate([store[i] for i in range(len(store))])
     with torch.inference_mode():
         hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0) / batch.tokens
-    assert validations(folder / "run") == {6: pytest.approx(loss.item(), rel=1e-5)}
+    assert validations(directory / "run") == {6: pytest.approx(loss.item(), rel=1e-5)}
 
 
-def test_patience_stops_training_early(folder: Path) -> None:
+def test_patience_stops_training_early(directory: Path) -> None:
     # With a learning rate near zero, no validation improves on the first.
     experiment = config(
-        folder, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best_metric=loss",
+        directory, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best_metric=loss",
         "train.schedule=inverse_sqrt(peak=1e-30, warmup=1)",
     )  # fmt: skip
-    run(experiment, folder)
-    assert [line["step"] for line in metrics(folder / "run") if "valid_bleu" in line] == [2, 4, 6, 8]
+    run(experiment, directory)
+    assert [line["step"] for line in metrics(directory / "run") if "valid_bleu" in line] == [2, 4, 6, 8]
 
 
-def test_best_checkpoint_is_kept_and_returned(folder: Path) -> None:
-    experiment = config(folder, "train.steps=20", "train.valid_every=4", "train.best_metric=loss")
+def test_best_checkpoint_is_kept_and_returned(directory: Path) -> None:
+    experiment = config(directory, "train.steps=20", "train.valid_every=4", "train.best_metric=loss")
     values = iter([3.0, 1.0, 2.0, 4.0, 5.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             Trainer, "validate", lambda self: {"valid_loss": (v := next(values)), "valid_bleu": 0.0, "quality": -v}
         )
-        best = run(experiment, folder)
+        best = run(experiment, directory)
     assert best.name == "step-000008"
-    assert [p.name for p in checkpoint.checkpoints(folder / "run")] == ["step-000008", "step-000016", "step-000020"]
+    assert [p.name for p in checkpoint.checkpoints(directory / "run")] == ["step-000008", "step-000016", "step-000020"]
 
 
-def test_keep_best_keeps_several_checkpoints(folder: Path) -> None:
-    experiment = config(folder, "train.steps=24", "train.valid_every=4", "train.keep_last=1", "train.keep_best=3")
+def test_keep_best_keeps_several_checkpoints(directory: Path) -> None:
+    experiment = config(directory, "train.steps=24", "train.valid_every=4", "train.keep_last=1", "train.keep_best=3")
     values = iter([3.0, 9.0, 7.0, 4.0, 5.0, 1.0])
     with pytest.MonkeyPatch.context() as patch:
         scores = {"valid_loss": 1.0, "valid_bleu": 1.0}
         patch.setattr(Trainer, "validate", lambda self: scores | {"quality": next(values)})
-        best = run(experiment, folder)
+        best = run(experiment, directory)
     assert best.name == "step-000008"
-    kept = [int(path.name.removeprefix("step-")) for path in checkpoint.checkpoints(folder / "run")]
+    kept = [int(path.name.removeprefix("step-")) for path in checkpoint.checkpoints(directory / "run")]
     assert kept == [8, 12, 20, 24]
 
 
 @pytest.mark.parametrize("best", ["bleu", "chrf", "loss"])
 def test_best_metric_selects_the_quality(
-    folder: Path, best: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    directory: Path, best: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Translator, "translate", lambda self, lines, spec: [f"{line} ba" for line in lines])
-    run(config(folder, f"train.best_metric={best}", "train.steps=6"), folder)
-    (line,) = [line for line in metrics(folder / "run") if "quality" in line]
-    references = (folder / "valid.de").read_text().splitlines()
+    run(config(directory, f"train.best_metric={best}", "train.steps=6"), directory)
+    (line,) = [line for line in metrics(directory / "run") if "quality" in line]
+    references = (directory / "valid.de").read_text().splitlines()
     for metric in (bleu, chrf):
         value = metric([f"{reference} ba" for reference in references], [references]).value
         assert line[f"valid_{metric.__name__}"] == pytest.approx(value)
@@ -423,31 +424,31 @@ def test_best_metric_selects_the_quality(
     assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
 
 
-def test_tensorboard_events_equal_metrics_jsonl(folder: Path) -> None:
+def test_tensorboard_events_equal_metrics_jsonl(directory: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    experiment = config(folder, "train.valid_every=6")
+    experiment = config(directory, "train.valid_every=6")
     options = {"device": "cpu", "precision": "fp32", "tensorboard": True}
-    train(experiment, folder / "run", **options)
+    train(experiment, directory / "run", **options)
     longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=18))
-    train(longer, folder / "run", resume=True, **options)
-    events = EventAccumulator(str(folder / "run/tensorboard")).Reload()
+    train(longer, directory / "run", resume=True, **options)
+    events = EventAccumulator(str(directory / "run/tensorboard")).Reload()
     for tag, name in (("training/loss", "loss"), ("training/lr", "lr"), ("validation/bleu", "valid_bleu")):
-        expected = [(line["step"], line[name]) for line in metrics(folder / "run") if name in line]
+        expected = [(line["step"], line[name]) for line in metrics(directory / "run") if name in line]
         assert [(event.step, event.value) for event in events.Scalars(tag)] == [
             (step, pytest.approx(value)) for step, value in expected
         ]
 
 
-def test_missing_tensorboard_raises_before_any_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_raises_before_any_work(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(sys.modules):
         if name.startswith("torch.utils.tensorboard"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(UsageError, match="TensorBoard is not installed"):
-        train(config(folder), folder / "run", device="cpu", tensorboard=True)
-    assert not (folder / "run").exists()
+        train(config(directory), directory / "run", device="cpu", tensorboard=True)
+    assert not (directory / "run").exists()
 
 
 @given(capacity=st.integers(1, 10**6), smallest=st.integers(16, 512), largest=st.integers(16, 10**6))
@@ -487,26 +488,26 @@ print(profiling.find_batch_size(config, prepared, cpu, torch.float32, Group()))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_batch_size_grows_with_memory(folder: Path) -> None:
+def test_batch_size_grows_with_memory(directory: Path) -> None:
     """A process with limited memory simulates a GPU."""
-    copy_text(folder, 30_000, longest=20)
-    copy_text(folder, 20, split="valid")
-    experiment = config(folder, "model.dim=64", "model.ffn_dim=2048")
-    (folder / "config.yaml").write_text(config_io.dump(experiment))
+    copy_text(directory, 30_000, longest=20)
+    copy_text(directory, 20, split="valid")
+    experiment = config(directory, "model.dim=64", "model.ffn_dim=2048")
+    (directory / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     sizes = []
     for megabytes in (120, 240):
         command = [sys.executable, "-c", MEMORY, str(megabytes)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         sizes.append(int(done.stdout))
     assert sizes[0] > 256
     assert 1.3 * sizes[0] < sizes[1] < 20_000, sizes
 
 
-def test_plan_estimates_match_the_training_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_estimates_match_the_training_run(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
-    experiment = config(folder, "train.grad_accumulation=2", "train.ema=0.9")
+    experiment = config(directory, "train.grad_accumulation=2", "train.ema=0.9")
     began = time.monotonic()
     estimate = training.plan(experiment, device="cpu", precision="fp32")
     elapsed = time.monotonic() - began
@@ -522,22 +523,22 @@ def test_plan_estimates_match_the_training_run(folder: Path, monkeypatch: pytest
     seconds = 3 * estimate.seconds_per_update
     measured = [*updates, *loader.updates(1)][1:4]  # the first update includes planning the epoch
     assert estimate.tokens_per_second * seconds == pytest.approx(sum(update.tokens for update in measured))
-    run(experiment, folder)
-    saved = sum(file.stat().st_size for file in checkpoint.checkpoints(folder / "run")[-1].glob("*.safetensors"))
+    run(experiment, directory)
+    saved = sum(file.stat().st_size for file in checkpoint.checkpoints(directory / "run")[-1].glob("*.safetensors"))
     assert estimate.disk == pytest.approx(3 * saved, rel=0.2)  # two latest and one best checkpoint
 
 
 @pytest.mark.parametrize(("ema", "second", "third"), [(0.2, 0.2, 0.2), (0.99, 3 / 12, 4 / 13)])
 def test_saved_weights_are_the_exponential_moving_average(
-    folder: Path, ema: float, second: float, third: float
+    directory: Path, ema: float, second: float, third: float
 ) -> None:
     """a ← decay·a + (1-decay)·w after every update, decay = min(ema, (1+step)/(10+step))."""
     fast = "train.schedule=constant(peak=1e-2, warmup=1)"  # changes the weights visibly in every update
     options = ["train.valid_every=1", "train.steps=3", "train.keep_last=3", fast]
-    run(config(folder, *options, f"train.ema={ema}"), folder)
-    run(config(folder, *options), folder, "plain")
-    steps = checkpoint.checkpoints(folder / "run")
-    raw = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "plain")]
+    run(config(directory, *options, f"train.ema={ema}"), directory)
+    run(config(directory, *options), directory, "plain")
+    steps = checkpoint.checkpoints(directory / "run")
+    raw = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(directory / "plain")]
     for name, first in raw[0].items():
         one = load_file(steps[0] / checkpoint.WEIGHTS)[name]
         two = second * one + (1 - second) * raw[1][name]
@@ -546,57 +547,59 @@ def test_saved_weights_are_the_exponential_moving_average(
         torch.testing.assert_close(load_file(steps[0] / checkpoint.TRAINING)[f"raw.{name}"], first)
 
 
-def test_average_last_averages_checkpoints_at_the_end(folder: Path) -> None:
+def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     experiment = config(
-        folder, "train.valid_every=3", "train.keep_last=3", "train.average_last=3", "train.best_metric=loss"
+        directory, "train.valid_every=3", "train.keep_last=3", "train.average_last=3", "train.best_metric=loss"
     )
-    best = run(experiment, folder)
-    steps = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(folder / "run")[-3:]]
-    average = folder / "run" / "average-3"
+    best = run(experiment, directory)
+    steps = [load_file(path / checkpoint.WEIGHTS) for path in checkpoint.checkpoints(directory / "run")[-3:]]
+    average = directory / "run" / "average-3"
     for name, tensor in load_file(average / checkpoint.WEIGHTS).items():
         torch.testing.assert_close(tensor, sum(step[name] for step in steps) / 3)
     quality = checkpoint.read_progress(average).scores["quality"]
-    single = max(checkpoint.read_progress(path).scores["quality"] for path in checkpoint.checkpoints(folder / "run"))
+    single = max(checkpoint.read_progress(path).scores["quality"] for path in checkpoint.checkpoints(directory / "run"))
     assert quality != single
-    assert best == (average if quality > single else checkpoint.best(folder / "run"))
+    assert best == (average if quality > single else checkpoint.best(directory / "run"))
     assert Translator.load(average, "cpu").checkpoint == average
-    assert checkpoint.latest_intact(folder / "run")[0].name == "step-000012"  # training never resumes from an average
+    assert (
+        checkpoint.latest_intact(directory / "run")[0].name == "step-000012"
+    )  # training never resumes from an average
 
 
-def test_best_average_is_loaded(folder: Path) -> None:
-    run(config(folder, "train.valid_every=4", "train.keep_last=3"), folder)
-    path = checkpoint.average(folder / "run", 2)
-    assert checkpoint.best(folder / "run") != path
+def test_best_average_is_loaded(directory: Path) -> None:
+    run(config(directory, "train.valid_every=4", "train.keep_last=3"), directory)
+    path = checkpoint.average(directory / "run", 2)
+    assert checkpoint.best(directory / "run") != path
     for quality, chosen in ((1e9, True), (-1e9, False)):
         checkpoint.write_scores(path, {"quality": quality})
-        assert (discovery.load(folder / "run").checkpoint == path) == chosen
+        assert (discovery.load(directory / "run").checkpoint == path) == chosen
     with pytest.raises(CheckpointError, match="has 3 checkpoints, not 9"):
-        checkpoint.average(folder / "run", 9)
+        checkpoint.average(directory / "run", 9)
 
 
-def test_init_from_loads_the_weights_of_another_run(folder: Path) -> None:
-    best = run(config(folder, "train.ema=0.9"), folder, "first")
-    tokenizer = f"tokenizer.model={folder / 'first' / 'spm.model'}"
-    start = f"train.init_from={folder / 'first'}"
+def test_init_from_loads_the_weights_of_another_run(directory: Path) -> None:
+    best = run(config(directory, "train.ema=0.9"), directory, "first")
+    tokenizer = f"tokenizer.model={directory / 'first' / 'spm.model'}"
+    start = f"train.init_from={directory / 'first'}"
     slow = "train.schedule=constant(peak=1e-9)"
     for ema in ("0.0", "0.9"):
-        tuned = run(config(folder, start, tokenizer, slow, f"train.ema={ema}"), folder, f"tuned {ema}")
+        tuned = run(config(directory, start, tokenizer, slow, f"train.ema={ema}"), directory, f"tuned {ema}")
         one, two = (load_file(path / checkpoint.WEIGHTS) for path in (best, tuned))
         assert all((one[name] - two[name]).abs().max() < 1e-6 for name in one)
     with pytest.raises(CheckpointError, match="do not fit this model"):
-        run(config(folder, start, tokenizer, "model.dim=32"), folder, "wide")
-    copy_text(folder, 300, seed=3)
+        run(config(directory, start, tokenizer, "model.dim=32"), directory, "wide")
+    copy_text(directory, 300, seed=3)
     with pytest.raises(CheckpointError, match="differs from the tokenizer of the prepared data"):
-        run(config(folder, start), folder, "other")
+        run(config(directory, start), directory, "other")
 
 
-def test_validations_log_sample_translations(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(config(folder, "train.num_samples=3"), folder)
+def test_validations_log_sample_translations(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config(directory, "train.num_samples=3"), directory)
     sample_lines = [line for line in capsys.readouterr().err.splitlines() if " → " in line]
     assert len(sample_lines) == 6
-    source = (folder / "valid.en").read_text().splitlines()
+    source = (directory / "valid.en").read_text().splitlines()
     assert [line.removeprefix("nmt:   ").partition(" → ")[0] for line in sample_lines] == source[:3] * 2
-    assert next(line["samples"] for line in metrics(folder / "run") if "samples" in line)[0][0] == source[0]
+    assert next(line["samples"] for line in metrics(directory / "run") if "samples" in line)[0][0] == source[0]
 
 
 def test_loss_spike_is_detected() -> None:
@@ -618,23 +621,23 @@ def test_first_and_skipped_updates_are_not_loss_spikes() -> None:
     assert spikes.mean == mean
 
 
-def test_existing_run_is_not_overwritten(folder: Path) -> None:
-    run(config(folder), folder)
+def test_existing_run_is_not_overwritten(directory: Path) -> None:
+    run(config(directory), directory)
     with pytest.raises(UsageError, match="already contains a run") as caught:
-        run(config(folder), folder)
+        run(config(directory), directory)
     assert "--resume" in caught.value.hint
     assert "--run" in caught.value.hint
     with pytest.raises(UsageError, match="another 'model'"):
-        run(config(folder, "model.ffn_dim=16"), folder, resume=True)
+        run(config(directory, "model.ffn_dim=16"), directory, resume=True)
 
 
-def test_best_metric_cannot_change_in_a_resumed_run(folder: Path) -> None:
-    run(config(folder), folder)
+def test_best_metric_cannot_change_in_a_resumed_run(directory: Path) -> None:
+    run(config(directory), directory)
     with pytest.raises(UsageError, match=r"train\.best_metric"):
-        run(config(folder, "train.best_metric=loss", "train.steps=20"), folder, resume=True)
+        run(config(directory, "train.best_metric=loss", "train.steps=20"), directory, resume=True)
 
 
-def test_time_limit_includes_data_preparation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit_includes_data_preparation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = training.prepare
 
     def slow(experiment: Config) -> Any:
@@ -642,23 +645,23 @@ def test_time_limit_includes_data_preparation(folder: Path, monkeypatch: pytest.
         return prepare(experiment)
 
     monkeypatch.setattr(training, "prepare", slow)
-    best = run(config(folder, "train.steps=100000", "train.valid_every=100000"), folder, limit=0.9)
+    best = run(config(directory, "train.steps=100000", "train.valid_every=100000"), directory, limit=0.9)
     assert checkpoint.read_progress(best).step == 1
 
 
-def test_finished_run_can_be_extended(folder: Path) -> None:
-    run(config(folder), folder)
-    assert checkpoint.read_progress(run(config(folder, "train.steps=18"), folder, resume=True)).step <= 18
-    assert checkpoint.checkpoints(folder / "run")[-1].name == "step-000018"
+def test_finished_run_can_be_extended(directory: Path) -> None:
+    run(config(directory), directory)
+    assert checkpoint.read_progress(run(config(directory, "train.steps=18"), directory, resume=True)).step <= 18
+    assert checkpoint.checkpoints(directory / "run")[-1].name == "step-000018"
 
 
-def test_damaged_checkpoints_are_logged_and_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    experiment = config(folder)
-    run(experiment, folder)
-    first, last = checkpoint.checkpoints(folder / "run")
+def test_damaged_checkpoints_are_logged_and_skipped(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = config(directory)
+    run(experiment, directory)
+    first, last = checkpoint.checkpoints(directory / "run")
     weights = (last / checkpoint.WEIGHTS).read_bytes()
     (last / checkpoint.WEIGHTS).write_bytes(weights[:-7])
-    run(experiment, folder, resume=True)
+    run(experiment, directory, resume=True)
     assert f"skipping {last.name}" in capsys.readouterr().err
     assert checkpoint.read_tensors(last, checkpoint.WEIGHTS)  # trained and saved again
     flipped = bytearray((first / checkpoint.TRAINING).read_bytes())
@@ -668,38 +671,40 @@ def test_damaged_checkpoints_are_logged_and_skipped(folder: Path, capsys: pytest
         checkpoint.read_tensors(first, checkpoint.TRAINING)
     (last / checkpoint.TRAINING).unlink()
     with pytest.raises(CheckpointError, match="all checkpoints of"):
-        run(experiment, folder, resume=True)
+        run(experiment, directory, resume=True)
 
 
-def test_damaged_checkpoint_is_never_the_best(folder: Path) -> None:
-    run(config(folder), folder)
-    _, last = checkpoint.checkpoints(folder / "run")
+def test_damaged_checkpoint_is_never_the_best(directory: Path) -> None:
+    run(config(directory), directory)
+    _, last = checkpoint.checkpoints(directory / "run")
     meta = json.loads((last / checkpoint.META).read_text())
     meta["progress"]["best"] = meta["progress"]["scores"]["quality"] = 1e9
     (last / checkpoint.META).write_text(json.dumps(meta))
     (last / checkpoint.WEIGHTS).write_bytes(b"")
-    best = run(config(folder, "train.valid_every=4"), folder, resume=True)
+    best = run(config(directory, "train.valid_every=4"), directory, resume=True)
     assert checkpoint.read_tensors(best, checkpoint.WEIGHTS)
-    assert (folder / "run" / f"{last.name}.damaged").is_dir()
+    assert (directory / "run" / f"{last.name}.damaged").is_dir()
 
 
-def test_resume_with_changed_data_or_tokenizer_raises(folder: Path) -> None:
-    run(config(folder), folder)
-    copy_text(folder, 300, seed=1)
-    (folder / "train.en").write_text((folder / "train.en").read_text().replace("ba", "xylophone"), encoding="utf-8")
+def test_resume_with_changed_data_or_tokenizer_raises(directory: Path) -> None:
+    run(config(directory), directory)
+    copy_text(directory, 300, seed=1)
+    (directory / "train.en").write_text(
+        (directory / "train.en").read_text().replace("ba", "xylophone"), encoding="utf-8"
+    )
     with pytest.raises(TrainingError, match="the data or the tokenizer of"):
-        run(config(folder, "train.steps=20"), folder, resume=True)
-    (folder / "run" / "data.json").rename(folder / "data.json")  # without it, the tokenizer is compared
+        run(config(directory, "train.steps=20"), directory, resume=True)
+    (directory / "run" / "data.json").rename(directory / "data.json")  # without it, the tokenizer is compared
     with pytest.raises(TrainingError, match="differs from the tokenizer of the prepared data"):
-        run(config(folder, "train.steps=20"), folder, resume=True)
-    (folder / "data.json").rename(folder / "run" / "data.json")
-    assert discovery.load(folder / "run").config.train.steps == 12  # the run is unchanged
+        run(config(directory, "train.steps=20"), directory, resume=True)
+    (directory / "data.json").rename(directory / "run" / "data.json")
+    assert discovery.load(directory / "run").config.train.steps == 12  # the run is unchanged
 
 
-def test_very_long_validation_pair_is_a_batch_of_its_own(folder: Path) -> None:
-    copy_text(folder, 300)
+def test_very_long_validation_pair_is_a_batch_of_its_own(directory: Path) -> None:
+    copy_text(directory, 300)
     for code in ("en", "de"):
-        (folder / f"valid.{code}").write_text("ba be bi\n" * 100 + "ba be " * 300 + "\n", encoding="utf-8")
+        (directory / f"valid.{code}").write_text("ba be bi\n" * 100 + "ba be " * 300 + "\n", encoding="utf-8")
     sizes = []
 
     def recording_collate(pairs: list[Any], numbers: Any = ()) -> Batch:
@@ -708,22 +713,22 @@ def test_very_long_validation_pair_is_a_batch_of_its_own(folder: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer_module, "collate", recording_collate)
-        run(config(folder, "train.steps=1"), folder)
+        run(config(directory, "train.steps=1"), directory)
     assert sum(sentences for sentences, _ in sizes) == 101
     assert all(sentences == 1 or sentences * longest < 256 for sentences, longest in sizes)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_gpu_run_resumes(folder: Path) -> None:
-    train(config(folder), folder / "run", resume=False, device="cuda", precision="auto")
-    train(config(folder, "train.steps=18"), folder / "run", resume=True, device="cuda", precision="auto")
-    assert checkpoint.checkpoints(folder / "run")[-1].name == "step-000018"
+def test_gpu_run_resumes(directory: Path) -> None:
+    train(config(directory), directory / "run", resume=False, device="cuda", precision="auto")
+    train(config(directory, "train.steps=18"), directory / "run", resume=True, device="cuda", precision="auto")
+    assert checkpoint.checkpoints(directory / "run")[-1].name == "step-000018"
 
 
-def test_bf16_trains_and_resumes(folder: Path) -> None:
-    experiment = config(folder)
-    train(experiment, folder / "run", resume=False, device="cpu", precision="bf16")
+def test_bf16_trains_and_resumes(directory: Path) -> None:
+    experiment = config(directory)
+    train(experiment, directory / "run", resume=False, device="cpu", precision="bf16")
     longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=14))
-    train(longer, folder / "run", resume=True, device="cpu", precision="bf16")
-    weights = load_file(checkpoint.checkpoints(folder / "run")[-1] / checkpoint.WEIGHTS)
+    train(longer, directory / "run", resume=True, device="cpu", precision="bf16")
+    weights = load_file(checkpoint.checkpoints(directory / "run")[-1] / checkpoint.WEIGHTS)
     assert {t.dtype for t in weights.values()} == {torch.float32}

@@ -423,7 +423,7 @@ def test_validation_pair_exceeding_learned_positions_does_not_stop_training(tmp_
     loaded = discovery.load(best)
     texts = ["ba be", "ba"]  # short enough not to be cut
     for to in ["safetensors", *(["onnx"] if find_spec("onnxruntime") and find_spec("onnxscript") else [])]:
-        folder = tmp_path / to
-        folder.mkdir()
-        EXPORTS[to](loaded, folder)
-        assert ENGINES[to](folder)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")
+        directory = tmp_path / to
+        directory.mkdir()
+        EXPORTS[to](loaded, directory)
+        assert ENGINES[to](directory)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")

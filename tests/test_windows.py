@@ -26,7 +26,7 @@ sys.platform = "win32"
 opened = os.open
 def open_file(path, flags, *rest, **options):
     if os.path.isdir(path):
-        raise PermissionError(13, "a folder cannot be opened", path)
+        raise PermissionError(13, "a directory cannot be opened", path)
     return opened(path, flags, *rest, **options)
 os.open = open_file
 from nmt.cli import main
@@ -34,12 +34,14 @@ main()
 """
 
 
-def windows(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def windows(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `nmt` without Unix-only modules and functions and without a C compiler."""
     variables = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "CC": "no-such-compiler"}
     command = [sys.executable, "-W", "ignore", "-c", WINDOWS, *arguments]
     env = os.environ | variables
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, encoding="utf-8")
+    done = subprocess.run(
+        command, cwd=directory, env=env, capture_output=True, text=True, timeout=300, encoding="utf-8"
+    )
     assert done.returncode == 0, done.stderr
     return done
 

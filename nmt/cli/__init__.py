@@ -45,7 +45,7 @@ DISK_FULL, NO_PERMISSION = "free some disk space", "choose another path, or chan
 HINTS = {
     errno.ENOSPC: DISK_FULL, errno.EDQUOT: DISK_FULL, errno.EFBIG: DISK_FULL,
     errno.EACCES: NO_PERMISSION, errno.EPERM: NO_PERMISSION, errno.EROFS: NO_PERMISSION,
-    errno.ENOTDIR: "a parent of this path is a file, not a folder",
+    errno.ENOTDIR: "a parent of this path is a file, not a directory",
 }  # fmt: skip
 """Hint for each error number of the operating system."""
 TRAINING_COMMANDS = ("train", "sweep", "reproduce")
@@ -85,7 +85,7 @@ class ErrorHandlingGroup(TyperGroup):
             except OSError:
                 _discard_stdout()
             reason = error.strerror or str(error)
-            hint = HINTS.get(error.errno or 0, "choose another file or folder" if error.filename else "")
+            hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
 
 

@@ -64,14 +64,14 @@ def download(
     name: Annotated[str, typer.Argument(help="Corpus from `nmt data list`, optionally with options in parentheses.")],
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Use this local archive or folder instead of downloading."),
+        typer.Option("--from", help="Use this local archive or directory instead of downloading."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again.")] = False,
     errors: ErrorsOption = "strict",
 ) -> None:
     """Download a corpus, verify it and store it as aligned plain text.
 
-    Prints the folder of the corpus. Run the command again to resume an interrupted download.
+    Prints the directory of the corpus. Run the command again to resume an interrupted download.
 
     Examples:
       nmt data download tatoeba
@@ -100,7 +100,7 @@ def prepare(
 ) -> None:
     """Clean the corpora of a config, train the tokenizer and tokenize the data.
 
-    Prints the folder of the prepared data. `nmt train` prepares data automatically and reuses what has been prepared
+    Prints the directory of the prepared data. `nmt train` prepares data automatically and reuses what has been prepared
     with the same corpora and options.
 
     Examples:
@@ -110,7 +110,7 @@ def prepare(
     from nmt.config import config_io
     from nmt.data.prepare import prepare as prepare_data
 
-    typer.echo(prepare_data(config_io.load(config_io.find(config), set_ or [])).folder)
+    typer.echo(prepare_data(config_io.load(config_io.find(config), set_ or [])).directory)
 
 
 app.command("check")(check)

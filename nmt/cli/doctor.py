@@ -22,7 +22,7 @@ OPTIONAL = ("ctranslate2", "matplotlib", "onnxruntime", "tensorboard", "torchdif
 def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show system information for bug reports.
 
-    Shows the CPU, the native engine, measured precisions, memory, GPU, data folders and package versions.
+    Shows the CPU, the native engine, measured precisions, memory, GPU, data directories and package versions.
 
     Examples:
       nmt doctor
@@ -65,7 +65,7 @@ def _system_info() -> dict[str, Any]:
         "memory": f"{memory} GB" if (memory := memory_gb()) else "unknown",
         "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {torch.version.cuda or 'none'}",
         "GPU": gpus or "none",
-        "folders": [f"{name} {_describe_folder(path)}" for name, path in (
+        "directories": [f"{name} {_describe_directory(path)}" for name, path in (
             ("data", paths.data_dir()), ("runs", paths.runs_dir()), ("cache", paths.cache_dir()),
         )],
         "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
@@ -78,7 +78,7 @@ def _format_rates(key: str, rates: dict[str, float]) -> str:
     return f"{task}: {max(rates, key=lambda name: rates[name])} ({all_rates}; {threads}, {version})"
 
 
-def _describe_folder(path: Path) -> str:
+def _describe_directory(path: Path) -> str:
     existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     state = "" if path.exists() else ", does not exist yet"
     return f"{path}{state}{'' if os.access(existing, os.W_OK) else ', not writable'}"

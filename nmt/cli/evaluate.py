@@ -49,7 +49,7 @@ def evaluate(
     search: SearchOption = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder for hypotheses and reports.", show_default="RUN/eval"),
+        typer.Option("--output", "-o", help="Directory for hypotheses and reports.", show_default="RUN/eval"),
     ] = None,
     resamples: ResamplesOption = 1000,
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
@@ -60,7 +60,7 @@ def evaluate(
     """Translate test sets and report BLEU, chrF, TER or COMET with confidence intervals.
 
     The default is BLEU on the test split of the training corpus. Scores are computed by sacreBLEU on cased,
-    detokenized text and printed with their signatures. Hypotheses and a JSON report are written to a folder.
+    detokenized text and printed with their signatures. Hypotheses and a JSON report are written to a directory.
 
     Examples:
       nmt evaluate
@@ -87,15 +87,15 @@ def evaluate(
     test_sets = open_test_sets(translator.config.data, src, ref, test, errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
-    folder = output or _default_output(translator, model)
+    directory = output or _default_output(translator, model)
     evaluations = []
     for test_set in test_sets:
-        evaluation = evaluate_test_set(translator, test_set, spec, folder, options)
+        evaluation = evaluate_test_set(translator, test_set, spec, directory, options)
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:
                 typer.echo(f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score))
-    if folder.is_relative_to(translator.run):
+    if directory.is_relative_to(translator.run):
         write_card(translator.run)
     if json_:
         typer.echo(json.dumps([evaluation.as_dict() for evaluation in evaluations], ensure_ascii=False))
@@ -105,6 +105,6 @@ def _default_output(translator: Translator, model: Path | None) -> Path:
     """Return RUN/eval, or RUN/eval/CHECKPOINT if `model` is a checkpoint directory."""
     from nmt.runs import pretrained
 
-    folder = pretrained.output_dir(translator.run) / "eval"
+    directory = pretrained.output_dir(translator.run) / "eval"
     checkpoint = translator.checkpoint.resolve()
-    return folder / checkpoint.name if model is not None and model.resolve() == checkpoint else folder
+    return directory / checkpoint.name if model is not None and model.resolve() == checkpoint else directory

@@ -12,7 +12,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="Run or checkpoint directory.")],
     to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or hf-marian.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Output folder.", show_default="RUN/FORMAT")
+        Path | None, typer.Option("--output", "-o", help="Output directory.", show_default="RUN/FORMAT")
     ] = None,
     verify_with: Annotated[
         Path | None,
@@ -40,7 +40,7 @@ def export(
     result = verify.export(run, to, output, verify_with, min_agreement)
     original, exported = result.nmt, result.exported
     for name, text in {
-        "format": f"{to}, in {result.folder}",
+        "format": f"{to}, in {result.directory}",
         "data": f"{len(result.sources)} sentences of {result.source_name}, greedy, fp32, cpu",
         "identical": f"{result.agreement:.1%}",
         "BLEU": f"{result.bleu:.1f} against nmt's translations",

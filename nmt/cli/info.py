@@ -45,4 +45,4 @@ def info(
                               break_long_words=False, break_on_hyphens=False)
             )  # fmt: skip
     if pretrained_dir:
-        typer.echo(f"{'card':<11}see README.md in that folder for the training history and evaluation")
+        typer.echo(f"{'card':<11}see README.md in that directory for the training history and evaluation")

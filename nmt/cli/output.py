@@ -155,7 +155,7 @@ def show(text: str) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a report atomically and create its parent folders.
+    """Write a report atomically and create its parent directories.
 
     Raises:
         NMTError: If the file cannot be written.

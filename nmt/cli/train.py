@@ -71,12 +71,12 @@ def train(
     if init_from is not None and resume:
         raise UsageError("--init-from starts a new run", "leave it out to resume, or leave out --resume")
     limit = None if time_limit is None else parse_duration(time_limit)
-    folder = run or runs_dir() / Path(config or "quickstart").stem
+    directory = run or runs_dir() / Path(config or "quickstart").stem
     fit_batch = batch_tokens == "auto"
     overrides = list(set_ or [])
     if batch_tokens is not None and not fit_batch:
         overrides.append(f"train.batch_tokens={batch_tokens}")
-    resolved = _load_config(config, folder if resume else None, init_from, overrides)
+    resolved = _load_config(config, directory if resume else None, init_from, overrides)
 
     from nmt.train import session
 
@@ -90,7 +90,7 @@ def train(
             typer.echo(f"{name:<14}{text}")
         return
     best = session.train(
-        resolved, folder, resume=resume, device=device, precision=precision,
+        resolved, directory, resume=resume, device=device, precision=precision,
         time_limit=limit, auto_batch_size=fit_batch, tensorboard=tensorboard,
     )  # fmt: skip
     if not SILENT:

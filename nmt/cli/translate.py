@@ -174,7 +174,7 @@ def _load(model: list[Path] | None, to: str, device: str, precision: str, engine
     target = translator.config.data.tgt
     if to and target != to:
         raise UsageError(f"{paths[0]} translates into '{target}', not '{to}'", "leave out --model or --to")
-    if model is None and translator.checkpoint.is_relative_to(pretrained.FOLDER):
+    if model is None and translator.checkpoint.is_relative_to(pretrained.DIRECTORY):
         log(f"using {paths[0].name}, a small pretrained model for everyday sentences; train your own with nmt train")
     elif model is None:
         log(f"using {translator.checkpoint}")

@@ -32,9 +32,9 @@ _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tar\.(gz|bz2|xz))$")
 
 @contextlib.contextmanager
 def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[list[Path]]:
-    """Yield the files of archives (zip, tar) and folders (without their subfolders), and single files.
+    """Yield the files of archives (zip, tar) and directories (without their subdirectories), and single files.
 
-    Archives are extracted into a temporary folder in `scratch_parent`.
+    Archives are extracted into a temporary directory in `scratch_parent`.
 
     Raises:
         DataError: A source does not exist.
@@ -47,18 +47,20 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
             if source.is_dir():
                 files += sorted(path for path in source.iterdir() if path.is_file())
             elif not source.exists():
-                raise DataError(f"no such file or folder: {source}", "specify the archive or folder of the corpus")
+                raise DataError(
+                    f"no such file or directory: {source}", "specify the archive or directory of the corpus"
+                )
             elif _ARCHIVE.search(source.name.lower()):
-                folder = Path(scratch) / str(i)
-                extract(source, folder)
-                files += sorted(path for path in folder.rglob("*") if path.is_file())
+                directory = Path(scratch) / str(i)
+                extract(source, directory)
+                files += sorted(path for path in directory.rglob("*") if path.is_file())
             else:
                 files.append(source)
         yield files
 
 
-def extract(archive: Path, folder: Path) -> None:
-    """Extract a zip or tar archive into a new folder; the folder is deleted on failure.
+def extract(archive: Path, directory: Path) -> None:
+    """Extract a zip or tar archive into a new directory; the directory is deleted on failure.
 
     Raises:
         DownloadError: The archive is corrupted, truncated or unsafe.
@@ -66,14 +68,14 @@ def extract(archive: Path, folder: Path) -> None:
     """
     try:
         if archive.name.lower().endswith(".zip"):
-            _extract_zip(archive, folder)
+            _extract_zip(archive, directory)
         else:
-            _extract_tar(archive, folder)
+            _extract_tar(archive, directory)
     except DownloadError:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         raise
     except _CORRUPTION_ERRORS as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         if isinstance(error, OSError) and error.errno is not None:
             raise  # an error of the file system
         raise DownloadError(
@@ -81,7 +83,7 @@ def extract(archive: Path, folder: Path) -> None:
         ) from None
 
 
-def _extract_zip(archive: Path, folder: Path) -> None:
+def _extract_zip(archive: Path, directory: Path) -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
         for member in members:
@@ -91,10 +93,10 @@ def _extract_zip(archive: Path, folder: Path) -> None:
         _check_size(archive, sum(member.file_size for member in members))
         for member in members:  # reading stops at the declared size and verifies the CRC
             with file.open(member) as content:
-                _save(content, folder / member.filename)
+                _save(content, directory / member.filename)
 
 
-def _extract_tar(archive: Path, folder: Path) -> None:
+def _extract_tar(archive: Path, directory: Path) -> None:
     total = 0
     with tarfile.open(archive) as file:
         for member in file:
@@ -107,7 +109,7 @@ def _extract_tar(archive: Path, folder: Path) -> None:
             _check_size(archive, total)
             content = file.extractfile(member)
             if content:
-                _save(content, folder / member.name)
+                _save(content, directory / member.name)
 
 
 def _save(content: IO[bytes], path: Path) -> None:
@@ -118,7 +120,7 @@ def _save(content: IO[bytes], path: Path) -> None:
 
 def _check_name(archive: Path, name: str) -> None:
     if name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":":
-        raise DownloadError(f"{archive.name} is unsafe: it would write outside its folder ({name})")
+        raise DownloadError(f"{archive.name} is unsafe: it would write outside its directory ({name})")
 
 
 def _check_size(archive: Path, extracted_bytes: int) -> None:

@@ -46,7 +46,7 @@ def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None =
 
     Args:
         url: http or https address, before `$NMT_MIRROR` is applied.
-        path: path of the complete file; its folder is created.
+        path: path of the complete file; its directory is created.
         sha256: expected checksum, if known.
         size: expected size in bytes, if known.
         corpus: name of the corpus, for the hint.

@@ -40,7 +40,7 @@ def open_text(path: Path) -> BinaryIO:
     """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in `\\n`.
 
     Raises:
-        DataError: The file is missing, unreadable, a folder or a pipe, or its content does not match its suffix.
+        DataError: The file is missing, unreadable, a directory or a pipe, or its content does not match its suffix.
     """
     try:
         if path.exists() and stat.S_ISFIFO(path.stat().st_mode):  # files are read more than once
@@ -50,7 +50,7 @@ def open_text(path: Path) -> BinaryIO:
     except FileNotFoundError:
         raise DataError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}") from None
     except IsADirectoryError:
-        raise DataError(f"{path} is a folder, not a text file", "specify a file in it") from None
+        raise DataError(f"{path} is a directory, not a text file", "specify a file in it") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     compression = COMPRESSED.get(path.suffix, "")

@@ -36,9 +36,9 @@ CLEANING_FILE = "cleaned.json"
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A prepared folder."""
+    """A prepared directory."""
 
-    folder: Path
+    directory: Path
     src: str
     tgt: str
     meta: dict[str, Any]
@@ -46,15 +46,15 @@ class PreparedData:
 
     def store(self, split: str) -> Store:
         """Open the token ids of a split."""
-        return Store(self.folder, split, self.src, self.tgt)
+        return Store(self.directory, split, self.src, self.tgt)
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
         """Read the source and target sentences of a split."""
-        return tuple(list(read_lines(self.folder / f"{split}.{code}")) for code in (self.src, self.tgt))  # type: ignore[return-value]
+        return tuple(list(read_lines(self.directory / f"{split}.{code}")) for code in (self.src, self.tgt))  # type: ignore[return-value]
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
-        return Tokenizer.load(self.folder / "spm.model")
+        return Tokenizer.load(self.directory / "spm.model")
 
 
 def prepare(config: Config) -> PreparedData:
@@ -70,16 +70,16 @@ def prepare(config: Config) -> PreparedData:
     valid = open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
     recipe = _recipe(config, train, valid)
     fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
-    folder = data_dir() / "prepared" / fingerprint
-    if not _is_complete(folder):  # take no lock if it is: the folder may be read-only
-        lock = folder.with_name(f".{fingerprint}.lock")
-        with locked(lock, lambda: log(f"another process is preparing the same data; waiting for {folder}")):
-            if not _is_complete(folder):
-                with resumable_directory(folder) as work:
+    directory = data_dir() / "prepared" / fingerprint
+    if not _is_complete(directory):  # take no lock if it is: the directory may be read-only
+        lock = directory.with_name(f".{fingerprint}.lock")
+        with locked(lock, lambda: log(f"another process is preparing the same data; waiting for {directory}")):
+            if not _is_complete(directory):
+                with resumable_directory(directory) as work:
                     meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, valid, work)
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    return PreparedData(folder, data.src, data.tgt, meta)
+    meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+    return PreparedData(directory, data.src, data.tgt, meta)
 
 
 def find_prepared_text(run: Path, language: str) -> Path | None:
@@ -104,8 +104,8 @@ def check_specs(data: DataConfig) -> None:
             validate(corpus)
 
 
-def _is_complete(folder: Path) -> bool:
-    return (folder / "meta.json").is_file()
+def _is_complete(directory: Path) -> bool:
+    return (directory / "meta.json").is_file()
 
 
 def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:

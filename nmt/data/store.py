@@ -36,7 +36,7 @@ class MonolingualStore:
         Raises:
             DataError: A file is missing or has the wrong size.
         """
-        hint = "delete its folder and re-run the command"
+        hint = "delete its directory and re-run the command"
         try:
             self._ids = _map(text.with_name(text.name + ".ids"), np.uint16)
             self._ends_N2 = _map(text.with_name(text.name + ".ends"), np.int64).reshape(-1, 2)
@@ -73,11 +73,11 @@ def _map(path: Path, dtype: type[Number]) -> NDArray[Number]:
 
 
 class Store:
-    """The sentence pairs of one split of a prepared folder."""
+    """The sentence pairs of one split of a prepared directory."""
 
-    def __init__(self, folder: Path, split: str, src: str, tgt: str) -> None:
-        self.src = MonolingualStore(folder / f"{split}.{src}")
-        self.tgt = MonolingualStore(folder / f"{split}.{tgt}")
+    def __init__(self, directory: Path, split: str, src: str, tgt: str) -> None:
+        self.src = MonolingualStore(directory / f"{split}.{src}")
+        self.tgt = MonolingualStore(directory / f"{split}.{tgt}")
         self.lengths_N2 = np.stack((self.src.lengths(), self.tgt.lengths()), axis=1)
 
     def __len__(self) -> int:

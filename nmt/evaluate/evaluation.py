@@ -57,21 +57,21 @@ def translate_test_set(translator: Translator, test: TestSet, spec: str) -> list
 def evaluate(
     translator: Translator, test: TestSet, spec: str, output: Path, options: MetricOptions | None = None
 ) -> Evaluation:
-    """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the folder `output`.
+    """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory `output`.
 
     Args:
         translator: The model.
         test: Sources and references.
         spec: The search.
-        output: Folder for hypotheses and report; created if necessary.
+        output: Directory for hypotheses and report; created if necessary.
         options: Metrics; by default BLEU with a confidence interval.
 
     Raises:
-        UsageError: If the folder cannot be created, or COMET is requested and not installed.
+        UsageError: If the directory cannot be created, or COMET is requested and not installed.
         NMTError: If the hypotheses or the report cannot be written.
     """
     options = options or MetricOptions()
-    _make_folder(output)  # fail before translating
+    _make_directory(output)  # fail before translating
     comet_scorer = comet(options.comet) if options.comet else None
     hypotheses = translate_test_set(translator, test, spec)
     scores = [METRICS[name](hypotheses, test.references, resamples=options.resamples) for name in options.metrics]
@@ -92,14 +92,16 @@ def evaluate(
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))
         write_text(output / f"{stem}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise NMTError(f"cannot write to {output}: {error.strerror}", "choose another folder with --output") from None
+        raise NMTError(
+            f"cannot write to {output}: {error.strerror}", "choose another directory with --output"
+        ) from None
     log(f"wrote hypotheses and report to {output / stem}.hyp and .json")
     return Evaluation(test.name, len(hypotheses), scores, output / f"{stem}.json")
 
 
-def _make_folder(path: Path) -> None:
+def _make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = "it is a file" if path.is_file() else error.strerror
-        raise UsageError(f"cannot write to {path}: {reason}", "choose another folder with --output") from None
+        raise UsageError(f"cannot write to {path}: {reason}", "choose another directory with --output") from None

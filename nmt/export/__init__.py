@@ -1,7 +1,8 @@
-"""Export of models to other engines. Each module has `export(loaded, folder)` and `engine(folder)`, which translates.
+"""Export of models to other engines.
 
-To add a format, write a module and register it in both tables. Options of `export` are keyword-only arguments. An
-export is kept only if it passes the verification in `nmt.export.verify`.
+Each module has `export(loaded, directory)` and `engine(directory)`, which translates with the exported model. Options
+of `export` are keyword-only arguments. To add a format, write a module and register it in both tables. An export is
+kept only if it passes the verification in `nmt.export.verify`.
 """
 
 from __future__ import annotations

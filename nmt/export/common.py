@@ -51,10 +51,10 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Sequence[st
     return cast(Transformer, loaded.model)
 
 
-def copy_run_files(loaded: LoadedModel, folder: Path) -> None:
-    """Copy config, tokenizer and data statistics of the run to the folder of an export."""
+def copy_run_files(loaded: LoadedModel, directory: Path) -> None:
+    """Copy config, tokenizer and data statistics of the run to the directory of an export."""
     for name in RUN_FILES:
-        shutil.copyfile(loaded.run / name, folder / name)
+        shutil.copyfile(loaded.run / name, directory / name)
 
 
 def require_package(name: str, package: str) -> Any:

@@ -22,8 +22,8 @@ from nmt.runs.discovery import LoadedModel
 from nmt.search import search
 
 
-def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write the model in float32 and the files of the run into an existing folder; CTranslate2 quantizes on loading.
+def export(loaded: LoadedModel, directory: Path) -> None:
+    """Write the model in float32 and the files of the run into an existing directory; CTranslate2 quantizes on loading.
 
     CTranslate2 reads and writes pieces. Normalize text with `nmt.data.normalization.normalize`, and split and join it
     with the `spm.model` of the run.
@@ -36,7 +36,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     rotary = encoding == "rotary"
     model = require_transformer(loaded, "CTranslate2", ("position_encoding",) if rotary else ())
     specs = require_package("CTranslate2", "ctranslate2").specs
-    copy_run_files(loaded, folder)
+    copy_run_files(loaded, directory)
     common = {"pre_norm": config.norm_position == "pre", "activation": specs.Activation.RELU}
     if rotary:
         common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", 10000.0)}
@@ -67,17 +67,17 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=None)
-    spec.save(str(folder))
+    spec.save(str(directory))
 
 
-def engine(folder: Path) -> Engine:
-    """Return a translator for a folder written by `export`.
+def engine(directory: Path) -> Engine:
+    """Return a translator for a directory written by `export`.
 
     Raises:
         UsageError: CTranslate2 is not installed.
     """
-    tokenizer = Tokenizer.load(folder / "spm.model")
-    ctranslate2_engine = CTranslate2Engine(folder, tokenizer, "cpu", "fp32")
+    tokenizer = Tokenizer.load(directory / "spm.model")
+    ctranslate2_engine = CTranslate2Engine(directory, tokenizer, "cpu", "fp32")
 
     def translate(sentences: Sequence[str]) -> list[str]:
         sources = [Source(tokenizer.encode(text)) for text in sentences]

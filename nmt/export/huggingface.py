@@ -1,4 +1,4 @@
-"""Export to Hugging Face Transformers: a folder for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
+"""Export to Hugging Face Transformers: a directory for `AutoModelForSeq2SeqLM` and `AutoTokenizer`.
 
 Post-norm models become MarianMT, pre-norm models become Pegasus, which differs only in the position of the norms. Both
 use Marian's tokenizer. Their position encodings concatenate sines and cosines, where nmt interleaves them. The order of
@@ -28,8 +28,8 @@ from nmt.runs.discovery import LoadedModel
 Weights = dict[str, Tensor]
 
 
-def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write model and tokenizer into an existing folder, in float32.
+def export(loaded: LoadedModel, directory: Path) -> None:
+    """Write model and tokenizer into an existing directory, in float32.
 
     By default, `generate` uses greedy search. Normalize text with `nmt.data.normalization.normalize`.
 
@@ -49,20 +49,22 @@ def export(loaded: LoadedModel, folder: Path) -> None:
         computed = {name: t for name, t in weights.items() if "embed_positions" in name or "logits_bias" in name}
         hf_model.load_state_dict(computed | _weights(model, weights.keys()))
         hf_model.generation_config = transformers.GenerationConfig(**_generation(loaded))
-        hf_model.save_pretrained(folder)
-        _save_tokenizer(loaded, folder, transformers)
+        hf_model.save_pretrained(directory)
+        _save_tokenizer(loaded, directory, transformers)
 
 
-def engine(folder: Path) -> Engine:
-    """Return a translator for a folder written by `export`.
+def engine(directory: Path) -> Engine:
+    """Return a translator for a directory written by `export`.
 
     Raises:
         UsageError: Transformers is not installed.
     """
     transformers = require_package("Transformers", "transformers")
     with _quiet(transformers):
-        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+            directory, local_files_only=True, dtype=torch.float32
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(directory, local_files_only=True)
     model.eval()
 
     @torch.inference_mode()
@@ -116,10 +118,10 @@ def _generation(loaded: LoadedModel) -> dict[str, Any]:
     return _special_ids() | {"num_beams": 1, "do_sample": False, "max_length": max_tokens(loaded.max_source) + 2}
 
 
-def _save_tokenizer(loaded: LoadedModel, folder: Path, transformers: Any) -> None:
+def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> None:
     """Write the tokenizer: the SentencePiece model for both sides, and the ids of its pieces."""
     tokenizer = loaded.tokenizer
-    files = {name: folder / name for name in ("source.spm", "target.spm", "vocab.json")}
+    files = {name: directory / name for name in ("source.spm", "target.spm", "vocab.json")}
     for name in ("source.spm", "target.spm"):
         files[name].write_bytes(tokenizer.model)
     pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
@@ -136,7 +138,7 @@ def _save_tokenizer(loaded: LoadedModel, folder: Path, transformers: Any) -> Non
         model_max_length=loaded.max_source + 1,
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,  # tokenize "</s>" in the input as text
-    ).save_pretrained(folder)
+    ).save_pretrained(directory)
 
 
 def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:

@@ -43,8 +43,8 @@ from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
 
 
-def export(loaded: LoadedModel, folder: Path) -> None:
-    """Write the graphs in float32 and the files of the run into an existing folder.
+def export(loaded: LoadedModel, directory: Path) -> None:
+    """Write the graphs in float32 and the files of the run into an existing directory.
 
     Raises:
         UsageError: a package is not installed, or the model is not supported.
@@ -52,7 +52,7 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     encoder, decoder = graphs(loaded)
     require_package("onnxscript", "onnxscript")  # used by PyTorch's exporter
     require_package("ONNX Runtime", "onnxruntime")  # used by the verification
-    copy_run_files(loaded, folder)
+    copy_run_files(loaded, directory)
     # All sizes are distinct, so that the exporter can tell the dynamic dimensions apart.
     source_BS, mask_BS = torch.zeros(3, 7, dtype=torch.long), torch.ones(3, 7, dtype=torch.bool)
     config = loaded.config.model
@@ -61,27 +61,27 @@ def export(loaded: LoadedModel, folder: Path) -> None:
     memory = torch.zeros(config.decoder_layers, 2, 3, heads, 7, width)
     with _quiet():
         torch.onnx.export(
-            encoder, (source_BS, mask_BS), folder / ENCODER,
+            encoder, (source_BS, mask_BS), directory / ENCODER,
             input_names=["source", "source_mask"], output_names=["memory"],
             dynamic_shapes=({0: "B", 1: "S"}, {0: "B", 1: "S"}),
             dynamo=True, external_data=False, verbose=False,
         )  # fmt: skip
         torch.onnx.export(
-            decoder, (source_BS[:, 0], past, memory, mask_BS), folder / DECODER,
+            decoder, (source_BS[:, 0], past, memory, mask_BS), directory / DECODER,
             input_names=["tokens", "past", "memory", "source_mask"], output_names=["logits", "present"],
             dynamic_shapes=({0: "R"}, {2: "R", 4: "T"}, {2: "R", 4: "S"}, {0: "R", 1: "S"}),
             dynamo=True, external_data=False, verbose=False,
         )  # fmt: skip
 
 
-def engine(folder: Path) -> Engine:
-    """Return a translator for a folder written by `export`: greedy search of nmt with ONNX Runtime.
+def engine(directory: Path) -> Engine:
+    """Return a translator for a directory written by `export`: greedy search of nmt with ONNX Runtime.
 
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
-    config, tokenizer, *_ = discovery.load_settings(folder)
-    return greedy_engine(OnnxModel.load(folder), tokenizer, max_positions(config.model))
+    config, tokenizer, *_ = discovery.load_settings(directory)
+    return greedy_engine(OnnxModel.load(directory), tokenizer, max_positions(config.model))
 
 
 def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -110,7 +110,7 @@ class OnnxModel:
         self.encoder, self.decoder = encoder, decoder
 
     @classmethod
-    def load(cls, folder: Path) -> OnnxModel:
+    def load(cls, directory: Path) -> OnnxModel:
         """Load graphs written by `export`.
 
         Raises:
@@ -121,7 +121,7 @@ class OnnxModel:
         options.intra_op_num_threads = num_threads()
         return cls(
             *(
-                onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
+                onnxruntime.InferenceSession(directory / name, options, providers=["CPUExecutionProvider"])
                 for name in (ENCODER, DECODER)
             )
         )

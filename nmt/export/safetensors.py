@@ -31,12 +31,12 @@ WEIGHT_TYPES: dict[str, Callable[[Weights], Weights]] = {
 """Functions that convert weights to each type."""
 
 
-def export(loaded: LoadedModel, folder: Path, *, weights: str = "fp32") -> None:
-    """Write a run with one checkpoint into an existing folder, for `nmt translate --model`.
+def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> None:
+    """Write a run with one checkpoint into an existing directory, for `nmt translate --model`.
 
     Args:
         loaded: the model.
-        folder: the folder.
+        directory: the directory.
         weights: fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The precision of inference
             does not depend on it.
 
@@ -45,16 +45,16 @@ def export(loaded: LoadedModel, folder: Path, *, weights: str = "fp32") -> None:
     """
     if weights not in WEIGHT_TYPES:
         raise ConfigError(f"export 'safetensors': unknown weights '{weights}'", suggest(weights, WEIGHT_TYPES))
-    copy_run_files(loaded, folder)
+    copy_run_files(loaded, directory)
     meta = checkpoint.read_meta(loaded.checkpoint)
-    step = folder / f"step-{meta['progress']['step']:06d}"  # also for an average
+    step = directory / f"step-{meta['progress']['step']:06d}"  # also for an average
     step.mkdir()
     save_file(dict(WEIGHT_TYPES[weights](loaded.model.state_dict())), step / WEIGHTS)
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
-def engine(folder: Path) -> Engine:
-    """Return a translator for a folder written by `export`."""
-    loaded = discovery.load(folder)
+def engine(directory: Path) -> Engine:
+    """Return a translator for a directory written by `export`."""
+    loaded = discovery.load(directory)
     return greedy_engine(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)

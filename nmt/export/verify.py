@@ -48,8 +48,8 @@ class EngineResult:
 class Verification:
     """The translations of the same sentences by nmt and by the exported model."""
 
-    folder: Path
-    """Folder of the export."""
+    directory: Path
+    """Directory of the export."""
     source_name: str
     """File or corpus that the sentences come from."""
     sources: list[str]
@@ -85,20 +85,20 @@ class Verification:
 
 
 def export(
-    path: Path, to: str, folder: Path | None = None, verify_with: Path | None = None, min_agreement: float = 0.99
+    path: Path, to: str, directory: Path | None = None, verify_with: Path | None = None, min_agreement: float = 0.99
 ) -> Verification:
-    """Export a model and verify it; the folder is created only if the verification succeeds.
+    """Export a model and verify it; the directory is created only if the verification succeeds.
 
     Args:
         path: a run or one of its checkpoints.
         to: spec string of a format in `EXPORTS`.
-        folder: the folder to create, which must not exist; None: a folder in the run, named after the format.
+        directory: the directory to create, which must not exist; None: a directory in the run, named after the format.
         verify_with: file of source sentences; None: see `_default_sentences`.
         min_agreement: minimum share of identical translations; otherwise the export is discarded.
 
     Raises:
         ConfigError: unknown format or option.
-        UsageError: `min_agreement` is out of range, the folder exists, or a package is not installed.
+        UsageError: `min_agreement` is out of range, the directory exists, or a package is not installed.
         CheckpointError: there is no model.
         DataError: the file cannot be read or is empty.
         NMTError: the agreement is too low, or the export cannot be written.
@@ -106,17 +106,17 @@ def export(
     write = resolve("format", EXPORTS, to)
     if not 0 <= min_agreement <= 1:
         raise UsageError(f"--min-agreement must be between 0 and 1, got {min_agreement}", "the default is 0.99")
-    folder = folder or pretrained.output_dir(discovery.resolve_model(path)[0]) / parse(to)[0]
-    if folder.exists():
-        raise UsageError(f"{folder} already exists", "choose another folder with --output, or delete it")
+    directory = directory or pretrained.output_dir(discovery.resolve_model(path)[0]) / parse(to)[0]
+    if directory.exists():
+        raise UsageError(f"{directory} already exists", "choose another directory with --output, or delete it")
     loaded = discovery.load(path)
     source_name, sources = _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
-    with new_directory(folder) as work:
-        _write(lambda: write(loaded, work), folder)
+    with new_directory(directory) as work:
+        _write(lambda: write(loaded, work), directory)
         nmt_result = _translate_with_nmt(path, loaded, sources)
         engine = ENGINES[parse(to)[0]](work)
         exported_result = _translate(engine, sources, [file for file in work.rglob("*") if file.is_file()])
-        verification = Verification(folder, source_name, sources, nmt_result, exported_result, loaded.tokenizer)
+        verification = Verification(directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer)
         if verification.agreement < min_agreement:
             raise NMTError(
                 f"only {verification.num_identical} of {len(sources)} translations with {to} are identical to those of"
@@ -126,13 +126,13 @@ def export(
     return verification
 
 
-def _write(write: Callable[[], object], folder: Path) -> None:
+def _write(write: Callable[[], object], directory: Path) -> None:
     """Write an export, and convert the errors that the libraries raise when the disk is full."""
     try:
         write()
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise NMTError(f"cannot write {folder}: {reason}", "check the free disk space") from None
+        raise NMTError(f"cannot write {directory}: {reason}", "check the free disk space") from None
 
 
 def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:

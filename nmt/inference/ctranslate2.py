@@ -32,10 +32,10 @@ def find_export(path: Path) -> Path:
         CheckpointError: there is none.
     """
     path = pretrained.output_dir(pretrained.find(path) or path)
-    folder = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
-    if not (folder / MODEL).exists():
+    directory = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
+    if not (directory / MODEL).exists():
         raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")
-    return folder
+    return directory
 
 
 class CTranslate2Engine:
@@ -43,8 +43,8 @@ class CTranslate2Engine:
 
     max_positions: int | None = None
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, device: str, precision: str) -> None:
-        """Load the model in `folder`.
+    def __init__(self, directory: Path, tokenizer: Tokenizer, device: str, precision: str) -> None:
+        """Load the model in `directory`.
 
         Raises:
             UsageError: CTranslate2 is not installed, or does not support the precision on this machine.
@@ -59,13 +59,13 @@ class CTranslate2Engine:
         threads = {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}
         try:
             self.translator = ctranslate2.Translator(
-                str(folder), kind, device_index=int(index or 0), compute_type=TYPES[precision], **threads
+                str(directory), kind, device_index=int(index or 0), compute_type=TYPES[precision], **threads
             )
         except ValueError as error:
             raise UsageError(f"CTranslate2: {error}", "--precision auto uses the precision of the model") from None
         except RuntimeError as error:
             raise CheckpointError(
-                f"the export in {folder} is damaged: {error}", "nmt export RUN --to ctranslate2"
+                f"the export in {directory} is damaged: {error}", "nmt export RUN --to ctranslate2"
             ) from None
 
     def search(

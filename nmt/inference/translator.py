@@ -78,10 +78,10 @@ class Translator:
     def _load_export(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
         if len(paths) > 1:
             raise UsageError("the engine ctranslate2 does not support ensembles", "leave out --engine")
-        folder = find_export(paths[0])
-        config, tokenizer, *limits = discovery.load_settings(folder)
-        translator = cls(CTranslate2Engine(folder, tokenizer, device, precision), tokenizer, config, *limits)
-        translator.checkpoint = translator.run = folder
+        directory = find_export(paths[0])
+        config, tokenizer, *limits = discovery.load_settings(directory)
+        translator = cls(CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits)
+        translator.checkpoint = translator.run = directory
         return translator
 
     def translate(self, lines: Iterable[str | Line], spec: str | None = None) -> list[str]:

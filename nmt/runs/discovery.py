@@ -167,7 +167,7 @@ def newest_model(language: str = "") -> Path:
         if not language or _target_language(run) == language:
             return run
     if name := pretrained.for_target(language):
-        return pretrained.FOLDER / name
+        return pretrained.DIRECTORY / name
     languages = ", ".join(sorted({target for _, target in pretrained.DIRECTIONS.values()}))
     raise CheckpointError(
         f"no model under {runs_dir()}/ translates into '{language}'",

@@ -20,7 +20,7 @@ def main() -> None:
     """Write the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prefix", help="path of the corpus without .en and .de")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("directory", type=Path)
     parser.add_argument("--limits", type=int, nargs="+", default=[12, 16, 20], help="maximum words of each part")
     parser.add_argument("--size", type=int, default=500, help="pairs per test set")
     parser.add_argument("--seed", type=int, default=1)
@@ -36,12 +36,12 @@ def main() -> None:
         parts[next((f"to-{limit}" for limit in limits if words <= limit), "longer")].append(pair)
     short, size = parts[f"to-{limits[0]}"], arguments.size
     parts |= {"valid": short[size : 2 * size], "train": short[2 * size :]}
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    arguments.directory.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         chosen = part if name == "train" else part[:size]
         if not chosen:
             parser.error(f"there are no pairs for {name}: change --limits or reduce --size")
-        write_pairs(arguments.folder / f"{name}.en", arguments.folder / f"{name}.de", chosen)
+        write_pairs(arguments.directory / f"{name}.en", arguments.directory / f"{name}.de", chosen)
         print(f"{name}: {len(chosen):,} pairs")
 
 

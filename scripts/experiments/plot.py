@@ -45,26 +45,26 @@ def main() -> None:
     figure.savefig(arguments.output, metadata={"Date": None} if arguments.output.suffix == ".svg" else None)
 
 
-def draw_sweep(panel: Any, folder: Path, score: str) -> None:
+def draw_sweep(panel: Any, directory: Path, score: str) -> None:
     """Plot the scores of a sweep by the values of its options."""
     scores: dict[str, list[float]] = {}
-    for result in read_results(folder):
+    for result in read_results(directory):
         if result.scores:
             scores.setdefault("\n".join(map(short, result.options.values())), []).append(result.scores[score])
     names = list(scores)
     panel.plot(names, [statistics.mean(scores[name]) for name in names], "_", color="C1", markersize=22)
     for name in names:
         panel.plot([name] * len(scores[name]), scores[name], "o", color="C0", markersize=4)
-    panel.set(title=folder.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)
+    panel.set(title=directory.name.replace("_", " "), ylabel=f"test {score}" if score.isupper() else score)
     panel.tick_params(axis="x", labelsize=8)
     panel.grid(alpha=0.3)
 
 
-def draw_joined(folders: list[Path], score: str) -> Figure:
+def draw_joined(directories: list[Path], score: str) -> Figure:
     """Plot the scores of several sweeps in one panel, a row per value, the best on top."""
     scores: dict[str, list[float]] = {}
-    for folder in folders:
-        for result in read_results(folder):
+    for directory in directories:
+        for result in read_results(directory):
             name = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in result.options.items())
             if result.scores:
                 scores.setdefault(name, []).append(result.scores[score])

@@ -53,7 +53,7 @@ class Corpus(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in messages and of the folder on disk."""
+        """Name in messages and of the directory on disk."""
 
     @property
     def info(self) -> CorpusInfo:

@@ -55,18 +55,18 @@ class DownloadableCorpus:
     expected_files: str
     """Description of the published files, for the error message when they are not found."""
     archive: str = ""
-    """Name of the published archive, to find it in a folder."""
+    """Name of the published archive, to find it in a directory."""
     needs_holdout: bool = False
     """Whether validation and test sets are held out of the corpus."""
     split_stems: Mapping[str, str] | None = None
-    """Published file names of the splits, if a folder may have several."""
+    """Published file names of the splits, if a directory may have several."""
     languages: tuple[str, str] = ("en", "de")
     spec: str = ""
     """Spec string for command lines, if it is not the name."""
 
     @property
-    def folder(self) -> Path:
-        """Folder of the installed corpus."""
+    def directory(self) -> Path:
+        """Directory of the installed corpus."""
         return data_dir() / "corpora" / self.name
 
     def validate(self) -> None:
@@ -81,7 +81,7 @@ class DownloadableCorpus:
         if f"{split}.{src}" not in checksums:
             available = [name for name in SPLITS if f"{name}.{src}" in checksums]
             raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
-        paths = [self.folder / f"{split}.{language}" for language in self.languages]
+        paths = [self.directory / f"{split}.{language}" for language in self.languages]
         read: PairReader = partial(read_pairs, *paths)
         checksum = hash_strings(checksums[f"{split}.{src}"], checksums[f"{split}.{tgt}"])
         read = read if src == self.languages[0] else swap_sides(read)
@@ -90,33 +90,33 @@ class DownloadableCorpus:
     def _checksums(self) -> dict[str, str]:
         command = f"nmt data download {self.spec or self.name} --force"
         try:
-            meta = json.loads((self.folder / "corpus.json").read_text(encoding="utf-8"))
+            meta = json.loads((self.directory / "corpus.json").read_text(encoding="utf-8"))
             checksums = {name: entry["sha256"] for name, entry in meta["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{self.folder / 'corpus.json'} is corrupted", command) from None
+            raise DataError(f"{self.directory / 'corpus.json'} is corrupted", command) from None
         if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
-            log(f"the test set in {self.folder} was held out by another version of nmt; to update it: {command}")
+            log(f"the test set in {self.directory} was held out by another version of nmt; to update it: {command}")
         return checksums
 
     @property
     def is_installed(self) -> bool:
         """Whether the corpus is on disk."""
-        return (self.folder / "corpus.json").is_file()
+        return (self.directory / "corpus.json").is_file()
 
     def install(self, source: Path | None = None, *, errors: str = "strict", force: bool = False) -> Path:
-        """Install the corpus from `source` (an archive or folder) or from the network, and return its folder.
+        """Install the corpus from `source` (an archive or directory) or from the network, and return its directory.
 
         Raises:
             DownloadError: The corpus cannot be downloaded, or an archive is corrupted or unsafe.
             DataError: `source` does not have the corpus, or the text is corrupted.
         """
         if self.is_installed and not force:
-            return self.folder
+            return self.directory
         try:
             return self._install_from(source, errors) if source else self._download(errors, force)
         except OSError as error:
             raise DataError(
-                f"cannot write {self.folder}: {error.strerror}", "free some disk space, or set NMT_DATA"
+                f"cannot write {self.directory}: {error.strerror}", "free some disk space, or set NMT_DATA"
             ) from None
 
     def _install_from(self, source: Path, errors: str) -> Path:
@@ -127,7 +127,7 @@ class DownloadableCorpus:
         downloads = data_dir() / "downloads" / self.name
         if force:
             shutil.rmtree(downloads, ignore_errors=True)
-        log(f"downloading {self.name} ({self.info.license}) to {self.folder}")
+        log(f"downloading {self.name} ({self.info.license}) to {self.directory}")
         try:
             checksums = {file.name: self._fetch(file, downloads / file.name) for file in self.list_files()}
         except NMTError:
@@ -135,23 +135,26 @@ class DownloadableCorpus:
                 downloads.rmdir()  # only if it is empty
             raise
         try:
-            folder = self._build([downloads / name for name in checksums], self.info.source, checksums, errors)
+            directory = self._build([downloads / name for name in checksums], self.info.source, checksums, errors)
         except NMTError:  # the downloaded files are bad; they are kept after an OSError such as a full disk
             shutil.rmtree(downloads)
             raise
         shutil.rmtree(downloads)
-        return folder
+        return directory
 
     def _fetch(self, file: RemoteFile, path: Path) -> str:
         return download.fetch(file.url, path, sha256=file.sha256, size=file.size, corpus=self.spec or self.name)
 
     def _build(self, sources: Sequence[Path], origin: str, checksums: Mapping[str, str], errors: str) -> Path:
-        with new_directory(self.folder) as work, extracted_files(sources, scratch_parent=self.folder.parent) as files:
+        with (
+            new_directory(self.directory) as work,
+            extracted_files(sources, scratch_parent=self.directory.parent) as files,
+        ):
             readers, is_held_out = self._readers(files, errors, origin)
             counts = {split: self._write(work, split, read) for split, read in readers.items()}
             archives = checksums or {path.name: sha256(path) for path in sources if path.is_file()}
             write_text(work / "corpus.json", self._meta(work, origin, archives, counts, is_held_out))
-        return self.folder
+        return self.directory
 
     def _meta(
         self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int], is_held_out: bool

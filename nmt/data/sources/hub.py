@@ -25,13 +25,13 @@ _SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
 def hub(name: str, repository: str, info: CorpusInfo, config: str = "de-en") -> DownloadableCorpus:
-    """Return a translation corpus whose parquet files are in the folder `config` of a Hub repository."""
+    """Return a translation corpus whose parquet files are in the directory `config` of a Hub repository."""
     return DownloadableCorpus(
         name=name,
         info=info,
         list_files=partial(_list_files, name, repository, config),
         find_splits=partial(_find_splits, languages=("en", "de")),
-        expected_files=f"a folder with the parquet files of {config}",
+        expected_files=f"a directory with the parquet files of {config}",
     )
 
 

@@ -17,6 +17,6 @@ def multi30k() -> DownloadableCorpus:
         info=CorpusInfo(31_014, 1_300_000, "research only", "https://github.com/multi30k/dataset"),
         list_files=lambda: [RemoteFile(name, f"{_RAW}/{name}") for name in names],
         find_splits=lambda files, errors: {},
-        expected_files=f"a folder with {names[0]} and the other files",
+        expected_files=f"a directory with {names[0]} and the other files",
         split_stems=_STEMS,
     )

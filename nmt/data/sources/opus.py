@@ -70,7 +70,7 @@ def _moses(
         info=info,
         list_files=lambda: [RemoteFile(archive, url)],
         find_splits=partial(_find_splits, languages=languages),
-        expected_files=f"{archive} of OPUS, or a folder with two aligned files (.{languages[0]}, .{languages[1]})",
+        expected_files=f"{archive} of OPUS, or a directory with two aligned files (.{languages[0]}, .{languages[1]})",
         archive=archive,
         needs_holdout=True,
         languages=languages,

@@ -20,7 +20,7 @@ def tatoeba() -> DownloadableCorpus:
         info=CorpusInfo(330_000, 10_000_000, "CC BY 2.0 FR (manythings.org/anki, tatoeba.org)", URL),
         list_files=lambda: [RemoteFile("deu-eng.zip", URL)],
         find_splits=_find_splits,
-        expected_files="deu-eng.zip or a folder with deu.txt",
+        expected_files="deu-eng.zip or a directory with deu.txt",
         archive="deu-eng.zip",
         needs_holdout=True,
     )

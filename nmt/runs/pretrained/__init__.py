@@ -11,19 +11,19 @@ from pathlib import Path
 from nmt.errors import UsageError
 from nmt.paths import runs_dir
 
-FOLDER = Path(__file__).parent
+DIRECTORY = Path(__file__).parent
 DIRECTIONS = {"en-de-small": ("en", "de"), "de-en-small": ("de", "en")}
 """Source and target language of each model. The first model for a target language is its default."""
 
 
 def find(name: Path) -> Path | None:
     """Return the directory of a pretrained model by name, unless a file or directory of this name exists."""
-    return FOLDER / name if str(name) in DIRECTIONS and not name.exists() else None
+    return DIRECTORY / name if str(name) in DIRECTIONS and not name.exists() else None
 
 
 def output_dir(run: Path) -> Path:
     """Return the directory for reports and exports: the run itself, or one under runs/ for a pretrained model."""
-    return runs_dir() / "pretrained" / run.name if run.resolve().parent == FOLDER.resolve() else run
+    return runs_dir() / "pretrained" / run.name if run.resolve().parent == DIRECTORY.resolve() else run
 
 
 def reject_pretrained(run: Path) -> None:

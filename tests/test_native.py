@@ -578,7 +578,7 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
     compiler = ["sh", "-c", 'while [ "$1" != -o ]; do shift; done; echo made > "$2"', "sh"]
 
     def build_library(*options: str) -> Path:
-        native._engine_id.cache_clear()
+        native.engine_id.cache_clear()
         return native._compile([*compiler, *options])
 
     first = build_library()
@@ -592,7 +592,7 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
         second = build_library()
         patch.setattr(native, "cpu_flags", lambda: "another processor")
         assert build_library() != second
-    native._engine_id.cache_clear()
+    native.engine_id.cache_clear()
 
 
 PROCESSORS = {  # options of the compiler, lanes of a vector, and the instruction sets that run them

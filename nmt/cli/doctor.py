@@ -54,7 +54,10 @@ def _system_info() -> dict[str, Any]:
         types = ", ".join(f"{name} {kinds[native.library().native_type(i) - 1]}" for i, name in enumerate(native.TYPES))
         engine = f"compiled, {native.library().lanes()}-lane vectors; {types}"
     cpu = runtime.cpu_name()
-    rates = [_format_rates(key, rates) for key, rates in autotune.cached_rates().items() if f"; {cpu}; " in key]
+    current = tuple(f"; {cpu}; {version}; " for version in (native.engine_id(), f"torch {torch.__version__}"))
+    rates = [
+        _format_rates(key, rates) for key, rates in autotune.cached_rates().items() if any(c in key for c in current)
+    ]
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "nmt": f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
@@ -73,9 +76,9 @@ def _system_info() -> dict[str, Any]:
 
 
 def _format_rates(key: str, rates: dict[str, float]) -> str:
-    task, _, version, threads = key.split("; ")
+    task, _, _, threads = key.split("; ")
     all_rates = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-    return f"{task}: {max(rates, key=lambda name: rates[name])} ({all_rates}; {threads}, {version})"
+    return f"{task}: {max(rates, key=lambda name: rates[name])} ({all_rates}; {threads})"
 
 
 def _describe_directory(path: Path) -> str:

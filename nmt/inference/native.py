@@ -305,7 +305,7 @@ def fastest_precision(config: ModelConfig) -> str:
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, {rows}x{config.dim}x{config.ffn_dim}"
-    return autotune.select_fastest(task, _engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
+    return autotune.select_fastest(task, engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
 
 
 def is_available() -> bool:
@@ -354,7 +354,7 @@ def _unavailable(reason: str) -> tuple[None, str]:
 
 def _compile(command: list[str]) -> Path:
     """Return the path of the compiled library; compile it unless it is in the cache."""
-    path = paths.cache_dir() / f"engine-{_engine_id(*command)}.so"
+    path = paths.cache_dir() / f"engine-{engine_id(*command)}.so"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(suffix=".so", dir=path.parent)
@@ -372,7 +372,7 @@ def _compile(command: list[str]) -> Path:
 
 
 @functools.cache
-def _engine_id(*command: str) -> str:
+def engine_id(*command: str) -> str:
     """Return a hash of the engine's source code, the compiler command and the processor."""
     identity = (SOURCE.read_text(encoding="utf-8"), command, platform.platform(), cpu_flags())
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]

@@ -48,7 +48,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def compose(name: str, options: Mapping[str, Any]) -> str:
+def format_spec(name: str, options: Mapping[str, Any]) -> str:
     """Return the spec string for a name and options; the inverse of `parse`."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
 

@@ -28,7 +28,7 @@ def resolve_device(name: str) -> str:
     kind, _, index = name.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
-    if kind == "cpu" or not (kind == "cuda" or _has_nvidia_driver()):
+    if kind == "cpu" or not (kind == "cuda" or _may_have_gpu()):
         return "cpu"
     import torch
 
@@ -49,7 +49,7 @@ def torch_device(name: str) -> torch.device:
     return torch.device(resolve_device(name))
 
 
-def _has_nvidia_driver() -> bool:
+def _may_have_gpu() -> bool:
     """Return whether a CUDA GPU may exist, without importing PyTorch, which takes a second."""
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

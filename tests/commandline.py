@@ -78,7 +78,7 @@ class Done:
         assert "Traceback" not in self.err, self.err
         return self
 
-    def refuses(self, code: int, *texts: str) -> None:
+    def assert_fails(self, code: int, *texts: str) -> None:
         """Check that the command failed with this exit code, one error line with the texts, and no output."""
         assert self.code == code, self.err
         assert len(self.errors) == 1, self.err

@@ -34,8 +34,12 @@ def prepared_pairs(nmt: CommandLine, split: str = "train") -> list[tuple[str, st
 
 def test_different_line_counts_are_reported(nmt: CommandLine) -> None:
     write(nmt.directory / "short", SOURCE, TARGET[:-3])
-    nmt.train("runs/new", "files(train='short')").refuses(1, "short.en has 400 lines and short.de has 397", "hint: ")
-    nmt("evaluate", "--src", "short.en", "--ref", "short.de").refuses(1, "short.en has 400 lines and short.de has 397")
+    nmt.train("runs/new", "files(train='short')").assert_fails(
+        1, "short.en has 400 lines and short.de has 397", "hint: "
+    )
+    nmt("evaluate", "--src", "short.en", "--ref", "short.de").assert_fails(
+        1, "short.en has 400 lines and short.de has 397"
+    )
 
 
 def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
@@ -73,7 +77,7 @@ def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     lines = [line.encode() for line in TARGET]
     lines[11] = b"sch\xf6n"
     write(nmt.directory / "latin", SOURCE, b"\n".join(lines) + b"\n")
-    nmt.train("runs/new", "files(train='latin')").refuses(
+    nmt.train("runs/new", "files(train='latin')").assert_fails(
         1, "latin.de, line 12, byte 4 of the line: not UTF-8 (0xf6)", "errors='replace'"
     )
     done = nmt.train("runs/new", "files(train='latin', errors='replace', valid='text', hold_out=False)")
@@ -95,7 +99,7 @@ def test_unusable_training_data(source: list[str] | bytes, message: str, trained
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "elsewhere"})
     write(nmt.directory / "poor", source, TARGET if source else [])
     done = nmt("data", "prepare", "--set", "data.train=files(train='poor')")
-    done.refuses(1, message)
+    done.assert_fails(1, message)
 
 
 # ---- translation input
@@ -171,10 +175,10 @@ def test_invalid_utf8_is_located_or_replaced(way: str, trained: CommandLine) -> 
 def test_missing_and_empty_input(trained: CommandLine) -> None:
     (trained.directory / "empty.txt").write_bytes(b"")
     (trained.directory / "precious.de").write_text("ein Werk\n")
-    trained("translate", "--input", "nothing.en", "--output", "precious.de").refuses(1, "no such file: nothing.en")
-    trained("translate", "--input", "runs").refuses(1, "runs is a directory, not a text file")
-    trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").refuses(1, "test set empty.txt is empty")
-    trained("translate", "--search", "beem", "hi", "--output", "precious.de").refuses(2, "did you mean 'beam'?")
+    trained("translate", "--input", "nothing.en", "--output", "precious.de").assert_fails(1, "no such file: nothing.en")
+    trained("translate", "--input", "runs").assert_fails(1, "runs is a directory, not a text file")
+    trained("evaluate", "--src", "empty.txt", "--ref", "empty.txt").assert_fails(1, "test set empty.txt is empty")
+    trained("translate", "--search", "beem", "hi", "--output", "precious.de").assert_fails(2, "did you mean 'beam'?")
     assert (trained.directory / "precious.de").read_text() == "ein Werk\n"  # errors do not delete existing files
     for done in (trained("translate", "--input", "empty.txt"), trained("translate")):
         assert (done.code, done.out) == (0, "")
@@ -183,7 +187,7 @@ def test_missing_and_empty_input(trained: CommandLine) -> None:
 def test_output_must_not_be_the_input(trained: CommandLine) -> None:
     (trained.directory / "same.en").write_text("the dog\n")
     done = trained("translate", "--input", "same.en", "--output", "./same.en")
-    done.refuses(2, "same.en is the input file")
+    done.assert_fails(2, "same.en is the input file")
     assert (trained.directory / "same.en").read_text() == "the dog\n"
 
 
@@ -193,13 +197,15 @@ def test_output_must_not_be_the_input(trained: CommandLine) -> None:
 def test_tokenizer_of_another_run_is_rejected(nmt: CommandLine) -> None:
     write(nmt.directory / "other", [line.upper() for line in SOURCE], TARGET)
     spm = nmt.directory / "runs/tiny/spm.model"
-    assert nmt("tokenizer", "train", "other.en", "other.de", "--size", "320", "-o", spm).code == 0
-    nmt("translate", "the dog").refuses(1, "spm.model is not the tokenizer of step-0000", "hint: restore the original")
-    nmt("evaluate").refuses(1, "spm.model is not the tokenizer of step-0000")
+    assert nmt("tokenizer", "train", "other.en", "other.de", "--vocab-size", "320", "-o", spm).code == 0
+    nmt("translate", "the dog").assert_fails(
+        1, "spm.model is not the tokenizer of step-0000", "hint: restore the original"
+    )
+    nmt("evaluate").assert_fails(1, "spm.model is not the tokenizer of step-0000")
     spm.write_bytes(b"not a model")
-    nmt("translate", "the dog").refuses(1, "spm.model is not a SentencePiece model")
+    nmt("translate", "the dog").assert_fails(1, "spm.model is not a SentencePiece model")
     spm.unlink()
-    nmt("translate", "the dog").refuses(1, "cannot read tokenizer runs/tiny/spm.model: No such file")
+    nmt("translate", "the dog").assert_fails(1, "cannot read tokenizer runs/tiny/spm.model: No such file")
 
 
 def damage(path: Path) -> None:
@@ -211,20 +217,22 @@ def damage(path: Path) -> None:
 def test_damaged_models_are_reported(nmt: CommandLine) -> None:
     best = max((nmt.directory / "runs/tiny").glob("step-*"))
     damage(best / "model.safetensors")
-    nmt("translate", "-m", best, "the dog").refuses(1, "model.safetensors is damaged: its checksum differs", "hint: ")
+    nmt("translate", "-m", best, "the dog").assert_fails(
+        1, "model.safetensors is damaged: its checksum differs", "hint: "
+    )
     (best / "model.safetensors").unlink()
-    nmt("translate", "-m", best, "the dog").refuses(1, "cannot read", "model.safetensors: No such file")
+    nmt("translate", "-m", best, "the dog").assert_fails(1, "cannot read", "model.safetensors: No such file")
     (best / "meta.json").write_text("{")
-    nmt("translate", "-m", best, "the dog").refuses(1, "meta.json is damaged")
+    nmt("translate", "-m", best, "the dog").assert_fails(1, "meta.json is damaged")
     (nmt.directory / "runs/tiny/data.json").write_text("{}")
-    nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").refuses(1, "data.json is damaged")
+    nmt("translate", "-m", min(best.parent.glob("step-*")), "the dog").assert_fails(1, "data.json is damaged")
 
 
 def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")}
-    trained.train("runs/tiny").refuses(2, "runs/tiny already contains a run", "--resume", "--run")
+    trained.train("runs/tiny").assert_fails(2, "runs/tiny already contains a run", "--resume", "--run")
     for part, change in {"model": {"model__dim": "64"}, "lowercase_all_caps": {"lowercase_all_caps": "true"}}.items():
-        trained.train("runs/tiny", "files(train='text')", "--resume", **change).refuses(2, f"another '{part}'")
+        trained.train("runs/tiny", "files(train='text')", "--resume", **change).assert_fails(2, f"another '{part}'")
     assert {path: path.stat().st_mtime_ns for path in (trained.directory / "runs/tiny").rglob("*")} == before
 
 
@@ -233,7 +241,7 @@ def test_existing_run_directory_is_rejected(trained: CommandLine) -> None:
 def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> None:
     text = ["the dog"] if command == "translate" else []
     done = trained(command, *text, "--device", "cuda")
-    done.refuses(2, "no CUDA GPU is available", "hint: use --device auto")
+    done.assert_fails(2, "no CUDA GPU is available", "hint: use --device auto")
 
 
 def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None:
@@ -246,7 +254,7 @@ def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None
         (trained("translat", "hi"), "No such command 'translat'.", "Did you mean 'translate'"),
     ]
     for done, message, suggestion in cases:
-        done.refuses(2, message, suggestion)
+        done.assert_fails(2, message, suggestion)
 
 
 # ---- existing files
@@ -254,17 +262,17 @@ def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None
 
 def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
     before = (nmt.directory / "text.en").read_bytes()
-    done = nmt("tokenizer", "train", "text.en", "text.de", "--size", "300", "--output", "text.en")
-    done.refuses(2, "--output text.en is an input file")
+    done = nmt("tokenizer", "train", "text.en", "text.de", "--vocab-size", "300", "--output", "text.en")
+    done.assert_fails(2, "--output text.en is an input file")
     assert (nmt.directory / "text.en").read_bytes() == before
 
 
 def test_output_file_is_kept_until_the_first_line_is_written(trained: CommandLine) -> None:
     (trained.directory / "latin.en").write_bytes(b"caf\xe9\n")
     (trained.directory / "old.de").write_text("precious\n")
-    trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
+    trained("translate", "-i", "latin.en", "-o", "old.de", "--model", "runs/tiny").assert_fails(1, "not UTF-8")
     assert (trained.directory / "old.de").read_text() == "precious\n"
-    trained("translate", "-i", "latin.en", "-o", "none.de", "--model", "runs/tiny").refuses(1, "not UTF-8")
+    trained("translate", "-i", "latin.en", "-o", "none.de", "--model", "runs/tiny").assert_fails(1, "not UTF-8")
     assert not (trained.directory / "none.de").exists()
     (trained.directory / "dog.en").write_text("the dog\n")
     assert trained("translate", "-i", "dog.en", "-o", "old.de", "--model", "runs/tiny").code == 0
@@ -288,7 +296,7 @@ def test_resume_rejects_changed_data(nmt: CommandLine) -> None:
     path = nmt.directory / "text.en"
     path.write_text(path.read_text().replace("dog", "cow", 1))
     done = nmt("train", "--run", "runs/new", "--resume", "--set", "train.steps=30")
-    done.refuses(1, "the data or the tokenizer of runs/new has changed", "hint: ")
+    done.assert_fails(1, "the data or the tokenizer of runs/new has changed", "hint: ")
 
 
 # ---- closed streams
@@ -318,8 +326,8 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     [
         ("translate hi --model runs/tiny --length-penalty 1e308", 2, "length penalty must be between 0 and 10"),
         ("translate hi --model runs/tiny --beam-size 1000000000", 2, "beam size must be between 1 and 1000"),
-        ("tokenizer train text.en --size 99999999999", 2, "--size must be between 1 and 65536"),
-        ("tokenizer train text.en --size 3", 1, "a tokenizer needs at least 261 pieces, got 3"),
+        ("tokenizer train text.en --vocab-size 99999999999", 2, "--vocab-size must be between 1 and 65536"),
+        ("tokenizer train text.en --vocab-size 3", 1, "a tokenizer needs at least 261 pieces, got 3"),
         ("train --run runs/x --set model.encoder_layers=1000000000", 2, "model.encoder_layers must be at most 1000"),
         ("train --run runs/x --set model.ffn_dim=20000000000", 2, "model.ffn_dim must be at most 65536"),
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
@@ -333,4 +341,4 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     ],
 )
 def test_out_of_range_values_are_one_line_errors(command: str, code: int, message: str, trained: CommandLine) -> None:
-    trained(*command.split()).refuses(code, message, "hint: ")
+    trained(*command.split()).assert_fails(code, message, "hint: ")

@@ -340,7 +340,7 @@ def test_noise_never_returns_an_empty_sentence() -> None:
         compose(["typo"])
 
 
-@pytest.mark.parametrize("spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(words=15)", "typos(p=1e400)"])
+@pytest.mark.parametrize("spec", ["lowercase(p=1.5)", "typos(p=-0.1)", "typos(word_fraction=15)", "typos(p=1e400)"])
 def test_noise_with_invalid_probability_is_rejected(spec: str) -> None:
     with pytest.raises(ConfigError, match="must be a probability between 0 and 1"):
         compose(["lowercase(p=1)", spec])
@@ -348,7 +348,7 @@ def test_noise_with_invalid_probability_is_rejected(spec: str) -> None:
 
 @given(text=st.text(max_size=60), seed=st.integers(0, 2**32))
 def test_typos_change_each_word_once(text: str, seed: int) -> None:
-    noisy = compose(["typos(p=1.0, words=1.0)"])(text, Random(seed))
+    noisy = compose(["typos(p=1.0, word_fraction=1.0)"])(text, Random(seed))
     rest = re.compile(r"[^\W\d_]+")
     assert rest.split(noisy) == rest.split(text)
     for word, typed in zip(rest.findall(text), rest.findall(noisy), strict=True):
@@ -361,12 +361,12 @@ def test_typos_change_each_word_once(text: str, seed: int) -> None:
 
 
 def test_kinds_and_fraction_of_typos() -> None:
-    words = compose(["typos(p=1.0, words=1.0)"])
+    words = compose(["typos(p=1.0, word_fraction=1.0)"])
     variants = {words("Wagen", Random(seed)) for seed in range(400)}
     assert {"Wgen", "Waagen", "Wgaen", "Wagrn", "Wagne", "Wagenn", "Wsgen"} <= variants
     assert {variant[0] for variant in variants} == {"W"}
     assert all(words("WAGEN", Random(seed)).isupper() for seed in range(40))
-    few = compose(["typos(p=1.0, words=0.2)"])("hund " * 1000, Random(1)).split()
+    few = compose(["typos(p=1.0, word_fraction=0.2)"])("hund " * 1000, Random(1)).split()
     assert 150 < sum(word != "hund" for word in few) < 250
     assert compose(["typos(p=0.0)"])("hund", Random(1)) == "hund"
 

@@ -536,8 +536,8 @@ def test_progress_bar_counts_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_first_extra_line_is_reported(tmp_path) -> None:
     write(tmp_path / "long", [pair[0] for pair in CLEAN[:30]], [pair[1] for pair in CLEAN[:20]])
     text = ParallelCorpus("long", partial(read_pairs, tmp_path / "long.en", tmp_path / "long.de"))
-    assert finding(run_checks([text], [], ("en", "de")), "unequal-lengths").examples[0].line == 21
-    assert run_checks([text], [], ("en", "de"), ignore=["unequal-lengths"]).findings == []
+    assert finding(run_checks([text], [], ("en", "de")), "unequal-line-counts").examples[0].line == 21
+    assert run_checks([text], [], ("en", "de"), ignore=["unequal-line-counts"]).findings == []
 
 
 def test_test_overlap_note_has_line_in_its_test_set() -> None:
@@ -570,7 +570,7 @@ def test_test_option_replaces_test_sets_of_config(nmt: CommandLine) -> None:
 
 
 def test_input_files_are_not_overwritten(nmt: CommandLine) -> None:
-    nmt("data", "check", "good.en", "bad.de", "--fix", "bad").refuses(
+    nmt("data", "check", "good.en", "bad.de", "--fix", "bad").assert_fails(
         2, "bad.de would be overwritten: it is also an input"
     )
 
@@ -625,7 +625,7 @@ def test_user_files_are_never_overwritten(nmt: CommandLine) -> None:
         (*corpus, "--fix", "good"), ("good.en", "good.de", "--test", "test.en:test.de", "--fix", "test"),
         ("good.en", "good.de", "--html", "good.en"), ("good.en", "good.de", "--fix", "link"),
     ):  # fmt: skip
-        nmt("data", "check", *arguments).refuses(2, "would be overwritten: it is also an input")
+        nmt("data", "check", *arguments).assert_fails(2, "would be overwritten: it is also an input")
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -640,7 +640,7 @@ def test_repair_of_files_with_equal_suffixes(nmt: CommandLine) -> None:
 
 @pytest.mark.parametrize("prefix", ["", ".."])
 def test_prefix_without_name_is_rejected(nmt: CommandLine, prefix: str) -> None:
-    nmt("data", "check", "good.en", "good.de", "--fix", prefix).refuses(2, "names no files")
+    nmt("data", "check", "good.en", "good.de", "--fix", prefix).assert_fails(2, "names no files")
 
 
 def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
@@ -654,13 +654,13 @@ def test_closed_stdout_keeps_files_and_exit_code(nmt: CommandLine) -> None:
 
 def test_missing_specified_test_set_is_an_error(nmt: CommandLine) -> None:
     options = ("--set", "data.train=files(train='good')", "--set", "data.test=files(test='none')")
-    nmt("data", "check", "--config", "quickstart", *options).refuses(1, "no such file: none.en")
-    nmt("data", "check", "good.en", "good.de", "--test", "none.en:none.de").refuses(1, "no such file: none.en")
+    nmt("data", "check", "--config", "quickstart", *options).assert_fails(1, "no such file: none.en")
+    nmt("data", "check", "good.en", "good.de", "--test", "none.en:none.de").assert_fails(1, "no such file: none.en")
 
 
 def test_pipe_is_rejected(nmt: CommandLine) -> None:
     os.mkfifo(nmt.directory / "pipe.de")
-    nmt("data", "check", "good.en", "pipe.de").refuses(1, "pipe.de is a pipe", "write its content to a file first")
+    nmt("data", "check", "good.en", "pipe.de").assert_fails(1, "pipe.de is a pipe", "write its content to a file first")
 
 
 def test_html_report_to_device(nmt: CommandLine) -> None:

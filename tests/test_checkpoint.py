@@ -40,7 +40,7 @@ for step in range(1, 10_000):
 
 def latest_step(run: Path) -> int:
     """Return the step of the newest checkpoint, after checking that its tensors belong to this step."""
-    latest = checkpoint.latest_intact(run)
+    latest = checkpoint.load_latest_intact(run)
     assert latest is not None
     path, weights, training = latest
     step = checkpoint.read_progress(path).step
@@ -142,7 +142,7 @@ def test_newer_checkpoint_raises(run: Path) -> None:
     error = load_error(run / "step-000012")
     assert "was written by a newer version of nmt (9.0)" in error.message
     assert "upgrade" in error.hint
-    for load in (checkpoint.latest_intact, discovery.load):  # they must not skip it like a damaged checkpoint
+    for load in (checkpoint.load_latest_intact, discovery.load):  # they must not skip it like a damaged checkpoint
         with pytest.raises(NewerCheckpointError):
             load(run)
 
@@ -157,10 +157,13 @@ def test_path_without_a_model_raises(tmp_path: Path) -> None:
 def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     best = None
-    for step, quality in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
-        best = quality if best is None else max(best, quality)
+    for step, best_metric_value in enumerate([1.0, 5.0, 2.0, 3.0, 4.0], 1):
+        best = best_metric_value if best is None else max(best, best_metric_value)
         progress = Progress(
-            step=step, best=best, validations_since_best=int(quality < best), scores={"quality": quality}
+            step=step,
+            best=best,
+            validations_since_best=int(best_metric_value < best),
+            scores={"best_metric_value": best_metric_value},
         )
         checkpoint.save(tmp_path, progress, tensors, tensors, "t")
         checkpoint.prune(tmp_path)
@@ -173,8 +176,14 @@ def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
 def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     first, second, third = (
-        checkpoint.save(tmp_path, Progress(step=step, best=best, scores={"quality": quality}), tensors, tensors, "t")
-        for step, quality, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
+        checkpoint.save(
+            tmp_path,
+            Progress(step=step, best=best, scores={"best_metric_value": best_metric_value}),
+            tensors,
+            tensors,
+            "t",
+        )
+        for step, best_metric_value, best in ((1, 1.0, 1.0), (2, 3.0, 3.0), (3, 2.0, 3.0))
     )
     original = (first / META).read_bytes()
     for position in range(0, len(original), 7):  # flip one bit
@@ -182,11 +191,11 @@ def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
         damaged[position] ^= 1 << position % 8
         (first / META).write_bytes(damaged)
         assert checkpoint.best(tmp_path) == second
-        assert checkpoint.latest_intact(tmp_path)[0] == third
+        assert checkpoint.load_latest_intact(tmp_path)[0] == third
     (first / META).write_bytes(b"")
     assert checkpoint.best(tmp_path) == second
     (third / META).write_bytes(original[:50])
-    assert checkpoint.latest_intact(tmp_path)[0] == second
+    assert checkpoint.load_latest_intact(tmp_path)[0] == second
     (first / META).write_bytes(b"{}")
     checkpoint.prune(tmp_path)
     assert checkpoint.checkpoints(tmp_path) == [second, third]
@@ -242,7 +251,7 @@ def test_damaged_best_checkpoint_is_logged(run: Path, capsys: pytest.CaptureFixt
 
 def test_first_of_equal_validations_is_the_best(tmp_path: Path) -> None:
     for step, num_bad in ((10, 0), (20, 1)):
-        progress = Progress(step=step, best=0.0, validations_since_best=num_bad, scores={"quality": 0.0})
+        progress = Progress(step=step, best=0.0, validations_since_best=num_bad, scores={"best_metric_value": 0.0})
         checkpoint.save(tmp_path, progress, {}, {}, "x")
     best = checkpoint.best(tmp_path)
     assert best is not None
@@ -251,7 +260,7 @@ def test_first_of_equal_validations_is_the_best(tmp_path: Path) -> None:
 
 def test_prune_keeps_the_first_of_equal_validations(tmp_path: Path) -> None:
     for step in range(1, 5):
-        progress = Progress(step=step, best=0.0, validations_since_best=step - 1, scores={"quality": 0.0})
+        progress = Progress(step=step, best=0.0, validations_since_best=step - 1, scores={"best_metric_value": 0.0})
         checkpoint.save(tmp_path, progress, {}, {}, "x")
         checkpoint.prune(tmp_path, keep_last=1)
     assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000001", "step-000004"]

@@ -22,12 +22,12 @@ def test_blank_pairs_are_always_dropped_and_counted() -> None:
 
 def test_report_has_all_steps_in_order() -> None:
     pairs = [("a b", "c d"), ("a b", "c d"), ("same", "same"), ("", "x"), ("a", "b " * 40)]
-    result = clean(iter(pairs), ["dedup", "identical", "ratio(max=2.0)"])
+    result = clean(iter(pairs), ["dedup", "drop_identical", "ratio(max=2.0)"])
     assert list(result) == [("a b", "c d")]
     assert result.report == [
         CleaningStats("blank", 4, 1),
         CleaningStats("dedup", 3, 1),
-        CleaningStats("identical", 2, 1),
+        CleaningStats("drop_identical", 2, 1),
         CleaningStats("ratio(max=2.0)", 1, 1),
     ]
 
@@ -79,7 +79,7 @@ def test_ratio_is_smoothed_for_short_sentences() -> None:
 
 
 def test_identical_drops_untranslated_text() -> None:
-    assert run_clean([("ok", "ok "), ("ok", "OK")], "identical") == [("ok", "OK")]
+    assert run_clean([("ok", "ok "), ("ok", "OK")], "drop_identical") == [("ok", "OK")]
 
 
 def test_dedup_keeps_first_pair_and_other_translations() -> None:
@@ -111,10 +111,10 @@ def test_german_1996_spelling_changes_only_short_vowels() -> None:
 
 def test_charset_drops_other_scripts() -> None:
     good, greek, mixed, numbers = ("word", "Übergröße"), ("word", "λόγος"), ("word λ", "Wort"), ("12 %", "12 %")
-    assert run_clean([good, greek, mixed, numbers], "charset") == [good, mixed, numbers]
-    assert run_clean([good, greek], "charset(tgt='greek')") == [greek]
-    assert run_clean([mixed], "charset(min=0.9)") == []
-    assert run_clean([("слово", "word")], "charset(src='cyrillic')") == [("слово", "word")]
+    assert run_clean([good, greek, mixed, numbers], "script") == [good, mixed, numbers]
+    assert run_clean([good, greek], "script(tgt='greek')") == [greek]
+    assert run_clean([mixed], "script(min=0.9)") == []
+    assert run_clean([("слово", "word")], "script(src='cyrillic')") == [("слово", "word")]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_charset_drops_other_scripts() -> None:
         ("length(max='x')", "max must be int", ""),
         ("length(max=1, min=2)", "min", ""),
         ("ratio(max=0.5)", "at least 1", ""),
-        ("charset(src='latn')", "unknown script 'latn'", "did you mean 'latin'?"),
+        ("script(src='latn')", "unknown script 'latn'", "did you mean 'latin'?"),
     ],
 )
 def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: str) -> None:

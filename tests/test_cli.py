@@ -68,7 +68,10 @@ def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
         (["config"], HEAVY),
         (["config", "--options"], HEAVY),
         (["data", "list"], ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")),
-        (["tokenizer", "train", "text.en", "--size", "300"], ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")),
+        (
+            ["tokenizer", "train", "text.en", "--vocab-size", "300"],
+            ("torch", "datasets", "sacrebleu", "pyarrow", "pandas"),
+        ),
     ],
     ids=" ".join,
 )
@@ -181,8 +184,8 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --set tokenizer.model_type=bqe", "did you mean 'bpe'?"),
         ("config --set a.b=c", "unknown key a.b"),
         ("config nope", "config nope does not exist"),
-        ("tokenizer train text.en --kind bqe", "did you mean 'bpe'?"),
-        ("tokenizer train text.en --size 0", "--size must be between 1 and 65536, got 0"),
+        ("tokenizer train text.en --model-type bqe", "did you mean 'bpe'?"),
+        ("tokenizer train text.en --vocab-size 0", "--vocab-size must be between 1 and 65536, got 0"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
@@ -198,7 +201,7 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
         "no": b"data:\n  src: no\n",
     }.items():
         (bare.directory / f"{name}.yaml").write_bytes(text)
-    bare(*arguments.split()).refuses(2, message)
+    bare(*arguments.split()).assert_fails(2, message)
     assert not (bare.directory / "runs").exists()
 
 
@@ -216,7 +219,7 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
     ],
 )
 def test_invalid_search_and_output_options(arguments: str, message: str, trained: CommandLine) -> None:
-    trained("translate", "the dog", *arguments.split()).refuses(2, message)
+    trained("translate", "the dog", *arguments.split()).assert_fails(2, message)
 
 
 def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> None:
@@ -226,9 +229,9 @@ def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> No
         "train.source_noise=lowercas(p=1)": "did you mean 'lowercase'?",
         "data.train=files(trian='text')": "corpus 'files' has no option 'trian'",
     }.items():
-        nmt("train", "--set", option).refuses(2, message)
-    nmt("train", "--precision", "fp64").refuses(2, "unknown precision 'fp64'")
-    nmt("train", "--set", "data.train=files(train='nowhere/x')").refuses(1, "no such file: nowhere/x.en")
+        nmt("train", "--set", option).assert_fails(2, message)
+    nmt("train", "--precision", "fp64").assert_fails(2, "unknown precision 'fp64'")
+    nmt("train", "--set", "data.train=files(train='nowhere/x')").assert_fails(1, "no such file: nowhere/x.en")
     assert not list((nmt.directory / "none").rglob("config.yaml"))
 
 
@@ -253,10 +256,10 @@ def test_missing_and_invalid_models(trained: CommandLine) -> None:
     (directory / "hollow").mkdir()
     elsewhere = CommandLine(directory, {"NMT_RUNS": "hollow"})
     for command in (["evaluate"], ["score", "--src", "text.en", "--tgt", "text.de"], ["attention", "hi"], ["info"]):
-        elsewhere(*command).refuses(1, "there is no trained model under hollow/", "hint: run nmt train first")
-    trained("translate", "hi", "--model", "missing").refuses(1, "there is no model at missing", "hint: ")
+        elsewhere(*command).assert_fails(1, "there is no trained model under hollow/", "hint: run nmt train first")
+    trained("translate", "hi", "--model", "missing").assert_fails(1, "there is no model at missing", "hint: ")
     for name in ("hollow", "text.en"):
-        trained("translate", "hi", "--model", name).refuses(1, f"{name} has no checkpoint", "hint: ")
+        trained("translate", "hi", "--model", name).assert_fails(1, f"{name} has no checkpoint", "hint: ")
 
 
 # ---- output streams and files
@@ -312,7 +315,7 @@ def test_multiple_references(trained: CommandLine) -> None:
     assert "nrefs:2" in done.out
     assert json.loads((trained.directory / "several/many.en.json").read_text())["references"] == 2
     write(trained.directory / "short", ["the dog"], ["der Hund"])
-    trained(*options, "--ref", "short.de").refuses(1, "many.en has 2 lines and short.de has 1")
+    trained(*options, "--ref", "short.de").assert_fails(1, "many.en has 2 lines and short.de has 1")
 
 
 def test_hypotheses_are_written_to_the_run_from_any_working_directory(trained: CommandLine) -> None:
@@ -341,10 +344,12 @@ def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
 def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
-    trained("translate", "the dog", "--output", "/dev/full").refuses(1, "cannot write /dev/full: No space left")
+    trained("translate", "the dog", "--output", "/dev/full").assert_fails(1, "cannot write /dev/full: No space left")
     with open("/dev/full", "wb") as full:
         for command in (["translate", "the dog"], ["config"]):
-            trained.process(*command, stdout=full).refuses(1, "No space left on device", "hint: free some disk space")
+            trained.process(*command, stdout=full).assert_fails(
+                1, "No space left on device", "hint: free some disk space"
+            )
 
 
 def test_translate_without_stdin(trained: CommandLine) -> None:
@@ -360,7 +365,7 @@ def test_evaluate_checks_the_output_directory_before_translating(trained: Comman
     (trained.directory / "a.en").write_text("the dog\n")
     for directory, reason in {"a.en": "it is a file", "a.en/eval": "Not a directory"}.items():
         done = trained("evaluate", "--src", "a.en", "--ref", "a.en", "--output", directory)
-        done.refuses(2, f"cannot write to {directory}: {reason}", "--output")
+        done.assert_fails(2, f"cannot write to {directory}: {reason}", "--output")
 
 
 # ---- nmt config
@@ -420,7 +425,7 @@ def test_file_in_place_of_a_directory(variable: str, trained: CommandLine) -> No
 def test_other_os_errors_have_a_hint(trained: CommandLine) -> None:
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "fresh", "NMT_DATA": "long" * 100})
     done = nmt("train", "--set", "data.train=files(train='text')", "--set", "tokenizer.vocab_size=322")
-    done.refuses(1, "File name too long", "hint: choose another file or directory")
+    done.assert_fails(1, "File name too long", "hint: choose another file or directory")
 
 
 def drop_root_capabilities() -> None:

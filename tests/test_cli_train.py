@@ -130,7 +130,7 @@ def test_run_directory_is_locked(nmt: CommandLine) -> None:
     first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
     wait_for(first, nmt.directory / "runs/one", 1)
     resume = nmt("train", "--run", "runs/one", "--resume")
-    resume.refuses(2, "another process is training in runs/one")
+    resume.assert_fails(2, "another process is training in runs/one")
     first.kill()  # releases the lock and leaves the lock file
     first.communicate(timeout=60)
     check_resumes(nmt, "runs/one", 1)
@@ -138,7 +138,7 @@ def test_run_directory_is_locked(nmt: CommandLine) -> None:
 
 def test_failed_preparation_leaves_no_run(nmt: CommandLine) -> None:
     done = nmt.train("runs/none", "files(train='nowhere')")
-    done.refuses(1, "nowhere")
+    done.assert_fails(1, "nowhere")
     assert not (nmt.directory / "runs/none").exists()
 
 
@@ -206,7 +206,7 @@ def test_run_is_usable_after_sigkill(nmt: CommandLine) -> None:
         process.kill()
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
-        latest = checkpoint.latest_intact(run)
+        latest = checkpoint.load_latest_intact(run)
         assert latest is not None
         assert latest[0] == checkpoint.checkpoints(run)[-1]  # no incomplete checkpoint has its final name
     check_translates(nmt, "runs/killed")
@@ -264,7 +264,7 @@ def test_full_disk_while_saving_keeps_the_last_checkpoint(nmt: CommandLine) -> N
 
     again = ["train", "--run", "runs/tiny", "--resume", "--set", "train.steps=30"]
     done = nmt.process(*again, preexec_fn=limit_file_size)
-    done.refuses(1, "cannot save runs/tiny/step-000030", "hint: free disk space", "--resume")
+    done.assert_fails(1, "cannot save runs/tiny/step-000030", "hint: free disk space", "--resume")
     assert sorted(path.name for path in run.iterdir()) == before
     check_translates(nmt, "runs/tiny")
     assert nmt(*again).code == 0
@@ -277,10 +277,10 @@ def test_damaged_latest_checkpoint_is_skipped(nmt: CommandLine) -> None:
     assert done.code == 0, done.err
     assert "skipping step-000020: runs/tiny/step-000020/training.safetensors is damaged" in done.err
     assert "resuming runs/tiny at update 10" in done.err
-    assert checkpoint.latest_intact(run)[0].name == "step-000020"  # type: ignore[index]
+    assert checkpoint.load_latest_intact(run)[0].name == "step-000020"  # type: ignore[index]
     for path in run.glob("step-*/training.safetensors"):
         path.write_bytes(b"cut")
-    nmt("train", "--run", "runs/tiny", "--resume").refuses(1, "all checkpoints of runs/tiny are damaged", "hint: ")
+    nmt("train", "--run", "runs/tiny", "--resume").assert_fails(1, "all checkpoints of runs/tiny are damaged", "hint: ")
 
 
 # ---- loss
@@ -307,10 +307,10 @@ def test_non_finite_loss_stops_before_the_update(nmt: CommandLine) -> None:
 
 
 def test_resume_requires_a_run(nmt: CommandLine) -> None:
-    nmt("train", "--run", "runs/tinny", "--resume").refuses(2, "runs/tinny contains no run to resume", "hint: ")
+    nmt("train", "--run", "runs/tinny", "--resume").assert_fails(2, "runs/tinny contains no run to resume", "hint: ")
     assert not (nmt.directory / "runs/tinny").exists()
-    nmt("train", "--run", "text.en").refuses(2, "text.en is a file")
-    nmt("train", "--run", "text.en/run").refuses(2, "cannot create text.en/run: Not a directory")
+    nmt("train", "--run", "text.en").assert_fails(2, "text.en is a file")
+    nmt("train", "--run", "text.en/run").assert_fails(2, "cannot create text.en/run: Not a directory")
 
 
 def test_resuming_a_finished_run(nmt: CommandLine) -> None:
@@ -330,15 +330,19 @@ def test_fine_tuning_uses_model_and_tokenizer_of_the_run(nmt: CommandLine) -> No
     run = nmt.directory / "runs/tuned"
     assert (run / "spm.model").read_bytes() == (nmt.directory / "runs/tiny/spm.model").read_bytes()
     check_translates(nmt, "runs/tuned")
-    nmt("train", "--init-from", "runs/none", "--run", "runs/x").refuses(1, "there is no model at runs/none", "hint: ")
+    nmt("train", "--init-from", "runs/none", "--run", "runs/x").assert_fails(
+        1, "there is no model at runs/none", "hint: "
+    )
 
 
 def test_average_command(nmt: CommandLine) -> None:
     done = nmt("average", "runs/tiny", "--last", "2")
     assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
     check_translates(nmt, "runs/tiny/average-2")
-    nmt("average", "runs/tiny", "--last", "7").refuses(1, "runs/tiny has 2 checkpoints, not 7", "train.keep_last=7")
-    nmt("average", "runs/tiny", "--last", "1").refuses(2, "--last must be at least 2, got 1")
+    nmt("average", "runs/tiny", "--last", "7").assert_fails(
+        1, "runs/tiny has 2 checkpoints, not 7", "train.keep_last=7"
+    )
+    nmt("average", "runs/tiny", "--last", "1").assert_fails(2, "--last must be at least 2, got 1")
 
 
 def test_plan_leaves_no_files(nmt: CommandLine) -> None:
@@ -360,13 +364,15 @@ def test_plan_leaves_no_files(nmt: CommandLine) -> None:
 
 @pytest.mark.parametrize("option", ["--resume", "--tensorboard"])
 def test_plan_rejects_training_options(nmt: CommandLine, option: str) -> None:
-    nmt("train", "--run", "runs/tiny", "--plan", option).refuses(2, f"--plan does not train: leave out {option}")
+    nmt("train", "--run", "runs/tiny", "--plan", option).assert_fails(2, f"--plan does not train: leave out {option}")
 
 
 def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
     (nmt.directory / "runs/tiny/config.yaml").write_text("\n")
-    nmt("train", "--run", "runs/tiny", "--resume").refuses(2, "runs/tiny/config.yaml is empty", "hint: restore")
-    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").refuses(2, "--init-from starts a new run")
+    nmt("train", "--run", "runs/tiny", "--resume").assert_fails(2, "runs/tiny/config.yaml is empty", "hint: restore")
+    nmt("train", "--run", "runs/x", "--resume", "--init-from", "runs/tiny").assert_fails(
+        2, "--init-from starts a new run"
+    )
 
 
 def test_plan_output() -> None:
@@ -388,9 +394,11 @@ def test_plan_output() -> None:
 
 
 def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> None:
-    nmt(*training("runs/x"), "--batch-tokens", "auto", "--device", "cpu").refuses(2, "needs a GPU", "hint: on a CPU")
-    nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").refuses(2, "is for new runs")
-    nmt(*training("runs/x"), "--batch-tokens", "many").refuses(2, "train.batch_tokens: expected int, got 'many'")
+    nmt(*training("runs/x"), "--batch-tokens", "auto", "--device", "cpu").assert_fails(
+        2, "needs a GPU", "hint: on a CPU"
+    )
+    nmt("train", "--run", "runs/tiny", "--resume", "--batch-tokens", "auto").assert_fails(2, "is for new runs")
+    nmt(*training("runs/x"), "--batch-tokens", "many").assert_fails(2, "train.batch_tokens: expected int, got 'many'")
     assert not (nmt.directory / "runs/x").exists()
 
 

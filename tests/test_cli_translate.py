@@ -134,7 +134,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     assert both.code == 0, both.err
     assert both.out != one.out
     assert nmt.train("runs/other", tokenizer__vocab_size="300").code == 0
-    nmt("translate", "--model", "runs/tiny", "--model", "runs/other", "hi").refuses(
+    nmt("translate", "--model", "runs/tiny", "--model", "runs/other", "hi").assert_fails(
         1, "have different tokenizers", "hint"
     )
 
@@ -223,7 +223,7 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
         (trained.directory / f"two.de.{number}-of-2.done").write_text(text)
     ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     command = ("translate", "--input", "two.en", "--output", "two.de")
-    ranks[0].process(*command).refuses(2, "two.de is incomplete: some of its processes did not finish", "--resume")
+    ranks[0].process(*command).assert_fails(2, "two.de is incomplete: some of its processes did not finish", "--resume")
     for rank in ranks:
         assert rank.process(*command, "--resume").code == 0
     assert (trained.directory / "two.de").read_text() == "eins\nzwei\n"
@@ -378,29 +378,29 @@ def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str
     ],
 )
 def test_invalid_options_are_rejected(trained: CommandLine, arguments: str, message: str) -> None:
-    trained("translate", *arguments.split()).refuses(2, message)
+    trained("translate", *arguments.split()).assert_fails(2, message)
 
 
 def test_ctranslate2_without_an_export_suggests_nmt_export(trained: CommandLine) -> None:
     done = trained("translate", "hi", "--engine", "ctranslate2", "--model", "runs/tiny")
-    done.refuses(1, "there is no CTranslate2 model in runs/tiny", "hint: nmt export RUN --to ctranslate2")
+    done.assert_fails(1, "there is no CTranslate2 model in runs/tiny", "hint: nmt export RUN --to ctranslate2")
 
 
 def test_resume_rejects_an_output_in_another_format(many: CommandLine) -> None:
     (many.directory / "some.en").write_text("the dog\nthe cat\n")
     (many.directory / "plain.de").write_text("der Hund\n")
     command = ["translate", "--input", "some.en", "--resume", "--output"]
-    many(*command, "plain.de", "--format", "jsonl").refuses(2, "plain.de has a different output format")
-    many(*command, "plain.de", "--show-scores").refuses(2, "plain.de has a different output format")
+    many(*command, "plain.de", "--format", "jsonl").assert_fails(2, "plain.de has a different output format")
+    many(*command, "plain.de", "--show-scores").assert_fails(2, "plain.de has a different output format")
     (many.directory / "long.de").write_text("der Hund\n" * 3)
-    many(*command, "long.de").refuses(2, "long.de has 3 lines, more than the 2 lines to translate")
+    many(*command, "long.de").assert_fails(2, "long.de has 3 lines, more than the 2 lines to translate")
     assert (many.directory / "plain.de").read_text() == "der Hund\n"
     assert many(*command, "/dev/null").code == 0
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--constraint"])
 def test_constraints_that_are_not_utf8_are_rejected(trained: CommandLine, option: str) -> None:
-    trained("translate", "hi", option, os.fsdecode(b"\xff")).refuses(1, "not UTF-8 (0xff)")
+    trained("translate", "hi", option, os.fsdecode(b"\xff")).assert_fails(1, "not UTF-8 (0xff)")
 
 
 # ---- the Python API

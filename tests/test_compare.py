@@ -172,7 +172,7 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
 )
 def test_usage_errors_are_one_line(trained: CommandLine, arguments: list[str], code: int, message: str) -> None:
     (trained.directory / "less").write_text("one\n")
-    trained("compare", *arguments).refuses(code, message)
+    trained("compare", *arguments).assert_fails(code, message)
 
 
 @pytest.mark.parametrize(
@@ -236,5 +236,5 @@ def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path) -> None:
     write(tmp_path / "t", ["the dog"], ["der Hund"])
     files = (tmp_path / "t.de", tmp_path / "t.de", "--src", tmp_path / "t.en", "--ref", tmp_path / "t.de")
-    trained("compare", *files, "--html", tmp_path / "t.en").refuses(2, "would be overwritten: it is also an input")
+    trained("compare", *files, "--html", tmp_path / "t.en").assert_fails(2, "would be overwritten: it is also an input")
     assert (tmp_path / "t.en").read_text() == "the dog\n"

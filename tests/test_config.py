@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nmt.config import Config, config_io
 from nmt.errors import ConfigError
-from nmt.registry import compose, parse, resolve
+from nmt.registry import format_spec, parse, resolve
 from nmt.train.session import check_specs
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -188,7 +188,7 @@ def test_any_string_parses_or_raises_config_error(spec: str) -> None:
         name, options = parse(spec)
         assert name
         assert isinstance(options, dict)
-        assert parse(compose(name, options)) == (name, options)
+        assert parse(format_spec(name, options)) == (name, options)
 
 
 def test_configs_are_frozen() -> None:

@@ -117,7 +117,7 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     _, err = finish(process)
     assert process.returncode != 0
     assert "Signal 9 (SIGKILL)" in err
-    assert checkpoint.latest_intact(nmt.directory / "runs/dies") is not None
+    assert checkpoint.load_latest_intact(nmt.directory / "runs/dies") is not None
 
 
 def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:

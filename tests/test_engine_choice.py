@@ -166,10 +166,10 @@ def test_pytorch_supports_other_precisions(trained: CommandLine, precision: str)
 def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> None:
     off = CommandLine(trained.directory, {"NMT_ENGINE": "0"})
     done = off("translate", "the dog", "--precision", "int8")
-    done.refuses(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
+    done.assert_fails(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
     if native.is_available():
         done = trained("translate", "ba be", "--model", shaw, "--precision", "int8")
-        done.refuses(2, "int8 needs the native engine: it does not support this model")
+        done.assert_fails(2, "int8 needs the native engine: it does not support this model")
 
 
 @pytest.mark.slow
@@ -181,7 +181,9 @@ def test_missing_compiler_is_reported_once(trained: CommandLine, tmp_path: Path)
     assert done.code == 0, done.err
     line = "nmt: the native engine is not available (C compiler 'no-such-compiler' not found); using PyTorch"
     assert len(re.findall(re.escape(line), done.err)) == 1
-    without.process("translate", "the dog", "--precision", "int8").refuses(2, "C compiler 'no-such-compiler' not found")
+    without.process("translate", "the dog", "--precision", "int8").assert_fails(
+        2, "C compiler 'no-such-compiler' not found"
+    )
     expected = trained("translate", "the dog", "--precision", "fp32")
     assert without.process("translate", "the dog", "--precision", "fp32").out == expected.out
 

@@ -480,7 +480,7 @@ def test_errors_are_one_line(arguments: str, code: int, message: str, trained: C
     write(tmp_path / "text", ["the dog"], ["der Hund"])
     (tmp_path / "blank.en").write_text("\n \n")
     before = sorted(tmp_path.rglob("*"))
-    nmt("export", *arguments.split()).refuses(code, message)
+    nmt("export", *arguments.split()).assert_fails(code, message)
     assert sorted(tmp_path.rglob("*")) == before
     assert not list((trained.directory / "runs/tiny").glob("*safetensors*"))
 
@@ -492,7 +492,7 @@ def test_errors_are_one_line(arguments: str, code: int, message: str, trained: C
 def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine) -> None:
     (nmt.directory / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
     done = nmt.process("export", "runs/tiny", "--to", to)  # this process may have imported the package
-    done.refuses(2, "is not installed", f"pip install {package}")
+    done.assert_fails(2, "is not installed", f"pip install {package}")
     assert not (nmt.directory / "runs/tiny" / to).exists()
     assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
 
@@ -576,4 +576,4 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     assert theirs.translate(wish, "greedy") == ours.translate(wish, "greedy")
     with pytest.raises(UsageError, match="greedy and beam only"):
         theirs.translate(LINES, "sample")
-    nmt("translate", "--model", "ct", "hi").refuses(1, "ct is an export for CTranslate2", "--engine ctranslate2")
+    nmt("translate", "--model", "ct", "hi").assert_fails(1, "ct is an export for CTranslate2", "--engine ctranslate2")

@@ -44,6 +44,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rms": {"norm": "rms"},
     "rms, post": {"norm": "rms", "norm_position": "post", "tie_embeddings": False},
     "gelu": {"activation": "gelu"},
+    "silu": {"activation": "silu"},
     "swiglu": {"activation": "swiglu"},
     "grouped": {"kv_heads": 2},
     "one head of keys": {"kv_heads": 1},
@@ -207,9 +208,9 @@ def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
     request = StepRequest(np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True)
     result = model.prefill([[4, 4, EOS]]).step(request)
     assert result.log_p_RV is not None
-    assert result.gathered_RP is not None
+    assert result.gathered_log_p_RP is not None
     np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
-    np.testing.assert_array_equal(result.gathered_RP, np.take_along_axis(result.log_p_RV, gather_RP, 1))
+    np.testing.assert_array_equal(result.gathered_log_p_RP, np.take_along_axis(result.log_p_RV, gather_RP, 1))
     assert result.tokens_RK.shape == result.log_p_RK.shape == (rows, allowed)
     for log_p_V, banned_X, log_p_K, tokens_K in zip(
         result.log_p_RV, banned_RX, result.log_p_RK, result.tokens_RK, strict=True

@@ -84,18 +84,18 @@ def test_each_run_has_a_curve_and_a_color(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_curves_with_invalid_arguments_are_rejected(nmt: CommandLine) -> None:
-    nmt("plot", "curves", "runs/none").refuses(2, "runs/none has no metrics.jsonl", "hint: ")
-    nmt("plot", "curves", "runs/tiny", "--by", "hour").refuses(2, "unknown axis 'hour'", "did you mean")
-    nmt("plot", "curves", "runs/tiny", "-o", "curves.xyz").refuses(
+    nmt("plot", "curves", "runs/none").assert_fails(2, "runs/none has no metrics.jsonl", "hint: ")
+    nmt("plot", "curves", "runs/tiny", "--by", "hour").assert_fails(2, "unknown axis 'hour'", "did you mean")
+    nmt("plot", "curves", "runs/tiny", "-o", "curves.xyz").assert_fails(
         2, "cannot write the format '.xyz' of curves.xyz", "use .png, .svg, .pdf"
     )
     for name in ("curves", ""):  # matplotlib would append a suffix
-        nmt("plot", "curves", "runs/tiny", "-o", name).refuses(2, "cannot write the format ''")
+        nmt("plot", "curves", "runs/tiny", "-o", name).assert_fails(2, "cannot write the format ''")
     (nmt.directory / "file").write_text("")
-    nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").refuses(1, "cannot write file/curves.png: ")
+    nmt("plot", "curves", "runs/tiny", "-o", "file/curves.png").assert_fails(1, "cannot write file/curves.png: ")
     (nmt.directory / "blank").mkdir()
     (nmt.directory / "blank/metrics.jsonl").write_text("")
-    nmt("plot", "curves", "blank").refuses(2, "the log of blank has no updates yet")
+    nmt("plot", "curves", "blank").assert_fails(2, "the log of blank has no updates yet")
 
 
 def test_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,19 +248,23 @@ def test_plot_positions(nmt: CommandLine) -> None:
 
 
 def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> None:
-    nmt("plot", "positions", "none").refuses(2, "'none' has nothing to plot", "hint: nmt plot positions sinusoidal")
-    nmt("plot", "positions", "alib").refuses(2, "did you mean 'alibi'?")
-    nmt("plot", "positions", "--heads", "3").refuses(2, "--dim must be even and a multiple of --heads, got 128 and 3")
+    nmt("plot", "positions", "none").assert_fails(
+        2, "'none' has nothing to plot", "hint: nmt plot positions sinusoidal"
+    )
+    nmt("plot", "positions", "alib").assert_fails(2, "did you mean 'alibi'?")
+    nmt("plot", "positions", "--heads", "3").assert_fails(
+        2, "--dim must be even and a multiple of --heads, got 128 and 3"
+    )
     for option, value in (("--length", "1"), ("--layer", "0"), ("--layer", "101"), ("--dim", "0"), ("--heads", "0")):
-        nmt("plot", "positions", option, value).refuses(2, option)
+        nmt("plot", "positions", option, value).assert_fails(2, option)
     for argument in ("alibi", "--dim=64", "--heads=2"):
-        nmt("plot", "positions", argument, "--model", "runs/tiny").refuses(2, "--model cannot be combined with")
-    nmt("plot", "positions", "learned(max_positions=100000000000)").refuses(
+        nmt("plot", "positions", argument, "--model", "runs/tiny").assert_fails(2, "--model cannot be combined with")
+    nmt("plot", "positions", "learned(max_positions=100000000000)").assert_fails(
         2, "learned': max_positions must be at most 1,000,000"
     )
-    nmt("plot", "positions", "floater(hidden=100000)").refuses(2, "hidden must be at most 65,536")
-    nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").refuses(
+    nmt("plot", "positions", "floater(hidden=100000)").assert_fails(2, "hidden must be at most 65,536")
+    nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").assert_fails(
         2, "there is no layer 2", "must be at most 1"
     )
     assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0
-    nmt("plot", "positions", "--model", "runs/rnn").refuses(2, "runs/rnn is a recurrent model")
+    nmt("plot", "positions", "--model", "runs/rnn").assert_fails(2, "runs/rnn is a recurrent model")

@@ -87,10 +87,12 @@ def test_default_model_without_runs_is_pretrained(bare: CommandLine) -> None:
 
 
 def test_unsupported_target_language_raises(bare: CommandLine) -> None:
-    bare("translate", "--to", "fr", "hi").refuses(
+    bare("translate", "--to", "fr", "hi").assert_fails(
         1, "no model under runs/ translates into 'fr'", "pretrained models translate into de, en"
     )
-    bare("translate", "--to", "en", "-m", "en-de-small", "hi").refuses(2, "en-de-small translates into 'de', not 'en'")
+    bare("translate", "--to", "en", "-m", "en-de-small", "hi").assert_fails(
+        2, "en-de-small translates into 'de', not 'en'"
+    )
 
 
 def test_runs_have_precedence_over_pretrained_models(trained: CommandLine) -> None:

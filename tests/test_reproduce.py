@@ -23,7 +23,7 @@ def test_reproduced_weights_are_bitwise_identical(nmt: CommandLine) -> None:
     assert all(before == now for _, before, now in scores)
     config = nmt.directory / "runs/tiny-again/config.yaml"
     config.write_text(config.read_text().replace("seed: 1\n", "seed: 2\n"))
-    nmt("reproduce", "runs/tiny").refuses(2, "runs/tiny-again already contains a run")
+    nmt("reproduce", "runs/tiny").assert_fails(2, "runs/tiny-again already contains a run")
 
 
 def test_differences_in_versions_are_reported(nmt: CommandLine) -> None:
@@ -44,7 +44,7 @@ def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
     lines = (nmt.directory / "text.en").read_text().splitlines()
     write(nmt.directory / "text", ["another one", *lines[1:]], (nmt.directory / "text.de").read_text().splitlines())
     done = nmt("reproduce", "runs/tiny")
-    done.refuses(
+    done.assert_fails(
         1, "text/train", "changed since runs/tiny was trained", "hint: restore the data", "--allow-changed-data"
     )
     assert not (nmt.directory / "runs/tiny-again").exists()
@@ -53,18 +53,18 @@ def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "runs"])
 def test_path_without_a_run_raises(trained: CommandLine, name: str, tmp_path: Path) -> None:
-    trained("reproduce", name, "--run", tmp_path / "x").refuses(1, f"{name} has no checkpoint")
+    trained("reproduce", name, "--run", tmp_path / "x").assert_fails(1, f"{name} has no checkpoint")
 
 
 def test_damaged_record_raises(nmt: CommandLine) -> None:
     (nmt.directory / "runs/tiny/data.json").write_text('{"max_source_length": 9}')
-    nmt("reproduce", "runs/tiny").refuses(1, "data.json is damaged")
+    nmt("reproduce", "runs/tiny").assert_fails(1, "data.json is damaged")
 
 
 def test_changed_tokenizer_raises(nmt: CommandLine) -> None:
     path = nmt.directory / "runs/tiny/data.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer": "0" * 64}))
-    nmt("reproduce", "runs/tiny").refuses(1, "the tokenizer has changed since runs/tiny was trained")
+    nmt("reproduce", "runs/tiny").assert_fails(1, "the tokenizer has changed since runs/tiny was trained")
 
 
 @pytest.mark.slow
@@ -89,7 +89,9 @@ def test_stopped_run_must_be_finished_first(nmt: CommandLine) -> None:
     run = nmt.directory / "runs/tiny"
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("steps: 20\n", "steps: 40\n"))
-    nmt("reproduce", "runs/tiny").refuses(2, "was stopped before its last update", "nmt train --run runs/tiny --resume")
+    nmt("reproduce", "runs/tiny").assert_fails(
+        2, "was stopped before its last update", "nmt train --run runs/tiny --resume"
+    )
     sessions = run / "sessions.jsonl"
     sessions.write_text(json.dumps(json.loads(sessions.read_text()) | {"time_limit": 9.0}) + "\n")
     done = nmt("reproduce", "runs/tiny")
@@ -102,4 +104,4 @@ def test_corpora_with_equal_names_are_both_compared(nmt: CommandLine) -> None:
     meta = json.loads(path.read_text())
     meta["recipe"]["train"].insert(0, [meta["recipe"]["train"][0][0], "0" * 64])
     path.write_text(json.dumps(meta))
-    nmt("reproduce", "runs/tiny").refuses(1, "text/train has changed since runs/tiny was trained")
+    nmt("reproduce", "runs/tiny").assert_fails(1, "text/train has changed since runs/tiny was trained")

@@ -65,7 +65,7 @@ def test_info_fits_on_one_screen(trained: CommandLine) -> None:
     assert subjects == [*describe(collect(trained.directory / "runs/tiny"))]
     assert {"model", "tokenizer", "data", "training", "sessions", "curve", "best", "disk"} <= {*subjects}
     assert json.loads(trained("info", "--json").out)["name"] == "tiny"
-    trained("info", "runs").refuses(1, "runs has no checkpoint")
+    trained("info", "runs").assert_fails(1, "runs has no checkpoint")
 
 
 def test_card_has_hub_metadata_and_is_updated(nmt: CommandLine) -> None:
@@ -141,11 +141,11 @@ def test_describe_shows_the_collected_values(trained: CommandLine) -> None:
 
 def test_best_validation_belongs_to_the_best_checkpoint(nmt: CommandLine) -> None:
     run = nmt.directory / "runs/tiny"
-    for step, quality in ((10, 9.0), (20, 3.0)):
+    for step, best_metric_value in ((10, 9.0), (20, 3.0)):
         path = run / f"step-{step:06d}" / "meta.json"
         meta = json.loads(path.read_text())
         meta["progress"] |= {"best": 9.0, "validations_since_best": int(step == 20)}
-        meta["progress"]["scores"] |= {"valid_bleu": quality, "quality": quality}
+        meta["progress"]["scores"] |= {"valid_bleu": best_metric_value, "best_metric_value": best_metric_value}
         path.write_text(json.dumps(meta))
     best = collect(run)["best"]
     assert (best["checkpoint"], best["validation"]["valid_bleu"]) == ("step-000010", 9.0)
@@ -175,7 +175,7 @@ def test_info_with_damaged_checkpoints(nmt: CommandLine) -> None:
     assert done.code == 0, done.err
     weights = run / best / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
-    nmt("info", "runs/tiny").refuses(1, "model.safetensors is damaged")
+    nmt("info", "runs/tiny").assert_fails(1, "model.safetensors is damaged")
 
 
 def test_scores_name_their_checkpoint_and_the_card_has_those_of_the_best(nmt: CommandLine) -> None:

@@ -641,7 +641,7 @@ def test_best_tokens_are_ranked_by_probability_then_id(seed: int, rows: int, voc
         order = sorted(range(vocabulary), key=lambda v: (-np.inf if np.isnan(allowed_V[v]) else -allowed_V[v], v))[:k]
         assert result.tokens_RK[row].tolist() == order
         np.testing.assert_array_equal(result.log_p_RK[row], allowed_V[order])
-        np.testing.assert_array_equal(result.gathered_RP[row], log_p_RV[row, gather_RP[row]])
+        np.testing.assert_array_equal(result.gathered_log_p_RP[row], log_p_RV[row, gather_RP[row]])
 
 
 @given(

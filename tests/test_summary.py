@@ -83,7 +83,9 @@ def test_command_summarizes_runs_and_configs(trained: CommandLine) -> None:
     assert total == json.loads(trained("info", "runs/tiny", "--json").out)["parameters"]
     shown = json.loads(trained("summary", "--set", "model.dim=64", "--set", "model.heads=2", "--json").out)
     assert next(part for part in shown if part["name"] == "qkv")["weight"] == [192, 64]
-    trained("summary", "runs/tiny", "--config", "quickstart").refuses(2, "pass either a model, or --config and --set")
-    trained("summary", "--set", "model.position_encoding=rotry").refuses(
+    trained("summary", "runs/tiny", "--config", "quickstart").assert_fails(
+        2, "pass either a model, or --config and --set"
+    )
+    trained("summary", "--set", "model.position_encoding=rotry").assert_fails(
         2, "unknown position encoding 'rotry'", "rotary"
     )

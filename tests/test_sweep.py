@@ -86,7 +86,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
         ({"train.label_smoothing": "0"}, 2), ({"train.label_smoothing": "0.1"}, 2),
     ]  # fmt: skip
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
-    nmt(*command, "--set", "model.dropout=0.3").refuses(2, "runs/sweep contains a sweep with another --set")
+    nmt(*command, "--set", "model.dropout=0.3").assert_fails(2, "runs/sweep contains a sweep with another --set")
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
     ],
 )
 def test_invalid_arguments_raise_before_training(trained: CommandLine, arguments: list[str], message: str) -> None:
-    trained("sweep", *arguments, "--run", "runs/never").refuses(2, message)
+    trained("sweep", *arguments, "--run", "runs/never").assert_fails(2, message)
     assert not (trained.directory / "runs/never").exists()
 
 
@@ -164,7 +164,7 @@ def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: Command
     again = nmt(*command, "--seeds", "2", "--time-limit", "2s")
     assert "0 of 2 runs remaining" in again.err
     assert again.out == done.out
-    nmt(*command, "--time-limit", "3s").refuses(2, "contains a sweep with another --time-limit")
+    nmt(*command, "--time-limit", "3s").assert_fails(2, "contains a sweep with another --time-limit")
 
 
 @pytest.mark.usefixtures("in_process")
@@ -211,8 +211,8 @@ def test_sweep_has_one_process_and_one_config(nmt: CommandLine) -> None:
     command = ["sweep", "--config", "mine.yaml", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     assert nmt(*command).code == 0
     with locked(nmt.directory / "runs/sweep" / LOCK, lambda: None):
-        nmt(*command).refuses(2, "another process is running the sweep in runs/sweep")
+        nmt(*command).assert_fails(2, "another process is running the sweep in runs/sweep")
     config.write_text("train: {steps: 6, clip_norm: 2.0}\n")
-    nmt(*command).refuses(2, "contains a sweep with another config content")
+    nmt(*command).assert_fails(2, "contains a sweep with another config content")
     (nmt.directory / "runs/sweep/sweep.json").write_text("{")
-    nmt(*command).refuses(2, "runs/sweep/sweep.json is damaged")
+    nmt(*command).assert_fails(2, "runs/sweep/sweep.json is damaged")

@@ -389,7 +389,9 @@ def test_best_checkpoint_is_kept_and_returned(directory: Path) -> None:
     values = iter([3.0, 1.0, 2.0, 4.0, 5.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Trainer, "validate", lambda self: {"valid_loss": (v := next(values)), "valid_bleu": 0.0, "quality": -v}
+            Trainer,
+            "validate",
+            lambda self: {"valid_loss": (v := next(values)), "valid_bleu": 0.0, "best_metric_value": -v},
         )
         best = run(experiment, directory)
     assert best.name == "step-000008"
@@ -401,7 +403,7 @@ def test_keep_best_keeps_several_checkpoints(directory: Path) -> None:
     values = iter([3.0, 9.0, 7.0, 4.0, 5.0, 1.0])
     with pytest.MonkeyPatch.context() as patch:
         scores = {"valid_loss": 1.0, "valid_bleu": 1.0}
-        patch.setattr(Trainer, "validate", lambda self: scores | {"quality": next(values)})
+        patch.setattr(Trainer, "validate", lambda self: scores | {"best_metric_value": next(values)})
         best = run(experiment, directory)
     assert best.name == "step-000008"
     kept = [int(path.name.removeprefix("step-")) for path in checkpoint.checkpoints(directory / "run")]
@@ -414,13 +416,13 @@ def test_best_metric_selects_the_quality(
 ) -> None:
     monkeypatch.setattr(Translator, "translate", lambda self, lines, spec: [f"{line} ba" for line in lines])
     run(config(directory, f"train.best_metric={best}", "train.steps=6"), directory)
-    (line,) = [line for line in metrics(directory / "run") if "quality" in line]
+    (line,) = [line for line in metrics(directory / "run") if "best_metric_value" in line]
     references = (directory / "valid.de").read_text().splitlines()
     for metric in (bleu, chrf):
         value = metric([f"{reference} ba" for reference in references], [references]).value
         assert line[f"valid_{metric.__name__}"] == pytest.approx(value)
     assert line["valid_bleu"] != line["valid_chrf"]
-    assert line["quality"] == (-line["valid_loss"] if best == "loss" else line[f"valid_{best}"])
+    assert line["best_metric_value"] == (-line["valid_loss"] if best == "loss" else line[f"valid_{best}"])
     assert (", chrF " in capsys.readouterr().err) == (best == "chrf")
 
 
@@ -556,13 +558,15 @@ def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     average = directory / "run" / "average-3"
     for name, tensor in load_file(average / checkpoint.WEIGHTS).items():
         torch.testing.assert_close(tensor, sum(step[name] for step in steps) / 3)
-    quality = checkpoint.read_progress(average).scores["quality"]
-    single = max(checkpoint.read_progress(path).scores["quality"] for path in checkpoint.checkpoints(directory / "run"))
-    assert quality != single
-    assert best == (average if quality > single else checkpoint.best(directory / "run"))
+    best_metric_value = checkpoint.read_progress(average).scores["best_metric_value"]
+    single = max(
+        checkpoint.read_progress(path).scores["best_metric_value"] for path in checkpoint.checkpoints(directory / "run")
+    )
+    assert best_metric_value != single
+    assert best == (average if best_metric_value > single else checkpoint.best(directory / "run"))
     assert Translator.load(average, "cpu").checkpoint == average
     assert (
-        checkpoint.latest_intact(directory / "run")[0].name == "step-000012"
+        checkpoint.load_latest_intact(directory / "run")[0].name == "step-000012"
     )  # training never resumes from an average
 
 
@@ -570,8 +574,8 @@ def test_best_average_is_loaded(directory: Path) -> None:
     run(config(directory, "train.valid_every=4", "train.keep_last=3"), directory)
     path = checkpoint.average(directory / "run", 2)
     assert checkpoint.best(directory / "run") != path
-    for quality, chosen in ((1e9, True), (-1e9, False)):
-        checkpoint.write_scores(path, {"quality": quality})
+    for best_metric_value, chosen in ((1e9, True), (-1e9, False)):
+        checkpoint.write_scores(path, {"best_metric_value": best_metric_value})
         assert (discovery.load(directory / "run").checkpoint == path) == chosen
     with pytest.raises(CheckpointError, match="has 3 checkpoints, not 9"):
         checkpoint.average(directory / "run", 9)
@@ -678,7 +682,7 @@ def test_damaged_checkpoint_is_never_the_best(directory: Path) -> None:
     run(config(directory), directory)
     _, last = checkpoint.checkpoints(directory / "run")
     meta = json.loads((last / checkpoint.META).read_text())
-    meta["progress"]["best"] = meta["progress"]["scores"]["quality"] = 1e9
+    meta["progress"]["best"] = meta["progress"]["scores"]["best_metric_value"] = 1e9
     (last / checkpoint.META).write_text(json.dumps(meta))
     (last / checkpoint.WEIGHTS).write_bytes(b"")
     best = run(config(directory, "train.valid_every=4"), directory, resume=True)

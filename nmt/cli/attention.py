@@ -47,9 +47,9 @@ def attention(
     from nmt.console import log
     from nmt.runs import discovery
     from nmt.viz.attention_maps import PARTS, attention_maps, draw
-    from nmt.viz.figures import check_format
+    from nmt.viz.figures import check_figure_format
 
-    check_format(output, ".html", ".json")
+    check_figure_format(output, ".html", ".json")
     suffix = output.suffix.lower()
     if part is not None and part not in PARTS:
         raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import ErrorsOption, SetOption, check_errors
+from nmt.cli.options import EncodingErrorsOption, SetOption, check_encoding_errors
 from nmt.cli.output import show, write_file
 from nmt.console import log, progress, with_progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
@@ -51,7 +51,7 @@ def check(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     examples: Annotated[int, typer.Option(min=0, help="Maximum number of examples per check.")] = 5,
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:  # fmt: skip
     """Check parallel data for common problems before training.
 
@@ -64,7 +64,7 @@ def check(
       nmt data check --config multi30k --html report.html
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
     """
-    check_errors(errors)
+    check_encoding_errors(encoding_errors)
     from nmt.data.check import CHECKS, run_checks
     from nmt.paths import check_not_overwriting
 
@@ -78,10 +78,10 @@ def check(
         raise UsageError("--set requires --config", "add --config CONFIG")
     tests: list[tuple[str, list[Pair]]] = []
     if src is not None and tgt is not None:
-        languages, texts = _file_texts(src, tgt, src_lang, tgt_lang, errors)
+        languages, texts = _file_texts(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
         languages, texts, tests = _config_texts(str(config), set_ or [], with_tests=test is None)
-    tests += [_test_set(name, languages, errors) for name in test or []]
+    tests += [_test_set(name, languages, encoding_errors) for name in test or []]
     outputs = _outputs(fix, languages) if fix is not None else []
     inputs = [
         *(path for text in texts for path in text.files),
@@ -125,19 +125,19 @@ def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[P
     for name, count in report.fix_counts().items():
         log(f"{name}: {fixes[name]} {count:,} pairs")
     for finding in report.findings:
-        if finding.check.name == "unequal-lengths":
-            log("unequal-lengths: dropped the extra lines of the longer side")
+        if finding.check.name == "unequal-line-counts":
+            log("unequal-line-counts: dropped the extra lines of the longer side")
 
 
 def _file_texts(
-    src: Path, tgt: Path, src_lang: str, tgt_lang: str, errors: str
+    src: Path, tgt: Path, src_lang: str, tgt_lang: str, encoding_errors: str
 ) -> tuple[tuple[str, str], list[ParallelCorpus]]:
     from nmt.data.check import ParallelCorpus
     from nmt.data.pairs import count_lines, read_pairs
     from nmt.data.sources.files import language_suffix
 
     languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
-    pairs = partial(read_pairs, src, tgt, errors=errors)
+    pairs = partial(read_pairs, src, tgt, errors=encoding_errors)
     return languages, [ParallelCorpus(str(src), pairs, count_lines(src), (src, tgt))]
 
 
@@ -174,11 +174,11 @@ def _test_files(name: str) -> tuple[()] | tuple[Path, Path]:
     return (Path(src), Path(tgt)) if colon and "(" not in name else ()
 
 
-def _test_set(name: str, languages: tuple[str, str], errors: str) -> tuple[str, list[Pair]]:
+def _test_set(name: str, languages: tuple[str, str], encoding_errors: str) -> tuple[str, list[Pair]]:
     from nmt.data.pairs import read_pairs
 
     if files := _test_files(name):
-        return str(files[0]), list(read_pairs(*files, errors=errors))
+        return str(files[0]), list(read_pairs(*files, errors=encoding_errors))
     from nmt.evaluate.test_sets import named_test_set
 
     test = named_test_set(name, *languages)

@@ -12,16 +12,16 @@ from nmt.cli.options import (
     BleuOption,
     ChrfOption,
     DeviceOption,
-    ErrorsOption,
+    EncodingErrorsOption,
     ReferencesOption,
     SearchOption,
     SearchPrecisionOption,
     SourceOption,
     TerOption,
     TestsOption,
-    check_errors,
+    check_encoding_errors,
     check_test_options,
-    open_test_sets,
+    load_test_sets,
 )
 from nmt.cli.output import format_table, write_file
 from nmt.config import DataConfig
@@ -52,13 +52,13 @@ def compare(
         typer.Option(metavar="FILE", help="Source side of the training data, to count rare words.",
                      show_default="the baseline's"),
     ] = None,
-    sentences: Annotated[int, typer.Option(min=0, help="Number of example sentences per direction.")] = 3,
+    examples: Annotated[int, typer.Option(min=0, help="Number of example sentences that each system wins.")] = 3,
     search: SearchOption = "",
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:  # fmt: skip
     """Compare two systems: scores, statistical significance, and where they differ.
 
@@ -72,7 +72,7 @@ def compare(
       nmt compare base.hyp big.hyp --src test.en --ref test.de
     """
     check_test_options(src, ref, test)
-    check_errors(errors)
+    check_encoding_errors(encoding_errors)
     import json
 
     from nmt.evaluate.comparison import System
@@ -87,17 +87,17 @@ def compare(
         raise UsageError("translation files require --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
-    test_sets = open_test_sets(translator.config.data if translator else DataConfig(), src, ref, test, errors)
-    counts = _training_counts(train, translator, test_sets, errors)
+    test_sets = load_test_sets(translator.config.data if translator else DataConfig(), src, ref, test, encoding_errors)
+    counts = _training_counts(train, translator, test_sets, encoding_errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set] or ["bleu", "chrf"]
     comparisons = []
     for test_set in test_sets:
         systems = [
-            System(str(path), _hypotheses(path, translator, test_set, search, errors))
+            System(str(path), _hypotheses(path, translator, test_set, search, encoding_errors))
             for path, translator in zip(paths, translators, strict=True)
         ]
         comparison = compare_systems(
-            systems[0], systems[1], test_set, metrics, resamples=resamples, num_examples=sentences, counts=counts
+            systems[0], systems[1], test_set, metrics, resamples=resamples, num_examples=examples, counts=counts
         )
         comparisons.append(comparison)
         if not json_:
@@ -118,18 +118,20 @@ def _load_translators(paths: tuple[Path, Path], device: str, precision: str) -> 
     return translators
 
 
-def _hypotheses(path: Path, translator: Translator | None, test_set: TestSet, search: str, errors: str) -> list[str]:
+def _hypotheses(
+    path: Path, translator: Translator | None, test_set: TestSet, search: str, encoding_errors: str
+) -> list[str]:
     """Translate the test set, or read the translations from a file."""
     from nmt.data.pairs import read_lines
     from nmt.evaluate.evaluation import translate_test_set
 
     if translator is None:
-        return list(read_lines(path, errors))
+        return list(read_lines(path, encoding_errors))
     return translate_test_set(translator, test_set, search or translator.config.search)
 
 
 def _training_counts(
-    train: Path | None, translator: Translator | None, test_sets: list[TestSet], errors: str
+    train: Path | None, translator: Translator | None, test_sets: list[TestSet], encoding_errors: str
 ) -> Counter[str] | None:
     """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
     from nmt.console import log, progress, with_progress
@@ -143,7 +145,7 @@ def _training_counts(
         return None
     vocabulary = {word for test in test_sets for source in test.sources for word in source.split()}
     with progress(None, "counting words", " lines", unit_scale=True) as bar:
-        return word_counts(with_progress(read_lines(path, errors), bar.update), vocabulary)
+        return word_counts(with_progress(read_lines(path, encoding_errors), bar.update), vocabulary)
 
 
 def _write_reports(html: Path, comparisons: list[Comparison]) -> None:

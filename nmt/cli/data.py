@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.check import check
-from nmt.cli.options import ConfigOption, ErrorsOption, SetOption, check_errors
+from nmt.cli.options import ConfigOption, EncodingErrorsOption, SetOption, check_encoding_errors
 from nmt.console import log
 from nmt.errors import UsageError
 
@@ -67,7 +67,7 @@ def download(
         typer.Option("--from", help="Use this local archive or directory instead of downloading."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again.")] = False,
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Download a corpus, verify it and store it as aligned plain text.
 
@@ -81,7 +81,7 @@ def download(
     from nmt.data.sources import get_corpus
     from nmt.data.sources.downloadable import DownloadableCorpus
 
-    check_errors(errors)
+    check_encoding_errors(encoding_errors)
     corpus = get_corpus(name)
     if not isinstance(corpus, DownloadableCorpus):
         if source:
@@ -90,7 +90,7 @@ def download(
         return
     if corpus.is_installed and not force:
         log(f"{corpus.name} is already installed; use --force to download it again")
-    typer.echo(corpus.install(source, errors=errors, force=force))
+    typer.echo(corpus.install(source, errors=encoding_errors, force=force))
 
 
 @app.command()

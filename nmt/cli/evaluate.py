@@ -12,7 +12,7 @@ from nmt.cli.options import (
     BleuOption,
     ChrfOption,
     DeviceOption,
-    ErrorsOption,
+    EncodingErrorsOption,
     LengthPenaltyOption,
     ModelOption,
     ReferencesOption,
@@ -22,9 +22,9 @@ from nmt.cli.options import (
     SourceOption,
     TerOption,
     TestsOption,
-    check_errors,
+    check_encoding_errors,
     check_test_options,
-    open_test_sets,
+    load_test_sets,
     search_spec,
 )
 
@@ -55,7 +55,7 @@ def evaluate(
     json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Translate test sets and report BLEU, chrF, TER or COMET with confidence intervals.
 
@@ -69,7 +69,7 @@ def evaluate(
       nmt evaluate --test wmt14 --test wmt13
     """
     check_test_options(src, ref, test)
-    check_errors(errors)
+    check_encoding_errors(encoding_errors)
 
     import json
 
@@ -84,7 +84,7 @@ def evaluate(
     if model is None:
         log(f"using {translator.checkpoint}")
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
-    test_sets = open_test_sets(translator.config.data, src, ref, test, errors)
+    test_sets = load_test_sets(translator.config.data, src, ref, test, encoding_errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
     directory = output or _default_output(translator, model)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from nmt.errors import UsageError
-from nmt.registry import compose, parse
+from nmt.registry import format_spec, parse
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -73,10 +73,10 @@ TestsOption = Annotated[
 ResamplesOption = Annotated[
     int, typer.Option(min=0, max=1_000_000, help="Bootstrap resamples for confidence intervals; 0 disables them.")
 ]
-ErrorsOption = Annotated[str, typer.Option("--encoding-errors", help="On invalid UTF-8: strict or replace.")]
+EncodingErrorsOption = Annotated[str, typer.Option("--encoding-errors", help="On invalid UTF-8: strict or replace.")]
 
 
-def check_errors(value: str) -> None:
+def check_encoding_errors(value: str) -> None:
     """Raise a UsageError for an invalid value of --encoding-errors."""
     if value not in ("strict", "replace"):
         raise UsageError(f"--encoding-errors must be strict or replace, got '{value}'")
@@ -90,25 +90,25 @@ def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[st
         raise UsageError("pass either --src and --ref, or --test")
 
 
-def open_test_sets(
-    data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, errors: str
+def load_test_sets(
+    data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, encoding_errors: str
 ) -> list[TestSet]:
     """Load the test sets: --src and --ref, --test, or the test split of the model's corpus."""
     from nmt.evaluate import test_sets
 
     if src is not None:
-        return [test_sets.file_test_set(src, refs or [], errors)]
+        return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     if tests:
         return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
     return [test_sets.default_test_set(data)]
 
 
-def argument_lines(arguments: list[str], errors: str) -> Iterator[str]:
+def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:
     """Yield the lines of command-line arguments. Python decodes their invalid UTF-8 to surrogates."""
     from nmt.data.pairs import decode_lines
 
     raw = (line.encode("utf-8", "surrogateescape") for argument in arguments for line in argument.split("\n"))
-    return decode_lines(raw, "the command line", errors)
+    return decode_lines(raw, "the command line", encoding_errors)
 
 
 def search_spec(
@@ -146,4 +146,4 @@ def search_spec(
         groups = options.get("groups", 2) if name == "diverse" else 1
         if top_beams > options.get("beam_size", cast(Any, SEARCHES[name]).beam_size):
             options["beam_size"] = -(-top_beams // groups) * groups
-    return compose(name, options)
+    return format_spec(name, options)

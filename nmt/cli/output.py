@@ -23,7 +23,7 @@ WriteLine = Callable[[str], object]
 FORMATS = ("text", "jsonl")
 
 
-def check_format(name: str) -> None:
+def check_output_format(name: str) -> None:
     """Raise a UsageError for an unknown output format."""
     if name not in FORMATS:
         raise UsageError(f"unknown format '{name}'", suggest(name, FORMATS))

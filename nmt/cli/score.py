@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import DeviceOption, ErrorsOption, ModelsOption, check_errors
-from nmt.cli.output import check_format, open_output
+from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, check_encoding_errors
+from nmt.cli.output import check_output_format, open_output
 from nmt.errors import UsageError
 
 
@@ -29,7 +29,7 @@ def score(
         str, typer.Option(help="Output format: text, or jsonl with token log-probabilities and word alignments.")
     ] = "text",
     device: DeviceOption = "auto",
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Score given translations with a model (log p(target | source)).
 
@@ -41,8 +41,8 @@ def score(
       nmt score --src test.en --tgt test.de --per-token --model runs/multi30k
       nmt score --src test.en --tgt test.de --format jsonl
     """
-    check_errors(errors)
-    check_format(format)
+    check_encoding_errors(encoding_errors)
+    check_output_format(format)
 
     from nmt.console import log, progress
     from nmt.data.pairs import count_lines, open_text, read_pairs
@@ -56,7 +56,7 @@ def score(
     translator = Translator.load(model or [discovery.newest_run()], device, "fp32")
     if model is None:
         log(f"using {translator.checkpoint}")
-    pairs, inputs = tee(read_pairs(src, tgt, errors=errors))
+    pairs, inputs = tee(read_pairs(src, tgt, errors=encoding_errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:
         for (source, target), translation in zip(inputs, translator.score(pairs), strict=True):
             value = translation.log_prob / (max(1, len(translation.tokens)) if per_token else 1)

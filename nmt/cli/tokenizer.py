@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import ErrorsOption, argument_lines, check_errors
+from nmt.cli.options import EncodingErrorsOption, argument_lines, check_encoding_errors
+from nmt.config import TokenizerConfig
 
 app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is_help=True)
 
@@ -16,30 +17,30 @@ app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is
 def train(
     files: Annotated[list[Path], typer.Argument(help="Text files of both languages, plain or compressed.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Output model file.")] = Path("spm.model"),
-    kind: Annotated[str, typer.Option(help="Model type: unigram or bpe.")] = "unigram",
-    size: Annotated[int, typer.Option(help="Vocabulary size.")] = 8000,
+    model_type: Annotated[str, typer.Option(help="unigram or bpe.")] = TokenizerConfig.model_type,
+    vocab_size: Annotated[int, typer.Option(help="Vocabulary size.")] = TokenizerConfig.vocab_size,
 ) -> None:
     """Train a joint tokenizer on text files.
 
     Examples:
-      nmt tokenizer train my/corpus.en my/corpus.de --size 16000 --output my/spm.model
+      nmt tokenizer train my/corpus.en my/corpus.de --vocab-size 16000 --output my/spm.model
       nmt train --set tokenizer.model=my/spm.model ...
     """
     from itertools import chain
 
-    from nmt.config import MAX_VOCAB_SIZE, TokenizerConfig
+    from nmt.config import MAX_VOCAB_SIZE
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
 
-    if kind not in ("unigram", "bpe"):
-        raise UsageError(f"unknown kind '{kind}'", suggest(kind, ("unigram", "bpe")))
-    if not 1 <= size <= MAX_VOCAB_SIZE:
-        raise UsageError(f"--size must be between 1 and {MAX_VOCAB_SIZE}, got {size}")
+    if model_type not in ("unigram", "bpe"):
+        raise UsageError(f"unknown model type '{model_type}'", suggest(model_type, ("unigram", "bpe")))
+    if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
+        raise UsageError(f"--vocab-size must be between 1 and {MAX_VOCAB_SIZE}, got {vocab_size}")
     if any(output.exists() and file.exists() and output.samefile(file) for file in files):
         raise UsageError(f"--output {output} is an input file", "choose another file")
     model = tokenizer.train(
-        chain.from_iterable(map(read_lines, files)), TokenizerConfig(model_type=kind, vocab_size=size)
+        chain.from_iterable(map(read_lines, files)), TokenizerConfig(model_type=model_type, vocab_size=vocab_size)
     )
     try:
         output.write_bytes(model.model)
@@ -52,16 +53,16 @@ def train(
 def encode(
     model: Annotated[Path, typer.Argument(help="Model file, e.g. spm.model in a run directory.")],
     text: Annotated[list[str], typer.Argument(help="Sentences.")],
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Print the tokens of each sentence, separated by spaces.
 
     Examples:
       nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
     """
-    check_errors(errors)
+    check_encoding_errors(encoding_errors)
     from nmt.data.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(model)
-    for line in argument_lines(text, errors):
+    for line in argument_lines(text, encoding_errors):
         typer.echo(" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))))

@@ -11,16 +11,16 @@ import typer
 from nmt.cli.options import (
     BeamSizeOption,
     DeviceOption,
-    ErrorsOption,
+    EncodingErrorsOption,
     LengthPenaltyOption,
     ModelsOption,
     SearchOption,
     SearchPrecisionOption,
     argument_lines,
-    check_errors,
+    check_encoding_errors,
     search_spec,
 )
-from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_format
+from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, translate_document, translate_file, translate_stream
 from nmt.errors import UsageError
@@ -71,7 +71,7 @@ def translate(
     ] = "native",
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
-    errors: ErrorsOption = "strict",
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Translate sentences, files or standard input.
 
@@ -89,8 +89,8 @@ def translate(
       nmt translate --model runs/a --model runs/b "A dog runs."
       nmt translate --constraint "Hund" "A dog runs."
     """
-    check_errors(errors)
-    check_format(format)
+    check_encoding_errors(encoding_errors)
+    check_output_format(format)
     if document:
         _check_document_options({
             "sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard,
@@ -104,7 +104,9 @@ def translate(
     from nmt.search import search as resolve
 
     translator = _load(model, to, device, precision, engine)
-    prefix, *constraints = (" ".join(argument_lines([words], errors)) for words in (prefix, *(constraint or ())))
+    prefix, *constraints = (
+        " ".join(argument_lines([words], encoding_errors)) for words in (prefix, *(constraint or ()))
+    )
     if constraints and not search:
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
@@ -118,11 +120,13 @@ def translate(
 
         run_prompt(job.translate_line)
     elif document:
-        translate_document(translator, spec, input, output, errors)
+        translate_document(translator, spec, input, output, encoding_errors)
     elif input:
-        translate_file(job, input, output, parsed_shard, join=shard is None, resume=resume, errors=errors)
+        translate_file(
+            job, input, output, parsed_shard, join=shard is None, resume=resume, encoding_errors=encoding_errors
+        )
     else:
-        translate_stream(job, text, output, errors)
+        translate_stream(job, text, output, encoding_errors)
 
 
 def _check_document_options(values: dict[str, object]) -> None:

@@ -33,7 +33,7 @@ class TranslationJob:
 
     def translate_line(self, line: str) -> list[str]:
         """Return the output lines for one input line."""
-        chunks = [[self._constrained(line)]]
+        chunks = [[self._line(line)]]
         return self.output_format(line, next(self.translator.stream(chunks, self.spec, details=self.details)))
 
     def translate_chunks(
@@ -47,7 +47,7 @@ class TranslationJob:
         def constrained_chunks() -> Iterator[list[Line | str]]:
             for chunk in chunks:
                 sources.extend(chunk)
-                yield [self._constrained(line) for line in chunk]
+                yield [self._line(line) for line in chunk]
 
         with (
             open_output(output, append=append) as write,
@@ -60,21 +60,21 @@ class TranslationJob:
                 for line in self.output_format(sources.popleft(), translations):
                     write(line)
 
-    def _constrained(self, text: str) -> Line:
+    def _line(self, text: str) -> Line:
         from nmt.inference.translator import Line
 
         return Line(text, self.prefix, self.constraints)
 
 
-def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, errors: str) -> None:
+def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str) -> None:
     """Translate command-line arguments, or standard input as lines arrive."""
     from nmt.data.pairs import decode_lines
     from nmt.inference.chunking import chunk_by_arrival, chunked
 
     if text:
-        chunks = chunked(argument_lines(text, errors))
+        chunks = chunked(argument_lines(text, encoding_errors))
     else:
-        chunks = chunk_by_arrival(decode_lines(sys.stdin.buffer, "standard input", errors))
+        chunks = chunk_by_arrival(decode_lines(sys.stdin.buffer, "standard input", encoding_errors))
     job.translate_chunks(chunks, output, total=None, quiet=True)
 
 
@@ -86,7 +86,7 @@ def translate_file(
     *,
     join: bool,
     resume: bool,
-    errors: str,
+    encoding_errors: str,
 ) -> None:
     """Translate a file or one shard of it.
 
@@ -108,7 +108,7 @@ def translate_file(
     path = output
     if join and shard and output:
         path = shard.path(output)
-        if _is_complete(shard, output, resume):
+        if _finish_if_complete(shard, output, resume):
             return
     num_done = truncate_incomplete(path, job.output_format) if resume and path else 0
     if num_done > end - start:
@@ -118,14 +118,14 @@ def translate_file(
         )
     if num_done:
         log(f"resuming {path} after {num_done:,} lines")
-    lines = islice(read_lines(input, errors=errors), start + num_done, end if shard else None)
+    lines = islice(read_lines(input, errors=encoding_errors), start + num_done, end if shard else None)
     quiet = output is None and sys.stdout.isatty()  # a progress bar would mix with the output
     job.translate_chunks(chunked(lines), path, total=end - start - num_done, quiet=quiet, append=resume)
     if join and shard and output:
         shard.finish(output)
 
 
-def _is_complete(shard: Shard, output: Path, resume: bool) -> bool:
+def _finish_if_complete(shard: Shard, output: Path, resume: bool) -> bool:
     """Return whether earlier processes completed this shard, and join the shards if they completed all of them."""
     if shard.is_done(output):
         if not resume:
@@ -136,12 +136,18 @@ def _is_complete(shard: Shard, output: Path, resume: bool) -> bool:
     return resume and output.exists() and not shard.path(output).exists()
 
 
-def translate_document(translator: Translator, spec: str, input: Path | None, output: Path | None, errors: str) -> None:
+def translate_document(
+    translator: Translator, spec: str, input: Path | None, output: Path | None, encoding_errors: str
+) -> None:
     """Translate the paragraphs of a file or of standard input, and keep their layout."""
     from nmt.data.pairs import decode_lines, read_lines
     from nmt.inference.paragraphs import translate
 
-    lines = read_lines(input, errors) if input else decode_lines(sys.stdin.buffer, "standard input", errors)
+    lines = (
+        read_lines(input, encoding_errors)
+        if input
+        else decode_lines(sys.stdin.buffer, "standard input", encoding_errors)
+    )
     with open_output(output) as write:
         for line in translate(translator, lines, spec):
             write(line)

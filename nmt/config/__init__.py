@@ -65,7 +65,7 @@ class ModelConfig:
     norm: str = "layer"
     """Normalization: layer (LayerNorm) or rms (RMSNorm)."""
     activation: str = "relu"
-    """Activation function of the feed-forward network: relu, gelu or swiglu (adds a third weight matrix)."""
+    """Activation function of the feed-forward network: relu, gelu, silu or swiglu (adds a third weight matrix)."""
     position_encoding: str = "sinusoidal"
     """Position encoding with its options: sinusoidal, rotary, shaw, t5, ...; see docs/variants.md."""
     attention_score: str = "dot"

@@ -54,7 +54,7 @@ def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) ->
             yield pair
 
 
-def identical(pairs: Iterator[Pair]) -> Iterator[Pair]:
+def drop_identical(pairs: Iterator[Pair]) -> Iterator[Pair]:
     """Drop pairs with identical sides, because untranslated text teaches copying."""
     return (pair for pair in pairs if pair[0].strip() != pair[1].strip())
 
@@ -110,11 +110,11 @@ SCRIPTS = {
 }
 
 
-def charset(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5) -> Iterator[Pair]:
+def script(pairs: Iterator[Pair], *, src: str = "latin", tgt: str = "latin", min: float = 0.5) -> Iterator[Pair]:
     """Keep pairs in which at least the fraction `min` of the letters of each side is in its script."""
     for name in (src, tgt):
         if name not in SCRIPTS:
-            raise ConfigError(f"cleaning step 'charset': unknown script '{name}'", suggest(name, SCRIPTS))
+            raise ConfigError(f"cleaning step 'script': unknown script '{name}'", suggest(name, SCRIPTS))
     for source, target in pairs:
         if _script_ratio(source, SCRIPTS[src]) >= min and _script_ratio(target, SCRIPTS[tgt]) >= min:
             yield source, target
@@ -124,9 +124,9 @@ CLEANERS: dict[str, Cleaner] = {
     "normalize": normalize,
     "length": length,
     "ratio": ratio,
-    "identical": identical,
+    "drop_identical": drop_identical,
     "dedup": dedup,
-    "charset": charset,
+    "script": script,
     "german_1996_spelling": german_1996_spelling,
 }
 

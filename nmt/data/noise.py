@@ -53,11 +53,11 @@ def sloppy(text: str, rng: Random, *, p: float = 0.1) -> str:
     return text.lower().translate(_NO_PUNCTUATION).translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
-def typos(text: str, rng: Random, *, p: float = 0.1, words: float = 0.15) -> str:
+def typos(text: str, rng: Random, *, p: float = 0.1, word_fraction: float = 0.15) -> str:
     """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced by an adjacent key."""
     if rng.random() >= p:
         return text
-    return _WORD.sub(lambda match: _add_typo(match[0], rng) if rng.random() < words else match[0], text)
+    return _WORD.sub(lambda match: _add_typo(match[0], rng) if rng.random() < word_fraction else match[0], text)
 
 
 def _add_typo(word: str, rng: Random) -> str:

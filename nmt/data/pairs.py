@@ -32,7 +32,7 @@ _BLOCK_SIZE = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 
 
-class UnequalLengthsError(DataError):
+class UnequalLineCountsError(DataError):
     """Two parallel files have different numbers of lines."""
 
 
@@ -146,7 +146,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
     """Yield the sentence pairs of two parallel files.
 
     Raises:
-        UnequalLengthsError: The files have different numbers of lines; the message has both numbers.
+        UnequalLineCountsError: The files have different numbers of lines; the message has both numbers.
         DataError: See `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
@@ -157,7 +157,7 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
                 if source is None
                 else (number + 1 + sum(1 for _ in sources), number)
             )
-            raise UnequalLengthsError(
+            raise UnequalLineCountsError(
                 f"{src} has {n_src:,} lines and {tgt} has {n_tgt:,}",
                 "line n of one file must be the translation of line n of the other",
             )

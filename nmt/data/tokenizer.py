@@ -147,7 +147,7 @@ def _reduced_vocab_size(message: str, vocab_size: int) -> int:
     if too_small := re.search(r"smaller than required_chars[^\d]*\d+ vs (\d+)", message):
         raise DataError(
             f"tokenizer.vocab_size {vocab_size} is smaller than the corpus's alphabet of {too_small[1]} characters",
-            "increase tokenizer.vocab_size, or clean the corpus: clean: [charset]",
+            "increase tokenizer.vocab_size, or clean the corpus: clean: [script]",
         ) from None
     max_size = re.search(r"value <= (\d+)", message)
     if not max_size or int(max_size[1]) >= vocab_size:

@@ -76,7 +76,7 @@ def max_tokens(source_length: int) -> int:
 
 def num_positions(loaded: LoadedModel) -> int:
     """Return the number of positions to export: enough for the longest translation."""
-    return max(1024, max_tokens(loaded.max_source) + 2)
+    return max(1024, max_tokens(loaded.max_source_length) + 2)
 
 
 def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:

@@ -115,7 +115,7 @@ def _special_ids() -> dict[str, Any]:
 
 
 def _generation(loaded: LoadedModel) -> dict[str, Any]:
-    return _special_ids() | {"num_beams": 1, "do_sample": False, "max_length": max_tokens(loaded.max_source) + 2}
+    return _special_ids() | {"num_beams": 1, "do_sample": False, "max_length": max_tokens(loaded.max_source_length) + 2}
 
 
 def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> None:
@@ -135,7 +135,7 @@ def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> 
         unk_token=pieces[UNK],
         bos_token=pieces[BOS],
         eos_token=pieces[EOS],
-        model_max_length=loaded.max_source + 1,
+        model_max_length=loaded.max_source_length + 1,
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,  # tokenize "</s>" in the input as text
     ).save_pretrained(directory)

@@ -187,7 +187,7 @@ def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
 
     def fits(text: str) -> bool:
         has_few_sentences = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences
-        return has_few_sentences and len(loaded.tokenizer.encode(normalized_case(text))) <= loaded.max_source
+        return has_few_sentences and len(loaded.tokenizer.encode(normalized_case(text))) <= loaded.max_source_length
 
     texts = [text for line in lines if (text := normalize(line))]
     return [

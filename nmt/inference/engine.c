@@ -939,8 +939,8 @@ static int64_t insert_best(
 /* The request and the output buffers of a step. Rows of banned tokens are padded with -1. */
 typedef struct {
     int64_t k, num_banned, num_gathered;
-    const int32_t *banned_RX, *gathered_RP;
-    float *best_RK;         /* log-probabilities of the k best tokens that are not banned, in descending order */
+    const int32_t *banned_RX, *gather_RP;
+    float *best_log_p_RK;         /* log-probabilities of the k best tokens that are not banned, in descending order */
     int32_t *tokens_RK;
     float *gathered_log_p_RP; /* those of the gathered tokens, banned or not */
     float *log_p_RV;        /* those of the whole vocabulary, or null */
@@ -971,7 +971,7 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
             if (q->log_p_RV)
                 memcpy(q->log_p_RV + (first + r) * vocabulary + v, logits, count * 4);
             for (int64_t i = 0; i < q->num_gathered; i++) {
-                int64_t at = (first + r) * q->num_gathered + i, token = q->gathered_RP[at] - v;
+                int64_t at = (first + r) * q->num_gathered + i, token = q->gather_RP[at] - v;
                 if (token >= 0 && token < count)
                     q->gathered_log_p_RP[at] = logits[token];
             }
@@ -981,14 +981,14 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
                     logits[token] = -INFINITY;
             }
             if (q->k)
-                num_best_R[r] = insert_best(logits, v, count, q->k, num_best_R[r], q->best_RK + (first + r) * q->k,
+                num_best_R[r] = insert_best(logits, v, count, q->k, num_best_R[r], q->best_log_p_RK + (first + r) * q->k,
                                          q->tokens_RK + (first + r) * q->k);
         }
     }
     for (int64_t r = 0; r < rows; r++) {
         float log_sum = max_R[r] + logf(sum_R[r]);
         for (int64_t i = 0; i < q->k; i++)
-            q->best_RK[(first + r) * q->k + i] -= log_sum;
+            q->best_log_p_RK[(first + r) * q->k + i] -= log_sum;
         for (int64_t i = 0; i < q->num_gathered; i++)
             q->gathered_log_p_RP[(first + r) * q->num_gathered + i] -= log_sum;
         for (int64_t i = 0; q->log_p_RV && i < vocabulary; i++)

@@ -39,13 +39,13 @@ SOURCE = Path(__file__).with_name("engine.c")
 FLAGS = "-std=c11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno -shared -fPIC"
 COMPILE_SECONDS = 60
 TYPES = ("fp32", "bf16", "int8")
-ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
 MATRICES = (
     "self_attention.qkv", "self_attention.out", "cross_attention.q", "cross_attention.kv", "cross_attention.out",
     "feed_forward.up", "feed_forward.down",
 )  # fmt: skip
-NORMS = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
+NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
 Weights = Mapping[str, NDArray[np.float32]]
 
 
@@ -63,7 +63,7 @@ class _Request(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("k", "num_banned", "num_gathered")),
         *((name, c_void_p) for name in (
-            "banned_RX", "gathered_RP", "best_RK", "tokens_RK", "gathered_log_p_RP", "log_p_RV", "attention_RS",
+            "banned_RX", "gather_RP", "best_log_p_RK", "tokens_RK", "gathered_log_p_RP", "log_p_RV", "attention_RS",
         )),
     ]  # fmt: skip
 
@@ -114,7 +114,7 @@ class NativeModel:
             _Config(
                 config.dim, config.heads, config.kv_heads or config.heads, config.ffn_dim, config.encoder_layers,
                 config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
-                config.norm_position == "pre", config.norm == "rms", ACTIVATIONS.index(config.activation),
+                config.norm_position == "pre", config.norm == "rms", ACTIVATION_NAMES.index(config.activation),
                 POSITIONS.index(encoding), self.max_positions or max_distance,
                 1e-6 if config.norm == "rms" else 1e-5, options.get("base", 10_000.0),
             ),
@@ -159,10 +159,10 @@ class NativeModel:
             next_R = np.array([targets[i][t] if t < len(targets[i]) else EOS for i in running])
             rows = len(running)
             result = state.step(StepRequest(tokens_R[:rows], parents_R[:rows], 0, gather_RP=next_R[:, None]))
-            assert result.gathered_RP is not None
+            assert result.gathered_log_p_RP is not None
             assert state.attention_RS is not None
             for row, i in enumerate(running):
-                log_probs[i].append(float(result.gathered_RP[row, 0]))
+                log_probs[i].append(float(result.gathered_log_p_RP[row, 0]))
                 attention[i].append(state.attention_RS[row, : len(sources[i]) + 1])
             parents_R, tokens_R = np.arange(rows), next_R
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
@@ -193,7 +193,7 @@ def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[i
                 exists, name = stack == "decoder" or "cross" not in part, f"{stack}.{layer}.{part}"
                 yield (f"{name}.weight", shape) if exists else None
                 yield (f"{name}.bias", shape[:1]) if exists else None
-            for part in NORMS:
+            for part in NORM_MODULES:
                 exists = stack == "decoder" or "cross" not in part
                 yield from norm(f"{stack}.{layer}.{part}") if exists else (None, None)
         yield from norm(f"{stack}_norm") if config.norm_position == "pre" else (None, None)
@@ -248,18 +248,18 @@ class NativeState:
         if request.gather_RP is not None:
             gather_RP = _int32(_checked(request.gather_RP, vocab_size, "token ids to gather"))
         k = min(request.k, vocab_size)
-        best_RK, tokens_RK = np.empty((rows, k), np.float32), np.empty((rows, k), np.int32)
-        gathered_RP = np.empty(gather_RP.shape, np.float32)
+        log_p_RK, tokens_RK = np.empty((rows, k), np.float32), np.empty((rows, k), np.int32)
+        gathered_log_p_RP = np.empty(gather_RP.shape, np.float32)
         log_p_RV = np.empty((rows, vocab_size), np.float32) if request.all_log_probs else None
         if self._track_attention:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
-        arrays = (banned_RX, gather_RP, best_RK, tokens_RK, gathered_RP, log_p_RV, self.attention_RS)
+        arrays = (banned_RX, gather_RP, log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV, self.attention_RS)
         arguments = _Request(k, banned_RX.shape[1], gather_RP.shape[1], *map(_pointer, arrays))
         model._check_memory(
             model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
         )
         self._num_parents = rows
-        return StepResult(best_RK, tokens_RK, None if request.gather_RP is None else gathered_RP, log_p_RV)
+        return StepResult(log_p_RK, tokens_RK, None if request.gather_RP is None else gathered_log_p_RP, log_p_RV)
 
 
 class Matrix:
@@ -287,7 +287,7 @@ def supports(config: ModelConfig) -> bool:
         config.arch == "transformer"
         and config.attention_score == "dot"
         and not config.attention_window
-        and config.activation in ACTIVATIONS
+        and config.activation in ACTIVATION_NAMES
         and config.norm in ("layer", "rms")
         and parse(config.position_encoding)[0] in POSITIONS
     )

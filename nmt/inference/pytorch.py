@@ -93,17 +93,21 @@ class TorchState:
         attention = [s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None]
         if attention:
             self.attention_RS = torch.stack(attention).mean(0).float().cpu().numpy()
-        gathered_RP = log_p_RV[:, :0]
+        gathered_log_p_RP = log_p_RV[:, :0]
         if request.gather_RP is not None:
-            gathered_RP = log_p_RV.gather(1, self._tensor(request.gather_RP))
+            gathered_log_p_RP = log_p_RV.gather(1, self._tensor(request.gather_RP))
         all_log_p_RV = log_p_RV.cpu().numpy().copy() if request.all_log_probs else None
         if request.banned_RX is not None:
             row, column = (request.banned_RX >= 0).nonzero()
             log_p_RV[self._tensor(row), self._tensor(request.banned_RX[row, column])] = -torch.inf
-        best_RK, tokens_RK = log_p_RV.topk(min(request.k, log_p_RV.shape[1]))
+        log_p_RK, tokens_RK = log_p_RV.topk(min(request.k, log_p_RV.shape[1]))
         # One transfer from the device.
-        packed = torch.cat([tokens_RK.int(), best_RK.view(torch.int32), gathered_RP.view(torch.int32)], 1).cpu().numpy()
-        k = best_RK.shape[1]
+        packed = (
+            torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
+            .cpu()
+            .numpy()
+        )
+        k = log_p_RK.shape[1]
         return StepResult(
             packed[:, k : 2 * k].view(np.float32).copy(),
             packed[:, :k].astype(np.int64),

@@ -69,7 +69,7 @@ class Translator:
         first = models[0]
         translator = cls(
             load_engine(models, device, precision, first.tokenizer.decode), first.tokenizer, first.config,
-            min(model.max_source for model in models), min(model.max_sentences for model in models),
+            min(model.max_source_length for model in models), min(model.max_sentences for model in models),
         )  # fmt: skip
         translator.checkpoint, translator.run = first.checkpoint, first.run
         return translator

@@ -101,6 +101,7 @@ def swiglu(x_BT2F: Tensor) -> Tensor:
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "relu": (F.relu, 1),
     "gelu": (F.gelu, 1),
+    "silu": (F.silu, 1),
     "swiglu": (swiglu, 2),
 }
 """Activation functions of the feed-forward layer, and the ratio of their input width to their output width."""

@@ -157,7 +157,7 @@ def best(run: Path) -> Path | None:
 
 def _quality(path: Path) -> float:
     try:
-        return read_progress(path).scores.get("quality", -math.inf)
+        return read_progress(path).scores.get("best_metric_value", -math.inf)
     except NewerCheckpointError:
         raise
     except CheckpointError:
@@ -171,7 +171,7 @@ def _was_best(path: Path) -> bool:
         raise
     except CheckpointError:  # a damaged checkpoint must not affect the others
         return False
-    return not progress.validations_since_best and progress.scores.get("quality", math.nan) == progress.best
+    return not progress.validations_since_best and progress.scores.get("best_metric_value", math.nan) == progress.best
 
 
 def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
@@ -274,7 +274,7 @@ def read(checkpoint: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]]:
     return checkpoint, read_tensors(checkpoint, WEIGHTS), read_tensors(checkpoint, TRAINING)
 
 
-def latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
+def load_latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
     """Load the newest intact checkpoint and log each damaged one that is skipped; None if there are no checkpoints.
 
     Raises:

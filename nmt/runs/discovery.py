@@ -28,7 +28,7 @@ class ModelFiles:
     run: Path
     config: Config
     tokenizer: Tokenizer
-    max_source: int
+    max_source_length: int
     """Maximum number of source tokens in training, excluding the end token."""
     max_sentences: int
     """Maximum number of sentences per line in training."""
@@ -83,7 +83,7 @@ def find_model(path: Path) -> ModelFiles:
 
 
 def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
-    """Load the config and tokenizer of a run, and its limits `max_source` and `max_sentences` (see `ModelFiles`).
+    """Load the config and tokenizer of a run, and its limits `max_source_length` and `max_sentences` (`ModelFiles`).
 
     Raises:
         CheckpointError: a file is missing or damaged.

@@ -78,7 +78,7 @@ def collect(run: Path) -> dict[str, Any]:
     recipe = data.get("recipe", {})
     last = _last_progress(run, best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
-    config, tokenizer, max_source, _ = discovery.load_settings(run)
+    config, tokenizer, max_source_length, _ = discovery.load_settings(run)
     return {
         "name": run.resolve().name,
         "source": config.data.src,
@@ -93,7 +93,7 @@ def collect(run: Path) -> dict[str, Any]:
             "cleaning": list(config.data.clean),
             "dropped": data.get("dropped", {}),
             "licenses": _licenses(config.data.train),
-            "max_source_length": max_source,
+            "max_source_length": max_source_length,
         },
         "training": {
             "updates": last.step, "total_updates": config.train.steps, "epoch": last.epoch, "tokens": last.tokens,

@@ -46,9 +46,9 @@ class Constrained(BeamOptions):
         while len(partial):
             next_RP = constraints.next_tokens(met_RP)
             result = partial.step(2 * self.beam_size, gather_RP=next_RP)
-            assert result.gathered_RP is not None
+            assert result.gathered_log_p_RP is not None
             duplicate_RP = (next_RP[:, :, None] == result.tokens_RK[:, None]).any(-1) | _is_repeated(next_RP)
-            log_p_RC = np.concatenate((result.log_p_RK, np.where(duplicate_RP, -np.inf, result.gathered_RP)), 1)
+            log_p_RC = np.concatenate((result.log_p_RK, np.where(duplicate_RP, -np.inf, result.gathered_log_p_RP)), 1)
             tokens_RC = np.concatenate((result.tokens_RK, next_RP), 1)
 
             met_RCP = constraints.advance(met_RP, tokens_RC)

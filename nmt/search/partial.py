@@ -14,7 +14,7 @@ import numpy as np
 from nmt.errors import ConfigError
 from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepRequest, StepResult
 
-UNCONSTRAINED = -1
+NOT_FORCED = -1
 """Marks a row whose next token is not forced."""
 
 
@@ -77,12 +77,12 @@ class PartialHypotheses:
             np.int64
         )
         max_prefix_length = max(map(len, request.prefixes), default=0)
-        self.prefix_BT = np.full((len(length_B), max_prefix_length), UNCONSTRAINED)
+        self.prefix_BT = np.full((len(length_B), max_prefix_length), NOT_FORCED)
         for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):
             prefix_T[: len(prefix)] = prefix
         # A prefix counts toward the length limits but is never truncated.
         self.max_length_B = np.maximum(
-            self.max_length_B, (self.prefix_BT != UNCONSTRAINED).sum(1, dtype=np.int64) + reserved_B
+            self.max_length_B, (self.prefix_BT != NOT_FORCED).sum(1, dtype=np.int64) + reserved_B
         )
         self._forces_until = max(max_prefix_length, int(self.min_length_B.max(initial=0)))
         self._forces_from = int(self.max_length_B.min(initial=0))
@@ -115,16 +115,16 @@ class PartialHypotheses:
         result = self.state.step(
             StepRequest(self.tokens_RT[:, -1], self.parents_R, k, banned_RX, asked_RP, all_log_probs)
         )
-        gathered_RP, log_p_RV = result.gathered_RP, result.log_p_RV
-        forced_log_p_R = None if forced_R is None or gathered_RP is None else gathered_RP[:, -1].copy()
+        gathered_log_p_RP, log_p_RV = result.gathered_log_p_RP, result.log_p_RV
+        forced_log_p_R = None if forced_R is None or gathered_log_p_RP is None else gathered_log_p_RP[:, -1].copy()
         if banned_RX is not None:
             if log_p_RV is not None:
                 row, at = (banned_RX >= 0).nonzero()
                 log_p_RV[row, banned_RX[row, at]] = -np.inf
-            if gathered_RP is not None and asked_RP is not None:
-                gathered_RP[(asked_RP[:, :, None] == banned_RX[:, None]).any(-1)] = -np.inf
-        if forced_R is not None and forced_log_p_R is not None and gathered_RP is not None:  # no ban is above it
-            rows = (forced_R != UNCONSTRAINED).nonzero()[0]
+            if gathered_log_p_RP is not None and asked_RP is not None:
+                gathered_log_p_RP[(asked_RP[:, :, None] == banned_RX[:, None]).any(-1)] = -np.inf
+        if forced_R is not None and forced_log_p_R is not None and gathered_log_p_RP is not None:  # no ban is above it
+            rows = (forced_R != NOT_FORCED).nonzero()[0]
             result.log_p_RK[rows] = -np.inf
             result.log_p_RK[rows, :1], result.tokens_RK[rows, :1] = forced_log_p_R[rows, None], forced_R[rows, None]
             if log_p_RV is not None:
@@ -132,8 +132,8 @@ class PartialHypotheses:
                 log_p_RV[rows, forced_R[rows]] = forced_log_p_R[rows]
             if gather_RP is not None:
                 same_RP = gather_RP[rows] == forced_R[rows, None]
-                gathered_RP[rows, :-1] = np.where(same_RP, forced_log_p_R[rows, None], np.float32(-np.inf))
-                result = replace(result, gathered_RP=gathered_RP[:, :-1])
+                gathered_log_p_RP[rows, :-1] = np.where(same_RP, forced_log_p_R[rows, None], np.float32(-np.inf))
+                result = replace(result, gathered_log_p_RP=gathered_log_p_RP[:, :-1])
         return result
 
     def advance(self, rows_R: Ints, tokens_R: Ints, is_running_B: Bools | None = None) -> None:
@@ -151,14 +151,14 @@ class PartialHypotheses:
         self.tokens_RT = np.concatenate((self.tokens_RT[rows_R], tokens_R[:, None]), 1)
 
     def _forced(self) -> Ints | None:
-        """Return the forced next token of each row, or UNCONSTRAINED; None: no row has one."""
+        """Return the forced next token of each row, or NOT_FORCED; None: no row has one."""
         length = self.length
         if self._forces_until <= length < self._forces_from:
             return None
-        forced_B = np.where(self.max_length_B <= length, self.request.eos, UNCONSTRAINED)
+        forced_B = np.where(self.max_length_B <= length, self.request.eos, NOT_FORCED)
         if length < self.prefix_BT.shape[1]:
-            forced_B = np.where(self.prefix_BT[:, length] == UNCONSTRAINED, forced_B, self.prefix_BT[:, length])
-        return forced_B.repeat(self.width) if (forced_B != UNCONSTRAINED).any() else None
+            forced_B = np.where(self.prefix_BT[:, length] == NOT_FORCED, forced_B, self.prefix_BT[:, length])
+        return forced_B.repeat(self.width) if (forced_B != NOT_FORCED).any() else None
 
     def _banned(self) -> Ints | None:
         """Return the banned next tokens of each row, padded with -1."""

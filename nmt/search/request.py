@@ -85,7 +85,7 @@ class StepResult:
     """Log-probabilities of the best tokens, best first; NaN ranks above all. Of equal ones the lower id comes first,
     except with PyTorch, which does not define their order."""
     tokens_RK: Ints
-    gathered_RP: Floats | None = None
+    gathered_log_p_RP: Floats | None = None
     """Log-probabilities of the gathered tokens, whether banned or not."""
     log_p_RV: Floats | None = None
     """Log-probabilities of all tokens, whether banned or not."""
@@ -113,7 +113,7 @@ def best_tokens(log_p_RV: Floats, request: StepRequest) -> StepResult:
     """Return the result of `State.step` from all log-probabilities."""
     banned_RX, gather_RP = request.banned_RX, request.gather_RP
     rows_R1 = np.arange(len(log_p_RV))[:, None]
-    gathered_RP = None if gather_RP is None else log_p_RV[rows_R1, gather_RP]
+    gathered_log_p_RP = None if gather_RP is None else log_p_RV[rows_R1, gather_RP]
     allowed_RV = log_p_RV
     if banned_RX is not None:
         allowed_RV = log_p_RV.copy()
@@ -127,4 +127,4 @@ def best_tokens(log_p_RV: Floats, request: StepRequest) -> StepResult:
     tokens_RK = chosen_RV.nonzero()[1].reshape(-1, k) if k else np.empty((len(log_p_RV), 0), np.int64)
     order_RK = np.argsort(-ranked_RV[rows_R1, tokens_RK], axis=1, kind="stable")
     tokens_RK = tokens_RK[rows_R1, order_RK]
-    return StepResult(allowed_RV[rows_R1, tokens_RK], tokens_RK, gathered_RP, log_p_RV)
+    return StepResult(allowed_RV[rows_R1, tokens_RK], tokens_RK, gathered_log_p_RP, log_p_RV)

@@ -70,7 +70,7 @@ class Group:
 
 
 @contextmanager
-def init_process_group(device: torch.device) -> Iterator[Group]:
+def process_group(device: torch.device) -> Iterator[Group]:
     """Join the process group of torchrun, if torchrun started this process.
 
     Raises:

@@ -108,7 +108,7 @@ class _Decision:
 def _decide(trainer: Trainer, budget: TimeBudget, stop: StopSignal) -> _Decision:
     config, step = trainer.config.train, trainer.progress.step
     is_last = step >= config.steps or budget.is_exhausted()
-    validate = is_last or step % config.valid_every == 0 or budget.needs_validation_time()
+    validate = is_last or step % config.valid_every == 0 or budget.should_measure_validation()
     return _Decision(stop.requested, is_last, validate, budget.last_step(config.steps, config.valid_every))
 
 

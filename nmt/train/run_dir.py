@@ -111,7 +111,7 @@ class MetricsLogger:
         if self._writer:
             for name, value in values.items():
                 if isinstance(value, int | float) and name != "step":
-                    group = "validation" if name.startswith("valid_") or name == "quality" else "training"
+                    group = "validation" if name.startswith("valid_") or name == "best_metric_value" else "training"
                     self._writer.add_scalar(f"{group}/{name.removeprefix('valid_')}", value, values["step"])
             self._writer.flush()  # otherwise a killed process loses minutes of events
 
@@ -138,7 +138,9 @@ def truncate_after(run: Path, step: int, *, validated: bool = True) -> None:
     def is_kept(line: str) -> bool:
         try:
             values = json.loads(line)
-            return bool(values["step"] < step or (values["step"] == step and (validated or "quality" not in values)))
+            return bool(
+                values["step"] < step or (values["step"] == step and (validated or "best_metric_value" not in values))
+            )
         except ValueError:  # truncated by a kill
             return False
 

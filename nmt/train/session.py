@@ -32,7 +32,7 @@ from nmt.paths import write_bytes, write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search
 from nmt.train import loop
-from nmt.train.distributed import Group, init_process_group
+from nmt.train.distributed import Group, process_group
 from nmt.train.optim import schedule
 from nmt.train.precision import training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
@@ -100,7 +100,7 @@ def train(
     if tensorboard:
         tensorboard_writer()
     dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
-    with init_process_group(torch_device) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
+    with process_group(torch_device) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
         dtype = group.broadcast(dtype)  # ranks may measure differently; this also waits until the run is locked
         prepared = prepare(config)
         if resume:

@@ -88,7 +88,7 @@ class TimeBudget:
     def _remaining(self, limit: float) -> float:
         return limit - self.elapsed() - 1.1 * self.max_validation_seconds * self.num_final_validations
 
-    def needs_validation_time(self) -> bool:
+    def should_measure_validation(self) -> bool:
         """Return whether to validate now, to measure how long the final validation will take."""
         return self.limit is not None and not self.max_validation_seconds and self.elapsed() > self.limit / 4
 

@@ -238,7 +238,7 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
         return RunResult(name, dict(options), seed, failed=code)
     info = run_info.collect(run)
     scores = dict(info["best"]["validation"])
-    scores.pop("quality", None)
+    scores.pop("best_metric_value", None)
     scores |= {score["name"]: score["value"] for score in json.loads(out)[0]["scores"]}
     return RunResult(name, dict(options), seed, info["training"]["updates"], info["training"]["hours"], scores)
 

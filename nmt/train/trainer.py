@@ -113,7 +113,7 @@ class Trainer:
             CheckpointError: all checkpoints are damaged.
             TrainingError: the tokenizer of the checkpoint differs from that of the prepared data.
         """
-        saved = checkpoint.latest_intact(self.run) if self.group.is_main else None
+        saved = checkpoint.load_latest_intact(self.run) if self.group.is_main else None
         path = self.group.broadcast(saved and saved[0])
         if path is None:
             if self.group.is_main:
@@ -220,7 +220,7 @@ class Trainer:
 
     def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
         """Return `valid_loss` (nats per target token, without label smoothing), `valid_bleu`, `valid_chrf`, and
-        `quality`, the value of `train.best_metric` (higher is better).
+        `best_metric_value`, the value of `train.best_metric` (higher is better).
 
         Args:
             model: the model to validate; None: the model that `save` saves.
@@ -228,16 +228,16 @@ class Trainer:
         model = (model or self.ema or self.model).eval()
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
-        max_source = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
+        max_source_length = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
         max_sentences = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
-        translator = Translator(engine, self.tokenizer, self.config, max_source, max_sentences)
+        translator = Translator(engine, self.tokenizer, self.config, max_source_length, max_sentences)
         translations = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         self.samples = list(zip(self.valid_src, translations, strict=False))[: self.config.train.num_samples]
         bleu, chrf = (metric(translations, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
         self.model.train()
-        quality = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best_metric]
-        return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "quality": quality}
+        best_metric_value = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best_metric]
+        return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "best_metric_value": best_metric_value}
 
     @torch.inference_mode()
     def _validation_loss(self, model: Seq2Seq) -> float:
@@ -255,8 +255,8 @@ class Trainer:
     def update_best(self, scores: dict[str, float]) -> bool:
         """Record the scores of a validation. Return False if patience is exhausted."""
         self.progress.scores = scores
-        if self.progress.best is None or scores["quality"] > self.progress.best:
-            self.progress.best, self.progress.validations_since_best = scores["quality"], 0
+        if self.progress.best is None or scores["best_metric_value"] > self.progress.best:
+            self.progress.best, self.progress.validations_since_best = scores["best_metric_value"], 0
         else:
             self.progress.validations_since_best += 1
         patience = self.config.train.patience

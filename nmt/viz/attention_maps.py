@@ -22,7 +22,7 @@ from nmt.inference import Source
 from nmt.inference.load import engine_from_models
 from nmt.model.attention import record_attention
 from nmt.model.transformer import Transformer
-from nmt.registry import compose, parse
+from nmt.registry import format_spec, parse
 from nmt.runs.discovery import LoadedModel
 from nmt.search import SEARCHES, search
 
@@ -172,7 +172,7 @@ def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tup
     for part, name in names.items():
         layers = [module for key, module in seen.items() if key in {name.format(i) for i in range(len(seen))}]
         # Layers that share weights are calls of the same module.
-        weights[part] = torch.stack([weights_BHQK[0] for calls in layers for weights_BHQK in calls]).float()
+        weights[part] = torch.stack([weights_BHQS[0] for calls in layers for weights_BHQS in calls]).float()
     return weights, logits_TV
 
 
@@ -191,7 +191,7 @@ def _with_all_beams(spec: str) -> str:
     if name not in ("beam", "diverse") or "top_beams" in options:
         return spec
     options["top_beams"] = options.get("beam_size", cast(Any, SEARCHES[name]).beam_size)
-    return compose(name, options)
+    return format_spec(name, options)
 
 
 def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:

@@ -25,11 +25,11 @@ def figure(output: Path, width: float, height: float) -> Any:
         from matplotlib.figure import Figure  # pyplot would need a display
     except ImportError:
         raise UsageError("matplotlib is not installed", "pip install matplotlib") from None
-    check_format(output)
+    check_figure_format(output)
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def check_format(output: Path, *others: str) -> None:
+def check_figure_format(output: Path, *others: str) -> None:
     """Check that the suffix of a file name is the format of a figure or one of `others`, ignoring case.
 
     Raises:

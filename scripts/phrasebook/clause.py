@@ -88,7 +88,7 @@ SHOULD = Modal("should", "sollten")
 SHALL = Modal("shall", "sollen")
 WOULD_LIKE = Modal("would like to", "möchten")
 MUST_NOT = Modal("must", "dürfen")
-SOON = {
+GERMAN_ADVERBS = {
     ("", False): "", ("", True): "", ("already", False): "schon", ("yet", False): "schon", ("yet", True): "noch",
     ("never", False): "noch nie",
 }  # fmt: skip
@@ -286,7 +286,7 @@ def _middle(clause: Clause) -> list[str]:
             indefinite.append(decline(predicate.object, predicate.case, owner, negative=True))
         else:
             indefinite.append(words)
-    adverbs = [clause.often[1], SOON[clause.already, clause.negative]]
+    adverbs = [clause.often[1], GERMAN_ADVERBS[clause.already, clause.negative]]
     return [*pronouns, *names, clause.time[1], *datives, *definite, *adverbs, negation, *indefinite, *complement]
 
 

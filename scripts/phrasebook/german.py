@@ -92,7 +92,7 @@ PRETERITE = {
     "dürfen": ("durfte", "durftest", "durfte", "durften", "durftet"),
     "mögen": ("mochte", "mochtest", "mochte", "mochten", "mochtet"),
 }
-PRETERITE_COLUMN: dict[Person, int] = {
+PERSON_COLUMN: dict[Person, int] = {
     "1s": 0, "2s": 1, "3m": 2, "3f": 2, "3n": 2, "1p": 3, "2p": 4, "3p": 3, "Sie": 3
 }  # fmt: skip
 
@@ -187,7 +187,7 @@ def present(verb: str, person: Person) -> str:
     """Conjugate the base verb in the present tense; the particle is not part of the result."""
     base = split_verb(verb)[1]
     if base in IRREGULAR_PRESENT:
-        return IRREGULAR_PRESENT[base][PRETERITE_COLUMN[person]]
+        return IRREGULAR_PRESENT[base][PERSON_COLUMN[person]]
     root = stem(base)
     if person in ("1p", "3p", "Sie"):
         return base
@@ -218,7 +218,7 @@ def needs_e(root: str) -> bool:
 
 def preterite(verb: str, person: Person) -> str:
     """Conjugate one of the `PRETERITE` verbs."""
-    return PRETERITE[verb][PRETERITE_COLUMN[person]]
+    return PRETERITE[verb][PERSON_COLUMN[person]]
 
 
 def participle(verb: str) -> str:

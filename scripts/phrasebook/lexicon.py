@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phrasebook.words import Participant, Quality, Thing, named, paired, pronoun, relative, thing
+from phrasebook.words import Adjective, Participant, Thing, named, paired, pronoun, relative, thing
 
 # --- things -----------------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ GRANDFATHER = thing("grandfather", "Großvater", "m", "Großväter")
 FRIEND = thing("friend", "Freund", "m", "Freunde")
 BOSS = thing("boss", "Chef", "m", "Chefs")
 TEACHER = thing("teacher", "Lehrer", "m", "Lehrer")
-NEIGHBOUR = thing("neighbour", "Nachbar", "m", "Nachbarn", weak=True)
+NEIGHBOR = thing("neighbour", "Nachbar", "m", "Nachbarn", weak=True)
 COLLEAGUE = thing("colleague", "Kollege", "m", "Kollegen", weak=True)
 CHILD = thing("child", "Kind", "n", "Kinder", "children")
 MAN = thing("man", "Mann", "m", "Männer", "men")
@@ -148,7 +148,7 @@ WOMAN = thing("woman", "Frau", "f", "Frauen", "women")
 BOY = thing("boy", "Junge", "m", "Jungen", weak=True)
 GIRL = thing("girl", "Mädchen", "n", "Mädchen")
 FAMILY = [BROTHER, SISTER, MOTHER, FATHER, SON, DAUGHTER, UNCLE, AUNT, GRANDMOTHER, GRANDFATHER]
-ACQUAINTANCES = [FRIEND, BOSS, TEACHER, NEIGHBOUR, COLLEAGUE]
+ACQUAINTANCES = [FRIEND, BOSS, TEACHER, NEIGHBOR, COLLEAGUE]
 
 THINGS = {
     item.en: item
@@ -207,7 +207,7 @@ MY_AUNT = relative(AUNT, "3f", "1s")
 YOUR_BROTHER = relative(BROTHER, "3m", "2s")
 YOUR_SISTER = relative(SISTER, "3f", "2s")
 OUR_TEACHER = relative(TEACHER, "3m", "1p")
-OUR_NEIGHBOUR = relative(NEIGHBOUR, "3m", "1p")
+OUR_NEIGHBOR = relative(NEIGHBOR, "3m", "1p")
 THE_CHILDREN = relative(CHILD, "3p", "the", plural=True)
 OUR_FRIENDS = relative(FRIEND, "3p", "1p", plural=True)
 
@@ -216,7 +216,7 @@ ADDRESSED = [YOU, YOU_CHILDREN, YOU_BOTH, MR_WEBER, MRS_KLEIN, MR_FISCHER, MRS_W
 NAMES = [TOM, BEN, PAUL, ANNA, LISA, MARIA]
 OTHERS = [
     *NAMES, TOM_AND_ANNA, MY_BROTHER, MY_SISTER, MY_MOTHER, MY_FATHER, MY_PARENTS, MY_UNCLE, MY_AUNT,
-    OUR_TEACHER, OUR_NEIGHBOUR, THE_CHILDREN, OUR_FRIENDS,
+    OUR_TEACHER, OUR_NEIGHBOR, THE_CHILDREN, OUR_FRIENDS,
 ]  # fmt: skip
 # Pronouns; the most common ones are repeated.
 SPEAKERS = [*PRONOUNS, I, HE, SHE, WE]
@@ -227,80 +227,80 @@ OBJECTS = [I, YOU, HE, SHE, WE, THEY, TOM, ANNA, LISA, MR_WEBER, MRS_KLEIN, YOU_
 # --- qualities --------------------------------------------------------------------------------------------------------
 
 MOODS = [
-    Quality("tired", "müde", "müd"),
-    Quality("happy", "glücklich"),
-    Quality("sad", "traurig"),
-    Quality("sick", "krank"),
-    Quality("healthy", "gesund"),
-    Quality("angry", "wütend"),
-    Quality("nervous", "nervös"),
-    Quality("satisfied", "zufrieden"),
-    Quality("excited", "aufgeregt"),
-    Quality("surprised", "überrascht"),
-    Quality("disappointed", "enttäuscht"),
-    Quality("busy", "beschäftigt"),
+    Adjective("tired", "müde", "müd"),
+    Adjective("happy", "glücklich"),
+    Adjective("sad", "traurig"),
+    Adjective("sick", "krank"),
+    Adjective("healthy", "gesund"),
+    Adjective("angry", "wütend"),
+    Adjective("nervous", "nervös"),
+    Adjective("satisfied", "zufrieden"),
+    Adjective("excited", "aufgeregt"),
+    Adjective("surprised", "überrascht"),
+    Adjective("disappointed", "enttäuscht"),
+    Adjective("busy", "beschäftigt"),
 ]
-YOUNG = Quality("young", "jung", "", "younger", "jünger")
+YOUNG = Adjective("young", "jung", "", "younger", "jünger")
 CHARACTER = [
-    Quality("friendly", "freundlich"),
-    Quality("polite", "höflich"),
-    Quality("clever", "klug", "", "cleverer", "klüger"),
-    Quality("lazy", "faul", "", "lazier", "fauler"),
-    Quality("hard-working", "fleißig"),
-    Quality("strong", "stark", "", "stronger", "stärker"),
-    Quality("brave", "mutig", "", "braver", "mutiger"),
-    Quality("careful", "vorsichtig"),
-    Quality("curious", "neugierig"),
-    Quality("tall", "groß", "", "taller", "größer"),
-    Quality("old", "alt", "", "older", "älter"),
+    Adjective("friendly", "freundlich"),
+    Adjective("polite", "höflich"),
+    Adjective("clever", "klug", "", "cleverer", "klüger"),
+    Adjective("lazy", "faul", "", "lazier", "fauler"),
+    Adjective("hard-working", "fleißig"),
+    Adjective("strong", "stark", "", "stronger", "stärker"),
+    Adjective("brave", "mutig", "", "braver", "mutiger"),
+    Adjective("careful", "vorsichtig"),
+    Adjective("curious", "neugierig"),
+    Adjective("tall", "groß", "", "taller", "größer"),
+    Adjective("old", "alt", "", "older", "älter"),
     YOUNG,
-    Quality("rich", "reich", "", "richer", "reicher"),
-    Quality("poor", "arm", "", "poorer", "ärmer"),
-    Quality("punctual", "pünktlich"),
+    Adjective("rich", "reich", "", "richer", "reicher"),
+    Adjective("poor", "arm", "", "poorer", "ärmer"),
+    Adjective("punctual", "pünktlich"),
 ]
 SITUATIONS = [  # not graded: no "very"
-    Quality("done", "fertig"),
-    Quality("ready", "bereit"),
-    Quality("alone", "allein"),
-    Quality("awake", "wach"),
-    Quality("married", "verheiratet"),
-    Quality("at home", "zu Hause"),
-    Quality("here", "hier"),
-    Quality("there", "da"),
-    Quality("outside", "draußen"),
-    Quality("on holiday", "im Urlaub"),
+    Adjective("done", "fertig"),
+    Adjective("ready", "bereit"),
+    Adjective("alone", "allein"),
+    Adjective("awake", "wach"),
+    Adjective("married", "verheiratet"),
+    Adjective("at home", "zu Hause"),
+    Adjective("here", "hier"),
+    Adjective("there", "da"),
+    Adjective("outside", "draußen"),
+    Adjective("on holiday", "im Urlaub"),
 ]
-NEW = Quality("new", "neu", "", "newer", "neuer")
-OLD = Quality("old", "alt", "", "older", "älter")
-BIG = Quality("big", "groß", "", "bigger", "größer")
-SMALL = Quality("small", "klein", "", "smaller", "kleiner")
-RED = Quality("red", "rot")
-BLUE = Quality("blue", "blau")
-GREEN = Quality("green", "grün")
-BLACK = Quality("black", "schwarz")
-WHITE = Quality("white", "weiß")
-EXPENSIVE = Quality("expensive", "teuer", "teur", "more expensive", "teurer")
-CHEAP = Quality("cheap", "billig", "", "cheaper", "billiger")
-BEAUTIFUL = Quality("beautiful", "schön", "", "more beautiful", "schöner")
-UGLY = Quality("ugly", "hässlich", "", "uglier", "hässlicher")
-CLEAN = Quality("clean", "sauber", "", "cleaner", "sauberer")
-DIRTY = Quality("dirty", "schmutzig", "", "dirtier", "schmutziger")
-HEAVY = Quality("heavy", "schwer", "", "heavier", "schwerer")
-WARM = Quality("warm", "warm", "", "warmer", "wärmer")
-BROKEN = Quality("broken", "kaputt")
-INTERESTING = Quality("interesting", "interessant", "", "more interesting", "interessanter")
-BORING = Quality("boring", "langweilig", "", "more boring", "langweiliger")
-LONG = Quality("long", "lang", "", "longer", "länger")
-SHORT = Quality("short", "kurz", "", "shorter", "kürzer")
-FRESH = Quality("fresh", "frisch", "", "fresher", "frischer")
-SWEET = Quality("sweet", "süß", "", "sweeter", "süßer")
-COLD = Quality("cold", "kalt", "", "colder", "kälter")
-HOT = Quality("hot", "heiß", "", "hotter", "heißer")
-EMPTY = Quality("empty", "leer")
-DARK = Quality("dark", "dunkel", "dunkl", "darker", "dunkler")
-QUIET = Quality("quiet", "ruhig", "", "quieter", "ruhiger")
-COMFORTABLE = Quality("comfortable", "bequem", "", "more comfortable", "bequemer")
-GOOD = Quality("good", "gut", "", "better", "besser")
+NEW = Adjective("new", "neu", "", "newer", "neuer")
+OLD = Adjective("old", "alt", "", "older", "älter")
+BIG = Adjective("big", "groß", "", "bigger", "größer")
+SMALL = Adjective("small", "klein", "", "smaller", "kleiner")
+RED = Adjective("red", "rot")
+BLUE = Adjective("blue", "blau")
+GREEN = Adjective("green", "grün")
+BLACK = Adjective("black", "schwarz")
+WHITE = Adjective("white", "weiß")
+EXPENSIVE = Adjective("expensive", "teuer", "teur", "more expensive", "teurer")
+CHEAP = Adjective("cheap", "billig", "", "cheaper", "billiger")
+BEAUTIFUL = Adjective("beautiful", "schön", "", "more beautiful", "schöner")
+UGLY = Adjective("ugly", "hässlich", "", "uglier", "hässlicher")
+CLEAN = Adjective("clean", "sauber", "", "cleaner", "sauberer")
+DIRTY = Adjective("dirty", "schmutzig", "", "dirtier", "schmutziger")
+HEAVY = Adjective("heavy", "schwer", "", "heavier", "schwerer")
+WARM = Adjective("warm", "warm", "", "warmer", "wärmer")
+BROKEN = Adjective("broken", "kaputt")
+INTERESTING = Adjective("interesting", "interessant", "", "more interesting", "interessanter")
+BORING = Adjective("boring", "langweilig", "", "more boring", "langweiliger")
+LONG = Adjective("long", "lang", "", "longer", "länger")
+SHORT = Adjective("short", "kurz", "", "shorter", "kürzer")
+FRESH = Adjective("fresh", "frisch", "", "fresher", "frischer")
+SWEET = Adjective("sweet", "süß", "", "sweeter", "süßer")
+COLD = Adjective("cold", "kalt", "", "colder", "kälter")
+HOT = Adjective("hot", "heiß", "", "hotter", "heißer")
+EMPTY = Adjective("empty", "leer")
+DARK = Adjective("dark", "dunkel", "dunkl", "darker", "dunkler")
+QUIET = Adjective("quiet", "ruhig", "", "quieter", "ruhiger")
+COMFORTABLE = Adjective("comfortable", "bequem", "", "more comfortable", "bequemer")
+GOOD = Adjective("good", "gut", "", "better", "besser")
 COLORS = [RED, BLUE, GREEN, BLACK, WHITE]
 
 # Sensible combinations: (things, their adjectives).

@@ -9,7 +9,7 @@ from phrasebook import lexicon as lex
 from phrasebook.clause import NONE, Pair, Predicate
 from phrasebook.german import Case, Gender, Noun
 from phrasebook.lexicon import THINGS, items
-from phrasebook.words import Participant, Phrase, Quality, Thing, thing
+from phrasebook.words import Adjective, Participant, Phrase, Thing, thing
 
 Object = Phrase | Participant
 
@@ -19,7 +19,7 @@ def the(noun: Thing) -> Phrase:
     return Phrase(noun, "the")
 
 
-def a(noun: Thing, quality: Quality | None = None) -> Phrase:
+def a(noun: Thing, quality: Adjective | None = None) -> Phrase:
     """Return `a` thing, optionally with an adjective."""
     return Phrase(noun, "a", quality)
 
@@ -39,12 +39,12 @@ def many(noun: Thing) -> Phrase:
     return Phrase(noun, "", plural=True)
 
 
-def silent(noun: str, gender: Gender, quality: Quality | None = None) -> Phrase:
+def silent(noun: str, gender: Gender, quality: Adjective | None = None) -> Phrase:
     """Return a noun that only the German idiom has: Durst."""
     return Phrase(Thing("", Noun(noun, gender)), "", quality)
 
 
-def being(quality: Quality, *, very: bool = False) -> Predicate:
+def being(quality: Adjective, *, very: bool = False) -> Predicate:
     """Return `be` with an adjective, optionally with very."""
     en, de = (f"very {quality.en}", f"sehr {quality.de}") if very else (quality.en, quality.de)
     return Predicate("be", "sein", complement=(en, de), aspect="state")
@@ -70,7 +70,7 @@ def each(
 
 # --- states -----------------------------------------------------------------------------------------------------------
 
-GREAT = Quality("very", "groß")
+GREAT = Adjective("very", "groß")
 MUSIC = thing("music", "Musik", "f")
 THIRSTY = Predicate("be thirsty", "haben", silent("Durst", "m"), aspect="state")
 HUNGRY = Predicate("be hungry", "haben", silent("Hunger", "m"), aspect="state")

@@ -18,7 +18,7 @@ OUT_OF_SCHOOL = (
     lex.MY_UNCLE,
     lex.MY_AUNT,
     lex.OUR_TEACHER,
-    lex.OUR_NEIGHBOUR,
+    lex.OUR_NEIGHBOR,
 )
 
 

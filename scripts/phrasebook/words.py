@@ -34,7 +34,7 @@ def paired(en: str, de: str, gender: Gender, plural: str) -> Thing:
 
 
 @dataclass(frozen=True)
-class Quality:
+class Adjective:
     """An adjective: the German predicative form, the stem before endings, and the comparative if it is used."""
 
     en: str
@@ -56,7 +56,7 @@ class Phrase:
 
     thing: Thing
     det: str = "the"
-    quality: Quality | None = None
+    quality: Adjective | None = None
     plural: bool = False
     count: int = 0
 

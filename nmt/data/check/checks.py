@@ -45,15 +45,15 @@ NEAR_DUPLICATE = Check("near-duplicate", Severity.NOTE, "the pair is almost equa
 MULTIPLE_TARGETS = Check("multiple-targets", Severity.NOTE, "the source has another target earlier", "keep")
 TEST_OVERLAP = Check("test-overlap", Severity.ERROR, "the pair, or one side of it, is in a test set", "drop")
 NEAR_TEST_OVERLAP = Check("near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop")
-UNEQUAL_LENGTHS = Check(
-    "unequal-lengths", Severity.ERROR, "the sides have different numbers of lines", "keep", is_corpus_level=True
+UNEQUAL_LINE_COUNTS = Check(
+    "unequal-line-counts", Severity.ERROR, "the sides have different numbers of lines", "keep", is_corpus_level=True
 )
 MISALIGNED = Check(
     "misaligned", Severity.ERROR, "targets are translations of other lines or of none", "drop", is_corpus_level=True
 )
 
 CHECKS = (
-    UNEQUAL_LENGTHS, MISALIGNED, TEST_OVERLAP, NEAR_TEST_OVERLAP, BLANK, UNTRANSLATED, WRONG_LANGUAGE, LENGTH_RATIO,
+    UNEQUAL_LINE_COUNTS, MISALIGNED, TEST_OVERLAP, NEAR_TEST_OVERLAP, BLANK, UNTRANSLATED, WRONG_LANGUAGE, LENGTH_RATIO,
     REPLACEMENT_CHARACTERS, MOJIBAKE, CONTROL_CHARACTERS, ESCAPED_ENTITIES, DUPLICATE, NEAR_DUPLICATE, MULTIPLE_TARGETS,
 )  # fmt: skip
 BITS = {check.name: 1 << i for i, check in enumerate(check for check in CHECKS if not check.is_corpus_level)}

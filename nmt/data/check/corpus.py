@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.data.pairs import Pair, UnequalLengthsError
+from nmt.data.pairs import Pair, UnequalLineCountsError
 
 
 @dataclass(frozen=True)
@@ -31,5 +31,5 @@ class TolerantReader:
     def __iter__(self) -> Iterator[Pair]:
         try:
             yield from self.corpus.pairs()
-        except UnequalLengthsError as error:
+        except UnequalLineCountsError as error:
             self.unequal_lengths = error.message

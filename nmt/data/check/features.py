@@ -23,7 +23,7 @@ from nmt.data.check.checks import BITS, bits_with_fix
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import NUM_HASHES, hash_text, hash_words, minhash, normalized_words
-from nmt.data.check.test_index import TestIndex, Words
+from nmt.data.check.overlap_index import OverlapIndex, Words
 from nmt.data.clean import is_blank
 from nmt.data.pairs import Pair
 
@@ -33,7 +33,7 @@ STEM_LENGTH = 5
 """Letters of a stem: enough to distinguish words, few enough that inflected forms and cognates agree."""
 MIN_COPY_WORDS = 4
 """Minimum number of words of an untranslated pair; short names and commands are equal in many languages."""
-MAX_CHANGED_WORDS = 0.2
+MAX_CHANGED_FRACTION = 0.2
 """Maximum fraction of words that differ in an untranslated pair."""
 
 RECORD = np.dtype(
@@ -62,7 +62,7 @@ class FeatureOptions:
 
     languages: tuple[str, str]
     """Language codes; an empty one is not checked."""
-    test_index: TestIndex
+    overlap_index: OverlapIndex
 
 
 def extract_features(pairs: Sequence[Pair], options: FeatureOptions) -> Records:
@@ -87,8 +87,8 @@ def extract_features(pairs: Sequence[Pair], options: FeatureOptions) -> Records:
         for bits, pair, words in zip(problems, pairs, zip(*sides, strict=True), strict=True)
     ]
     records["test"] = -1
-    if options.test_index.names:
-        _mark_test_overlap(records, sides, [digest.astype(np.uint8) for digest in digests], options.test_index)
+    if options.overlap_index.names:
+        _mark_test_overlap(records, sides, [digest.astype(np.uint8) for digest in digests], options.overlap_index)
     return records
 
 
@@ -103,7 +103,7 @@ def _pair_problem(pair: Pair, words: tuple[Sequence[str], Sequence[str]], langua
 
 
 def _mark_test_overlap(
-    records: Records, sides: Sequence[Words], digests: Sequence[NDArray[np.uint8]], index: TestIndex
+    records: Records, sides: Sequence[Words], digests: Sequence[NDArray[np.uint8]], index: OverlapIndex
 ) -> None:
     near = index.find_near(sides, digests)
     for i, words in enumerate(zip(*sides, strict=True)):
@@ -119,7 +119,7 @@ def _mark_test_overlap(
 def _is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
     """Return whether the target has all or nearly all words of the source."""
     length = max(len(source), len(target))
-    max_changed = int(MAX_CHANGED_WORDS * length + 1e-9)
+    max_changed = int(MAX_CHANGED_FRACTION * length + 1e-9)
     if length < MIN_COPY_WORDS or length - min(len(source), len(target)) > max_changed:
         return False
     if len(set(target).difference(source)) > max_changed:  # fast path for most pairs

@@ -1,4 +1,4 @@
-"""Findings of all checks, from the records of the pairs. Shape letter: N pairs of all corpora."""
+"""FindingCollector of all checks, from the records of the pairs. Shape letter: N pairs of all corpora."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nmt.data.check.corpus import ParallelCorpus, TolerantReader
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.features import Records
 from nmt.data.check.lengths import length_deviations
+from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Example, Finding
-from nmt.data.check.test_index import TestIndex
 from nmt.data.pairs import Pair
 
 MIN_FACTOR, MIN_DEVIATIONS = 1.5, 4.0
@@ -28,7 +28,7 @@ MAX_EXAMPLE_CHARS = 200
 """Maximum length of a side of an example."""
 
 
-class Findings:
+class FindingCollector:
     """Problems of the pairs of several corpora; pairs are indexed consecutively over all corpora."""
 
     def __init__(
@@ -36,12 +36,12 @@ class Findings:
         records: Records,
         corpora: Sequence[ParallelCorpus],
         sizes: Sequence[int],
-        test_index: TestIndex,
+        overlap_index: OverlapIndex,
         *,
         ignore: Iterable[str],
         max_examples: int,
     ) -> None:
-        self.records, self.corpora, self.sizes, self.test_index = records, corpora, sizes, test_index
+        self.records, self.corpora, self.sizes, self.overlap_index = records, corpora, sizes, overlap_index
         self.ignore, self.max_examples = set(ignore), max_examples
         self.starts = [0, *itertools.accumulate(sizes)]
         self.problems_N = np.array(records["problems"])
@@ -55,11 +55,11 @@ class Findings:
             _mark_length_ratios(self.records[start:end], self.problems_N[start:end])
         self._mark_duplicates()
         for check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
-            self.notes[check.name] = lambda i: self.test_index.describe(int(self.records["test"][i]))
+            self.notes[check.name] = lambda i: self.overlap_index.describe(int(self.records["test"][i]))
         for name in self.ignore & BITS.keys():
             self.problems_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
         findings = []
-        if checks.UNEQUAL_LENGTHS.name not in self.ignore:
+        if checks.UNEQUAL_LINE_COUNTS.name not in self.ignore:
             findings += self._unequal_lengths(unequal_lengths)
         if checks.MISALIGNED.name not in self.ignore:
             findings += self._misaligned()
@@ -68,7 +68,7 @@ class Findings:
     def _unequal_lengths(self, messages: Sequence[str]) -> list[Finding]:
         corpora = zip(self.corpora, self.sizes, messages, strict=True)
         examples = [Example(corpus.name, size + 1, "", "", message) for corpus, size, message in corpora if message]
-        return [Finding(checks.UNEQUAL_LENGTHS, len(examples), examples)] if examples else []
+        return [Finding(checks.UNEQUAL_LINE_COUNTS, len(examples), examples)] if examples else []
 
     def _misaligned(self) -> list[Finding]:
         """Find the misaligned regions of each corpus and mark them in `misaligned_N`."""

@@ -22,9 +22,9 @@ from nmt.data.check.checks import bits_with_fix
 from nmt.data.check.corpus import ParallelCorpus, TolerantReader
 from nmt.data.check.encoding import repair_encoding
 from nmt.data.check.features import RECORD, FeatureOptions, Records, extract_features
-from nmt.data.check.findings import Findings
+from nmt.data.check.findings import FindingCollector
+from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
-from nmt.data.check.test_index import TestIndex
 from nmt.data.pairs import Pair
 from nmt.errors import DataError, NMTError
 
@@ -52,7 +52,7 @@ def run_checks(
     Raises:
         DataError: There are no pairs, or a corpus is corrupted.
     """
-    options = FeatureOptions(languages, TestIndex.from_test_sets(test_sets))
+    options = FeatureOptions(languages, OverlapIndex.from_test_sets(test_sets))
     counts = [corpus.count for corpus in corpora]
     total = sum(count or 0 for count in counts) if None not in counts else None
     with tempfile.TemporaryFile() as file:
@@ -70,7 +70,9 @@ def run_checks(
         file.flush()
         records = np.memmap(file, RECORD, mode="r")
         errors = [reader.unequal_lengths for reader in readers]
-        findings = Findings(records, corpora, sizes, options.test_index, ignore=ignore, max_examples=max_examples)
+        findings = FindingCollector(
+            records, corpora, sizes, options.overlap_index, ignore=ignore, max_examples=max_examples
+        )
         return Report(
             [(corpus.name, size) for corpus, size in zip(corpora, sizes, strict=True)],
             [(name, len(pairs)) for name, pairs in test_sets],

@@ -13,7 +13,7 @@ from phrasebook.numerals import english_number, german_number
 from phrasebook.patterns.forms import ASK, NOT, PAST, PRESENT, SAY, say
 from phrasebook.sampling import draw
 from phrasebook.sense import CHILDREN, compatible, fits
-from phrasebook.words import Participant, Phrase, Quality, Thing, pronoun
+from phrasebook.words import Adjective, Participant, Phrase, Thing, pronoun
 
 DEGREES: list[Pair] = [c.NONE, ("very", "sehr"), ("too", "zu"), ("really", "wirklich")]
 UNGRADED = [*lex.COLORS, lex.BROKEN, lex.EMPTY]
@@ -25,7 +25,7 @@ WHERE = [("on", "auf"), ("under", "unter"), ("next to", "neben"), ("behind", "hi
 OWNED = [*lex.BELONGINGS, *lex.VEHICLES, *lex.GARMENTS, *lex.ANIMALS[:3]]
 LIKEABLE = [(item, q) for item, q in lex.SAID_OF if item in OWNED and q in (*lex.COLORS, lex.NEW, lex.OLD)]
 OWNERS = [
-    *lex.PRONOUNS, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER, lex.OUR_TEACHER, lex.OUR_NEIGHBOUR,
+    *lex.PRONOUNS, lex.TOM, lex.ANNA, lex.MY_BROTHER, lex.MY_SISTER, lex.MY_FATHER, lex.OUR_TEACHER, lex.OUR_NEIGHBOR,
     lex.MY_PARENTS, lex.MR_WEBER, lex.YOU_CHILDREN,
 ]  # fmt: skip
 PRAISE = [lex.BEAUTIFUL, lex.GOOD, lex.INTERESTING, lex.CLEAN, lex.COMFORTABLE, lex.CHEAP]
@@ -35,7 +35,7 @@ OPPOSITES = [{"big", "small"}, {"cheap", "expensive"}, {"new", "old"}]
 PRICES = [*range(2, 13), *range(15, 100, 5), 21, 32, 43, 54, 65, 76, 87, 98, 100, 200]
 
 
-def quality(item: Quality, degree: Pair = c.NONE) -> Predicate:
+def quality(item: Adjective, degree: Pair = c.NONE) -> Predicate:
     """Return `be` with an adjective and its degree."""
     return Predicate("be", "sein", complement=(f"{degree[0]} {item.en}".strip(), f"{degree[1]} {item.de}".strip()))
 
@@ -60,7 +60,7 @@ def qualities() -> Iterator[Pair]:
         yield say(Clause(Phrase(item, det), quality(q), **options), how)
 
 
-def _graded(q: Quality, degree: Pair) -> bool:
+def _graded(q: Adjective, degree: Pair) -> bool:
     """Return whether the adjective can have the degree: not "very red" or "too good"."""
     return not degree[0] or not (q in UNGRADED or (degree[0] == "too" and q in (lex.NEW, lex.FRESH, *PRAISE)))
 

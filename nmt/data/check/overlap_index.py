@@ -32,7 +32,7 @@ _Band = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 
 @dataclass
-class TestIndex:
+class OverlapIndex:
     """The sentences of all test sets.
 
     Each side is matched separately, because a test sentence with a different translation is contamination as well.
@@ -52,7 +52,7 @@ class TestIndex:
     __test__ = False  # not a pytest class
 
     @classmethod
-    def from_test_sets(cls, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> TestIndex:
+    def from_test_sets(cls, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> OverlapIndex:
         """Index test sets, each given as its name and pairs."""
         index = cls([name for name, pairs in test_sets for _ in pairs])
         pairs = [pair for _, pairs in test_sets for pair in pairs]

@@ -112,6 +112,7 @@ def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, ov
 def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
     """Load a config, and take the languages, the model and the tokenizer from the run to start from."""
     from nmt.config import config_io
+    from nmt.data.tokenizer import tokenizer_file
     from nmt.runs import discovery
 
     run, _ = discovery.resolve_model(init_from)
@@ -121,7 +122,7 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         lowercase_all_caps=pretrained.lowercase_all_caps,
         data=replace(config.data, src=pretrained.data.src, tgt=pretrained.data.tgt),
         model=pretrained.model,
-        tokenizer=replace(config.tokenizer, model=str(run / "spm.model")),
+        tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))),
         train=replace(config.train, init_from=str(init_from)),
     )
     for override in overrides:

@@ -84,6 +84,8 @@ class ModelConfig:
     """Dropout probability after the activation function of the feed-forward network."""
     tie_embeddings: bool = True
     """Share one weight matrix between source embedding, target embedding and output projection."""
+    output_bias: bool = False
+    """Add a bias to the output projection, as Marian does."""
 
 
 @dataclass(frozen=True)

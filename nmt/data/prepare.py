@@ -24,9 +24,9 @@ from nmt.data.pairs import Pair, read_lines, write_pairs
 from nmt.data.segmentation import count_sentences
 from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import DataError
-from nmt.paths import data_dir, locked, resumable_directory, write_bytes, write_text
+from nmt.paths import data_dir, locked, resumable_directory, write_text
 
 SAMPLE_SIZE = 10_000
 """Lines whose sentences are counted."""
@@ -54,7 +54,7 @@ class PreparedData:
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer."""
-        return Tokenizer.load(self.directory / "spm.model")
+        return Tokenizer.load(tokenizer_file(self.directory))
 
 
 def prepare(config: Config) -> PreparedData:
@@ -128,16 +128,16 @@ def _build(config: Config, train: list[Split], valid: Split, work: Path) -> dict
     src, tgt = config.data.src, config.data.tgt
     cleaned = _clean(config, train, valid, work)
     num_pairs, num_valid_pairs = cleaned["pairs"]["train"], cleaned["pairs"]["valid"]
-    if not (work / "spm.model").is_file():
-        write_bytes(work / "spm.model", _get_tokenizer(config, work, 2 * num_pairs).model)
-    tokenizer = Tokenizer.load(work / "spm.model")
+    if not tokenizer_file(work).is_file():
+        _get_tokenizer(config, work, 2 * num_pairs).save(work)
+    tokenizer = Tokenizer.load(tokenizer_file(work))
     with progress(2 * (num_pairs + num_valid_pairs), "tokenizing", " sentences", unit_scale=True) as bar:
         for split in ("train", "valid"):
             for code in (src, tgt):
                 if is_encoded(work / f"{split}.{code}"):
                     bar.update(cleaned["pairs"][split])
                     continue
-                for num_sentences in encode_file(work / f"{split}.{code}", tokenizer):
+                for num_sentences in encode_file(work / f"{split}.{code}", tokenizer, target=code == tgt):
                     bar.update(num_sentences)
     (work / CLEANING_FILE).unlink()
     store = Store(work, "train", src, tgt)

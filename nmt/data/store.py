@@ -87,7 +87,7 @@ class Store:
         return self.src.ids(i), self.tgt.ids(i)
 
 
-def encode_file(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
+def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[int]:
     """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of sentences of each chunk.
 
     Raises:
@@ -104,7 +104,7 @@ def encode_file(text: Path, tokenizer: Tokenizer) -> Iterator[int]:
         open(ends_part, "wb") as ends_file,
     ):
         while chunk := list(islice(lines, CHUNK_SIZE)):
-            ids = tokenizer.encode_batch([line.decode() for line in chunk])
+            ids = tokenizer.encode_batch([line.decode() for line in chunk], target=target)
             ids_file.write(np.fromiter((i for row in ids for i in row), np.uint16).tobytes())
             counts = np.array([(len(row), len(line)) for row, line in zip(ids, chunk, strict=True)])
             ends = np.cumsum(counts, axis=0, dtype=np.int64) + (id_end, byte_end)

@@ -15,6 +15,7 @@ from nmt.config import TokenizerConfig
 from nmt.console import log
 from nmt.data.normalization import normalize
 from nmt.errors import CheckpointError, DataError
+from nmt.paths import write_bytes
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPACE = "\u2581"
@@ -25,8 +26,17 @@ MIN_VOCAB_SIZE = 4 + 256 + 1
 """Special tokens, all bytes and one character."""
 
 
+def tokenizer_file(directory: Path) -> Path:
+    """Return the tokenizer file of a run or of prepared data: that of a `PairTokenizer`, or a SentencePiece model."""
+    pair = directory / "tokenizer.zip"
+    return pair if pair.is_file() else directory / Tokenizer.FILE
+
+
 class Tokenizer:
     """Convert text to piece ids and back. Unknown characters are encoded as bytes."""
+
+    FILE = "spm.model"
+    """Name of the file in a run."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -34,15 +44,29 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Load a SentencePiece model file.
+        """Load a SentencePiece model file, or the file of a `PairTokenizer`.
 
         Raises:
             CheckpointError: The file is missing, is not a SentencePiece model, or has different special ids.
         """
+        if path.suffix == ".zip":
+            from nmt.data.pair_tokenizer import PairTokenizer
+
+            return PairTokenizer.load(path)
         try:
-            tokenizer = cls(path.read_bytes())
+            return cls.parse(path.read_bytes(), path)
         except OSError as error:
             raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "restore the file") from None
+
+    @classmethod
+    def parse(cls, model: bytes, path: Path) -> Tokenizer:
+        """Return the tokenizer of the content of a SentencePiece model file; `path` is for error messages.
+
+        Raises:
+            CheckpointError: It is not a SentencePiece model, or has different special ids.
+        """
+        try:
+            tokenizer = cls(model)
         except RuntimeError:
             raise CheckpointError(
                 f"{path} is not a SentencePiece model, or it is corrupted", "restore the original file"
@@ -63,13 +87,16 @@ class Tokenizer:
     def __len__(self) -> int:
         return int(self._spm.get_piece_size())
 
-    def encode(self, text: str) -> list[int]:
-        """Return the piece ids of one line, without BOS and EOS."""
-        ids: list[int] = self._spm.encode(normalize(text))
-        return ids
+    def save(self, directory: Path) -> None:
+        """Write the file of the tokenizer into a run."""
+        write_bytes(directory / self.FILE, self.model)
 
-    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the piece ids of many lines, using all cores."""
+    def encode(self, text: str, *, target: bool = False) -> list[int]:
+        """Return the piece ids of one line of the source or target side, without BOS and EOS."""
+        return self.encode_batch([text], target=target)[0]
+
+    def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
+        """Return the piece ids of many lines of one side, using all cores. Here, the sides share one model."""
         ids: list[list[int]] = self._spm.encode([normalize(line) for line in lines])
         return ids
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.data.tokenizer import BOS, EOS, Tokenizer
+from nmt.data.tokenizer import BOS, EOS, Tokenizer, tokenizer_file
 from nmt.errors import UsageError
 from nmt.model.transformer import Transformer
 from nmt.runs.discovery import LoadedModel
@@ -23,8 +23,6 @@ float32 with the length limits of `nmt translate`, so their translations of the 
 
 BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""
-RUN_FILES = ("config.yaml", "spm.model", "data.json")
-"""Files of a run, other than its weights, that an engine may need."""
 
 
 def require_transformer(loaded: LoadedModel, engine: str, supported: Sequence[str] = ()) -> Transformer:
@@ -53,8 +51,13 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Sequence[st
 
 def copy_run_files(loaded: LoadedModel, directory: Path) -> None:
     """Copy config, tokenizer and data statistics of the run to the directory of an export."""
-    for name in RUN_FILES:
-        shutil.copyfile(loaded.run / name, directory / name)
+    for file in run_files(loaded):
+        shutil.copyfile(file, directory / file.name)
+
+
+def run_files(loaded: LoadedModel) -> list[Path]:
+    """Return the files of a run, other than its weights, that an engine may need."""
+    return [loaded.run / "config.yaml", tokenizer_file(loaded.run), loaded.run / "data.json"]
 
 
 def require_package(name: str, package: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer
+from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer, tokenizer_file
 from nmt.export.common import Engine, copy_run_files, num_positions, require_package, require_transformer
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
@@ -76,7 +76,7 @@ def engine(directory: Path) -> Engine:
     Raises:
         UsageError: CTranslate2 is not installed.
     """
-    tokenizer = Tokenizer.load(directory / "spm.model")
+    tokenizer = Tokenizer.load(tokenizer_file(directory))
     ctranslate2_engine = CTranslate2Engine(directory, tokenizer, "cpu", "fp32")
 
     def translate(sentences: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
 from nmt.export import ENGINES, EXPORTS, Engine
-from nmt.export.common import RUN_FILES
+from nmt.export.common import run_files
 from nmt.inference.translator import Translator
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
@@ -74,7 +74,7 @@ class Verification:
 
     def tokens_per_second(self, result: EngineResult) -> float:
         """Return target tokens per second, without end tokens."""
-        return sum(map(len, self.tokenizer.encode_batch(result.translations))) / result.seconds
+        return sum(map(len, self.tokenizer.encode_batch(result.translations, target=True))) / result.seconds
 
     def first_difference(self) -> str:
         """Describe the first sentence with different translations; empty: there is none."""
@@ -137,7 +137,7 @@ def _write(write: Callable[[], object], directory: Path) -> None:
 
 def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:
     translator = Translator.load(path, "cpu", "fp32")
-    files = (*(loaded.run / file for file in RUN_FILES), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
+    files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
     return _translate(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
 
 

@@ -207,7 +207,7 @@ def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[i
             "alibi": ("alibi_slopes", (config.heads,)),
         }.get(encoding)
     yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", (vocab_size, dim)
-    yield None  # bias of the output layer
+    yield ("output_bias_V", (vocab_size,)) if config.output_bias else None
 
 
 def _array(name: str, weight: Floats, max_distance: int) -> Floats:

@@ -84,7 +84,7 @@ class Segmenter:
     def _source(self, ids: list[int], line: Line) -> Source:
         if not (line.prefix or line.constraints):
             return Source(ids)
-        prefix, *constraints = self.tokenizer.encode_batch([line.prefix, *line.constraints])
+        prefix, *constraints = self.tokenizer.encode_batch([line.prefix, *line.constraints], target=True)
         if len(prefix) + sum(map(len, constraints)) > self.max_source_length:
             raise UsageError(
                 f"prefix and constraints are longer than the model was trained for ({self.max_source_length} tokens)",

@@ -145,7 +145,7 @@ class Translator:
         first_line = 1
         for chunk in chunked(pairs):
             sources = self.segmenter.encode([source for source, _ in chunk])
-            targets = self.tokenizer.encode_batch([target for _, target in chunk])
+            targets = self.tokenizer.encode_batch([target for _, target in chunk], target=True)
             self._check_lengths(sources, targets, first_line)
             first_line += len(chunk)
             scores = self.engine.score(sources, targets)

@@ -40,6 +40,7 @@ class Seq2Seq(nn.Module, ABC):
         self.compute_dtype: torch.dtype | None = None  # dtype of the activations; None: that of the weights
         tables = ("shared",) if config.tie_embeddings else ("source", "target", "output")
         self.embeddings = nn.ParameterDict({name: _embedding(vocab_size, config.dim, pad) for name in tables})
+        self.output_bias_V = nn.Parameter(torch.zeros(vocab_size)) if config.output_bias else None
         self.dropout = Dropout(config.dropout)
 
     def embedding_weight(self, role: str) -> Tensor:
@@ -66,7 +67,8 @@ class Seq2Seq(nn.Module, ABC):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits [..., V] of hidden states [..., D]."""
-        return hidden @ self.output_weight_VD.to(hidden.dtype).t()
+        logits = hidden @ self.output_weight_VD.to(hidden.dtype).t()
+        return logits if self.output_bias_V is None else logits.float() + self.output_bias_V
 
     def prefill(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
         """Encode the source and return the initial decoder state of a search."""

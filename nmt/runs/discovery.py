@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.config import Config, config_io
 from nmt.console import log
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import CheckpointError, ConfigError
 from nmt.paths import runs_dir
 from nmt.runs import pretrained
@@ -76,8 +76,8 @@ def find_model(path: Path) -> ModelFiles:
     config, tokenizer, *limits = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
         raise CheckpointError(
-            f"{run / 'spm.model'} is not the tokenizer of {checkpoint.name}",
-            "restore the original spm.model of the run",
+            f"{tokenizer_file(run)} is not the tokenizer of {checkpoint.name}",
+            RESTORE_FILE,
         )
     return ModelFiles(checkpoint, run, config, tokenizer, *limits)
 
@@ -96,7 +96,7 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
     except ConfigError as error:
         hint = "; ".join(filter(None, (error.hint, "the file is damaged, or a newer version of nmt wrote it")))
         raise CheckpointError(f"cannot load the config of the run: {error.message}", hint) from None
-    return config, Tokenizer.load(run / "spm.model"), *_load_limits(run, config)
+    return config, Tokenizer.load(tokenizer_file(run)), *_load_limits(run, config)
 
 
 def _load_limits(run: Path, config: Config) -> tuple[int, int]:

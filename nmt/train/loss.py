@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt.data.batching import Batch
+from nmt.model.seq2seq import Seq2Seq
+
 CHUNK = 1024
 """Number of positions per chunk. With V = 32k, its float32 logits take 128 MiB."""
 
@@ -24,16 +27,25 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, need_grad: bool
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        labels_N: Tensor,
+        smoothing: float,
+        need_grad: bool,
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
         uniform = smoothing / len(weight)
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
+        grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), CHUNK):
             hidden, target_N1 = hidden_ND[start : start + CHUNK], labels_N[start : start + CHUNK, None]
             logits_NV = (hidden @ weight.t()).float()
+            if bias_V is not None:
+                logits_NV += bias_V
             prob_NV = logits_NV.softmax(-1)  # log Z follows from the maximum, which never underflows
             log_z_N = logits_NV.amax(-1) - prob_NV.amax(-1).log()
             total += log_z_N.sum() - (1 - smoothing) * logits_NV.gather(1, target_N1).sum()
@@ -42,28 +54,42 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if grad_hidden is None or grad_weight is None:
                 continue
             prob_NV.scatter_add_(1, target_N1, prob_NV.new_full((), smoothing - 1).expand_as(target_N1))
+            if grad_bias is not None:
+                grad_bias += prob_NV.sum(0)
             grad = prob_NV.to(hidden.dtype)
             grad_hidden[start : start + CHUNK] = grad @ weight
             grad_weight += grad.t() @ hidden
         if smoothing and grad_hidden is not None and grad_weight is not None:
             grad_hidden -= uniform * weight.sum(0, dtype=torch.float32)
             grad_weight -= uniform * hidden_ND.sum(0, dtype=torch.float32)
-        ctx.grads = grad_hidden, grad_weight
+            if grad_bias is not None:
+                grad_bias -= uniform * len(hidden_ND)
+        ctx.grads = grad_hidden, grad_weight, grad_bias
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad_hidden, grad_weight = ctx.grads
-        return grad_hidden.mul_(grad.to(grad_hidden.dtype)), grad_weight.mul_(grad), None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = [None if each is None else each.mul_(grad.to(each.dtype)) for each in ctx.grads]
+        return *scaled, None, None, None
 
 
-def cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float) -> Tensor:
+def cross_entropy(
+    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float, bias_V: Tensor | None = None
+) -> Tensor:
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
     loss = -Σ_n Σ_v q(v) log p_n(v), where q assigns 1-ε to the target and ε/V to every token (Szegedy et al. 2016,
-    section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ). The caller divides the sum by the number of tokens of
-    the update, so that all tokens have equal weight in all microbatches and ranks.
+    section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by the number of tokens
+    of the update, so that all tokens have equal weight in all microbatches and ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
-    loss: Tensor = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, labels_N, smoothing, need_grad)  # type: ignore[no-untyped-call]
+    arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad)
+    loss: Tensor = _ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
+
+
+def batch_loss(model: Seq2Seq, batch: Batch, *, smoothing: float) -> Tensor:
+    """Return the label-smoothed cross-entropy of a batch in nats, summed over its target tokens."""
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+    weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
+    return cross_entropy(hidden_ND, weight_VD, batch.labels_N, smoothing=smoothing, bias_V=bias_V)

@@ -28,7 +28,7 @@ from nmt.data.prepare import check_specs as check_data
 from nmt.data.subword_regularization import resolve_method
 from nmt.errors import NMTError, TrainingError, UsageError
 from nmt.model.build import check_model, count_parameters
-from nmt.paths import write_bytes, write_text
+from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search
 from nmt.train import loop
@@ -182,7 +182,7 @@ def _build_trainer(
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     run = trainer.run
     write_text(run / "config.yaml", config_io.dump(trainer.config))
-    write_bytes(run / "spm.model", trainer.tokenizer.model)
+    trainer.tokenizer.save(run)
     write_text(run / "data.json", json.dumps(trainer.prepared.meta, indent=2) + "\n")
     run_info.log_session(
         run,

@@ -16,7 +16,7 @@ from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.distributed import Group
-from nmt.train.loss import cross_entropy
+from nmt.train.loss import batch_loss
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ def train_step(
 
 def _backward(model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-    loss = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / tokens
+    loss = batch_loss(model, batch, smoothing=smoothing) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 

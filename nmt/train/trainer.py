@@ -17,6 +17,7 @@ from nmt.console import log
 from nmt.data.batching import Batch, collate, plan
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
+from nmt.data.tokenizer import tokenizer_file
 from nmt.errors import CheckpointError, ConfigError, TrainingError
 from nmt.evaluate import metrics
 from nmt.inference.load import engine_from_models
@@ -26,7 +27,7 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
 from nmt.train.distributed import Group
-from nmt.train.loss import cross_entropy
+from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, adam, schedule
 from nmt.train.run_dir import truncate_after
 from nmt.train.step import StepStats, train_step
@@ -98,7 +99,7 @@ class Trainer:
         if pretrained.tokenizer.checksum != self.tokenizer.checksum:
             raise CheckpointError(
                 f"the tokenizer of {path} differs from the tokenizer of the prepared data",
-                f"use --init-from, or --set tokenizer.model={pretrained.run / 'spm.model'}",
+                f"use --init-from, or --set tokenizer.model={tokenizer_file(pretrained.run)}",
             )
         try:
             for model in filter(None, (self.model, self.ema)):
@@ -247,8 +248,7 @@ class Trainer:
         total, tokens = 0.0, 0
         for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
             batch = collate([store[int(i)] for i in valid_ids[batch_ids]]).to(self.device)
-            hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-            total += cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=0.0).item()
+            total += batch_loss(model, batch, smoothing=0.0).item()
             tokens += batch.tokens
         return total / max(1, tokens)
 

@@ -125,7 +125,7 @@ def attention_maps(
     src = tokenizer.encode(normalize_case(text, lowercase_all_caps=config.lowercase_all_caps))
     if not src:
         raise UsageError("the sentence is blank", 'nmt attention "Are we done?"')
-    tgt = tokenizer.encode(target) if target is not None else []
+    tgt = tokenizer.encode(target, target=True) if target is not None else []
     for name, ids in (("sentence", src), ("translation", tgt)):
         if len(ids) >= MAX_TOKENS:  # including the end token
             raise UsageError(f"the {name} has {len(ids)} tokens", f"shorten it to at most {MAX_TOKENS - 1}")

@@ -1,0 +1,106 @@
+"""Tokenization as in Marian (Junczys-Dowmunt et al. 2018): one SentencePiece model per side, and one vocabulary.
+
+A SentencePiece model only splits text into pieces. The vocabulary maps the pieces of both sides to ids; pieces that it
+does not contain are unknown. Text is normalized as the SentencePiece models specify.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sentencepiece as spm
+
+from nmt.data.tokenizer import EOS, UNK, Tokenizer
+from nmt.errors import CheckpointError
+
+SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
+SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
+"""Pieces of the ids PAD, UNK, BOS and EOS."""
+_LANGUAGE = re.compile(r"(>>\S+<<) ?")
+"""Prefix of a source sentence that chooses the target language of a multilingual model."""
+
+
+class PairTokenizer(Tokenizer):
+    """A tokenizer with a SentencePiece model for each side and a joint vocabulary."""
+
+    FILE = "tokenizer.zip"
+
+    def __init__(self, source: bytes, target: bytes, pieces: Sequence[str]) -> None:
+        """Create a tokenizer.
+
+        Args:
+            source: SentencePiece model of the source side.
+            target: SentencePiece model of the target side.
+            pieces: vocabulary in the order of the ids, starting with `SPECIAL_PIECES`.
+
+        Raises:
+            CheckpointError: a model is not a SentencePiece model, or the vocabulary is invalid.
+        """
+        self.source, self.target, self.pieces = source, target, [*pieces]
+        self._ids = {piece: i for i, piece in enumerate(self.pieces)}
+        if tuple(pieces[: len(SPECIAL_PIECES)]) != SPECIAL_PIECES or len(self._ids) != len(self.pieces):
+            raise CheckpointError("the vocabulary has repeated pieces or lacks special pieces", "restore the file")
+        try:
+            self._source, self._target = (spm.SentencePieceProcessor(model_proto=side) for side in (source, target))
+        except RuntimeError:
+            raise CheckpointError(f"{SOURCE} or {TARGET} is not a SentencePiece model", "restore the file") from None
+        self.model = self._to_zip()
+
+    @classmethod
+    def load(cls, path: Path) -> PairTokenizer:
+        """Load the file that holds `model`.
+
+        Raises:
+            CheckpointError: the file is missing or damaged.
+        """
+        try:
+            with zipfile.ZipFile(path) as archive:
+                source, target, vocabulary = (archive.read(name) for name in (SOURCE, TARGET, VOCABULARY))
+            return cls(source, target, json.loads(vocabulary))
+        except OSError as error:
+            raise CheckpointError(f"cannot read tokenizer {path}: {error.strerror}", "restore the file") from None
+        except (zipfile.BadZipFile, KeyError, ValueError, TypeError):
+            raise CheckpointError(f"{path} is damaged", "restore the original file") from None
+
+    def _to_zip(self) -> bytes:
+        """Return all parts in one file, without time stamps: equal tokenizers have equal files."""
+        vocabulary = json.dumps(self.pieces, ensure_ascii=False, indent=0).encode()
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, content in ((SOURCE, self.source), (TARGET, self.target), (VOCABULARY, vocabulary)):
+                archive.writestr(zipfile.ZipInfo(name), content)
+        return file.getvalue()
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
+        """Return the piece ids of many lines of one side, using all cores."""
+        languages = [None if target else _LANGUAGE.match(line) for line in lines]
+        texts = [line[match.end() :] if match else line for line, match in zip(lines, languages, strict=True)]
+        rows = (self._target if target else self._source).encode(texts, out_type=str)
+        prefixes = [[match[1]] if match else [] for match in languages]
+        return [self.pieces_to_ids([*prefix, *row]) for prefix, row in zip(prefixes, rows, strict=True)]
+
+    def pieces_to_ids(self, pieces: Iterable[str]) -> list[int]:
+        """Return the ids of pieces; UNK for a piece outside the vocabulary."""
+        return [self._ids.get(piece, UNK) for piece in pieces]
+
+    def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the pieces as strings."""
+        return [self.pieces[int(i)] for i in ids]
+
+    def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the target text of each row of piece ids, without special tokens."""
+        texts: list[str] = self._target.decode([[self.pieces[int(i)] for i in ids if i > EOS] for ids in rows])
+        return texts
+
+    @property
+    def model_type(self) -> str:
+        """`pair`; subword regularization does not support it."""
+        return "pair"

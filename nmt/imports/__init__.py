@@ -1,0 +1,94 @@
+"""Import of published models of other toolkits as runs.
+
+A run from an import has one checkpoint, step-000000, and works with every command like a trained one. To add a format,
+write a module with `read(directory)`, which returns an `ImportedModel`, and recognize its files in `read`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from nmt.console import log
+from nmt.errors import CheckpointError, UsageError
+from nmt.imports.common import ImportedModel
+from nmt.paths import new_directory, runs_dir
+
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+"""Name of a repository on the Hugging Face Hub."""
+
+
+def import_model(source: str, run: Path | None = None, revision: str | None = None) -> Path:
+    """Import a model and return its run.
+
+    Args:
+        source: a repository of the Hugging Face Hub, or a local directory in the same format.
+        run: the run to create; None: `runs/NAME`.
+        revision: commit, branch or tag of the repository; None: the latest commit of the main branch.
+
+    Raises:
+        CheckpointError: the model cannot be read or is not supported.
+        DownloadError: the model cannot be downloaded.
+        UsageError: the source does not exist, or the run exists.
+    """
+    path = Path(source).expanduser()
+    run = run or runs_dir() / path.name
+    if run.exists():
+        raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+    if path.is_dir():
+        return _write(read(path), run, {"source": source, "license": _license(path)})
+    if not REPOSITORY.fullmatch(source) or path.exists():
+        raise UsageError(f"{source} is not a directory", "import a directory, or a repository: OWNER/NAME")
+    from nmt.imports import hub
+
+    directory, record = hub.download(source, revision)
+    return _write(read(directory), run, record)
+
+
+def read(directory: Path) -> ImportedModel:
+    """Read a model in any supported format.
+
+    Raises:
+        CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
+    """
+    if (directory / "config.json").is_file():
+        from nmt.imports import huggingface
+
+        return huggingface.read(directory)
+    raise CheckpointError(
+        f"{directory} is not a model in a known format", "a Hugging Face model has config.json, vocab.json and weights"
+    )
+
+
+def _license(directory: Path) -> str:
+    """Return the license in the model card of a directory."""
+    card = directory / "README.md"
+    match = (
+        re.search(r"^license: *(\S.*)$", card.read_text("utf-8", errors="replace"), re.M) if card.is_file() else None
+    )
+    return match[1].strip() if match else "not specified"
+
+
+def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
+    """Write the run of an imported model."""
+    from nmt.config import config_io
+    from nmt.model.build import build_model
+    from nmt.runs import checkpoint, model_card
+
+    network = build_model(model.config.model, len(model.tokenizer))
+    try:
+        network.load_state_dict(model.weights)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise CheckpointError(f"the weights do not fit config.json: {reason}", "download the model again") from None
+    with new_directory(run) as work:
+        (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
+        model.tokenizer.save(work)
+        limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
+        data = limits | {"imported": record | {"sha256": model.checksum}}
+        (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
+        model_card.write_card(work)
+    log(f"imported {record['source']} ({record['license']})")
+    return run

@@ -1,0 +1,69 @@
+"""Download of models from the Hugging Face Hub with `huggingface_hub`: resumable, cached, and offline from its cache.
+
+`$HF_ENDPOINT`, `$HF_HOME` and `$HF_HUB_OFFLINE` apply as in Hugging Face's tools.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+from huggingface_hub import HfApi, errors, snapshot_download
+
+from nmt.console import log
+from nmt.errors import DownloadError
+from nmt.imports.huggingface import FILES, WEIGHT_FILES
+
+
+def download(repository: str, revision: str | None = None) -> tuple[Path, dict[str, Any]]:
+    """Download the files of a model that an import needs.
+
+    Args:
+        repository: `OWNER/NAME`.
+        revision: commit, branch or tag; None: the main branch.
+
+    Returns:
+        The directory of the files, and a record of their origin.
+
+    Raises:
+        DownloadError: the repository does not exist or requires a login, or the Hub cannot be reached and the model is
+            not in the cache.
+    """
+    try:
+        try:
+            info = HfApi().model_info(repository, revision=revision, files_metadata=True)
+        except (errors.OfflineModeIsEnabled, httpx.TransportError) as error:
+            return _from_cache(repository, revision, error)
+        sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+        weights = next((name for name in WEIGHT_FILES if name in sizes), None)
+        if weights is None:
+            raise DownloadError(f"{repository} has no weights for PyTorch", "choose another model")
+        files = [name for name in (*FILES, weights) if name in sizes]
+        license_ = str(getattr(info.card_data, "license", None) or "not specified")
+        log(f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license {license_})")
+        directory = snapshot_download(repository, revision=info.sha, allow_patterns=files)
+        return Path(directory), {"source": repository, "revision": info.sha, "license": license_}
+    except (errors.GatedRepoError, errors.RepositoryNotFoundError, errors.HFValidationError):
+        raise DownloadError(
+            f"the Hugging Face Hub has no public model {repository}", "check the name, or log in with hf auth login"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise DownloadError(f"{repository} has no revision {revision}", "leave out --revision") from None
+    except (errors.HfHubHTTPError, httpx.HTTPError, errors.LocalEntryNotFoundError, OSError) as error:
+        raise DownloadError(
+            f"cannot download {repository}: {str(error).splitlines()[0]}",
+            "run the command again to resume",
+        ) from None
+
+
+def _from_cache(repository: str, revision: str | None, error: Exception) -> tuple[Path, dict[str, Any]]:
+    try:
+        directory = Path(snapshot_download(repository, revision=revision, local_files_only=True))
+    except errors.LocalEntryNotFoundError:
+        raise DownloadError(
+            f"cannot reach the Hugging Face Hub ({str(error).splitlines()[0]}), and {repository} is not in its cache",
+            "connect to the internet, or import a local directory",
+        ) from None
+    log(f"cannot reach the Hugging Face Hub; using the cached {repository}")
+    return directory, {"source": repository, "revision": directory.name, "license": "not specified"}

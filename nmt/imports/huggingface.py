@@ -1,0 +1,209 @@
+"""Import of Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT.
+
+MarianMT models are post-norm Transformers. `nmt export --to hf-marian` writes pre-norm models as Pegasus with Marian's
+tokenizer, and these can be imported, too. Decoding starts from the padding token there, whose embedding is zero; its
+row becomes that of BOS here. The rows are permuted so that PAD, UNK, BOS and EOS come first.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nmt.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from nmt.data.pair_tokenizer import SOURCE, SPECIAL_PIECES, TARGET, PairTokenizer
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from nmt.errors import CheckpointError
+from nmt.imports.common import MASKED, RETRY, ImportedModel, Weights, read_bytes, read_json
+from nmt.paths import sha256
+
+FILES = (
+    "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json", SOURCE, TARGET,
+)  # fmt: skip
+"""Files other than the weights."""
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+"""Files of the weights in order of preference; the second is a pickle, loaded with `weights_only=True`."""
+ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
+SUPPORTED = {
+    "scale_embedding": True, "normalize_embedding": False, "static_position_embeddings": True,
+    "add_bias_logits": False, "extra_pos_embeddings": 0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+}  # fmt: skip
+"""Options of config.json with the only supported value, which is also that of a missing option."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer, and for each of its ids the row in the original matrices; -1: none."""
+
+    tokenizer: Tokenizer
+    source_rows_V: Tensor
+    target_rows_V: Tensor
+
+
+def read(directory: Path) -> ImportedModel:
+    """Read a model in Hugging Face format.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or the model is not supported.
+    """
+    options = read_json(directory / "config.json")
+    if (kind := options.get("model_type")) not in ("marian", "pegasus"):
+        raise CheckpointError(f"{directory} has a model of type '{kind}'", "import a MarianMT model, e.g. of OPUS-MT")
+    file, weights = _read_weights(directory)
+    try:
+        vocabulary = _read_vocabulary(directory, options)
+        has_bias = isinstance(vocabulary.tokenizer, PairTokenizer) or bool(weights["final_logits_bias"].any())
+        config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
+        converted = _convert(weights, config.model, vocabulary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{directory / 'config.json'} is incomplete or damaged: {error}", RETRY) from None
+    except IndexError:
+        raise CheckpointError(f"{directory / 'vocab.json'} does not fit the weights", RETRY) from None
+    return ImportedModel(config, vocabulary.tokenizer, converted, sha256(file))
+
+
+def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool) -> Config:
+    tokenizer_options = read_json(directory / "tokenizer_config.json", default={})
+    source, target = (str(tokenizer_options.get(name) or "xx") for name in ("source_lang", "target_lang"))
+    num_positions = int(options.get("max_position_embeddings", 512))
+    generation = options | read_json(directory / "generation_config.json", default={})
+    return Config(
+        search=f"beam(beam_size={max(1, int(generation.get('num_beams') or 1))}, length_normalization='average')",
+        data=DataConfig(source, target),
+        tokenizer=TokenizerConfig(vocab_size=len(tokenizer)),
+        model=_model_config(options, output_bias=output_bias),
+        train=TrainConfig(max_length=min(num_positions, int(tokenizer_options.get("model_max_length", num_positions)))),
+    )
+
+
+def _model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
+    is_pegasus = options["model_type"] == "pegasus"
+    for name, value in (SUPPORTED | {"normalize_before": is_pegasus, "add_final_layer_norm": is_pegasus}).items():
+        if options.get(name, value) != value:
+            raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
+    sizes = {}
+    for name in ("attention_heads", "ffn_dim"):
+        encoder, decoder = (int(options[f"{stack}_{name}"]) for stack in ("encoder", "decoder"))
+        if encoder != decoder:
+            raise CheckpointError(f"encoder_{name}={encoder} and decoder_{name}={decoder} differ", "use another model")
+        sizes[name] = encoder
+    activation = options["activation_function"]
+    ties = (options.get("tie_word_embeddings", True), options.get("share_encoder_decoder_embeddings", True))
+    if activation not in ACTIVATIONS:
+        raise CheckpointError(f"activation_function={activation} of the model is not supported", "use another model")
+    return ModelConfig(
+        dim=int(options["d_model"]),
+        heads=sizes["attention_heads"],
+        ffn_dim=sizes["ffn_dim"],
+        encoder_layers=int(options["encoder_layers"]),
+        decoder_layers=int(options["decoder_layers"]),
+        norm_position="pre" if is_pegasus else "post",
+        activation=ACTIVATIONS[activation],
+        position_encoding="sinusoidal_concatenated",
+        dropout=float(options.get("dropout", 0.1)),
+        attention_dropout=float(options.get("attention_dropout", 0.0)),
+        activation_dropout=float(options.get("activation_dropout", 0.0)),
+        tie_embeddings=all(ties),
+        output_bias=output_bias,
+    )
+
+
+def _read_weights(directory: Path) -> tuple[Path, Weights]:
+    file = next((directory / name for name in WEIGHT_FILES if (directory / name).exists()), None)
+    if file is None:
+        raise CheckpointError(f"{directory} has neither {' nor '.join(WEIGHT_FILES)}", RETRY)
+    try:
+        tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise CheckpointError(
+            f"{file} contains more than tensors, and loading it could run code",
+            "convert it to model.safetensors with Transformers if you trust it",
+        ) from None
+    except (OSError, RuntimeError, SafetensorError, EOFError, ValueError):
+        raise CheckpointError(f"{file} is damaged", RETRY) from None
+    return file, Weights(file, {name: tensor.float() for name, tensor in tensors.items()})
+
+
+def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
+    source_model, target_model = (read_bytes(directory / name) for name in (SOURCE, TARGET))
+    source_ids = read_json(directory / "vocab.json")
+    target_ids = read_json(directory / "target_vocab.json", default=source_ids)
+    special = [options["pad_token_id"], source_ids["<unk>"], options["decoder_start_token_id"], options["eos_token_id"]]
+    if special == [PAD, UNK, BOS, EOS] and source_model == target_model:
+        joint = Tokenizer.parse(source_model, directory / SOURCE)
+        if source_ids == {piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))}:
+            return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
+    pieces = [
+        piece
+        for piece in source_ids | target_ids
+        if piece not in SPECIAL_PIECES and not {source_ids.get(piece), target_ids.get(piece)} & {*special}
+    ]
+    rows = ([*special, *(ids.get(piece, -1) for piece in pieces)] for ids in (source_ids, target_ids))
+    return Vocabulary(PairTokenizer(source_model, target_model, [*SPECIAL_PIECES, *pieces]), *map(torch.tensor, rows))
+
+
+def _convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> dict[str, Tensor]:
+    """Return the weights by the names of nmt."""
+    if config.tie_embeddings:
+        converted = {"embeddings.shared": _rows(weights.first(*EMBEDDINGS["source"]), vocabulary.source_rows_V)}
+    else:
+        rows = {name: vocabulary.source_rows_V if name == "source" else vocabulary.target_rows_V for name in EMBEDDINGS}
+        converted = {f"embeddings.{name}": _rows(weights.first(*EMBEDDINGS[name]), rows[name]) for name in rows}
+    if config.output_bias:
+        bias_V = _rows(weights["final_logits_bias"].view(-1), vocabulary.target_rows_V)
+        bias_V[vocabulary.target_rows_V < 0] = MASKED
+        bias_V[[PAD, BOS]] = MASKED
+        converted["output_bias_V"] = bias_V
+    for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for layer in range(layers):
+            for name, parts in LAYER[stack].items():
+                for kind in ("weight", "bias"):
+                    tensors = [weights[f"model.{stack}.layers.{layer}.{part}.{kind}"] for part in parts]
+                    converted[f"{stack}.{layer}.{name}.{kind}"] = torch.cat(tensors)
+        if config.norm_position == "pre":
+            for kind in ("weight", "bias"):
+                converted[f"{stack}_norm.{kind}"] = weights[f"model.{stack}.layer_norm.{kind}"]
+    return converted
+
+
+EMBEDDINGS = {
+    "source": ("model.encoder.embed_tokens.weight", "model.shared.weight"),
+    "target": ("model.decoder.embed_tokens.weight", "model.shared.weight"),
+    "output": ("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
+}
+"""The embeddings of nmt, and their names in Transformers: the first that is in the file."""
+_SELF_ATTENTION = {
+    "self_attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "self_attention.out": ("self_attn.out_proj",),
+    "attention_residual.norm": ("self_attn_layer_norm",),
+}
+_FEED_FORWARD = {
+    "feed_forward.up": ("fc1",),
+    "feed_forward.down": ("fc2",),
+    "ffn_residual.norm": ("final_layer_norm",),
+}
+_CROSS_ATTENTION = {
+    "cross_attention.q": ("encoder_attn.q_proj",),
+    "cross_attention.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+    "cross_attention.out": ("encoder_attn.out_proj",),
+    "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
+}
+LAYER = {
+    "encoder": _SELF_ATTENTION | _FEED_FORWARD,
+    "decoder": _SELF_ATTENTION | _CROSS_ATTENTION | _FEED_FORWARD,
+}
+"""Parts of a layer in nmt, and the parts in Transformers that they concatenate."""
+
+
+def _rows(table: Tensor, rows_V: Tensor) -> Tensor:
+    """Return these rows of a matrix or vector; zeros for row -1."""
+    selected = table[rows_V.clamp(min=0)].clone()
+    selected[rows_V < 0] = 0.0
+    return selected

@@ -64,7 +64,7 @@ def marian(directory: Path, *, separate: bool = False, **options: Any) -> Any:
                 parameter.add_(torch.randn_like(parameter) * 0.3 / parameter.shape[-1] ** 0.5)
         model.final_logits_bias.normal_()
         model.final_logits_bias[0, -1] = 0.0
-        model.final_logits_bias[0, 0] += 5.0  # translations end
+        model.final_logits_bias[0, 0] += 3.0  # translations end
         for table in {model.get_encoder().embed_tokens, model.get_decoder().embed_tokens}:
             table.weight[-1] = 0.0
     model.save_pretrained(directory)

@@ -101,7 +101,7 @@ def scores() -> Figure:
     for name, values in weights.items():
         axes.plot(widths, values, marker="o", markersize=3, label=name)
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="width of queries and keys", ylabel="mean largest weight", ylim=(0, 1))
+    axes.set(xlabel="head dimension", ylabel="mean largest weight", ylim=(0, 1))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     return figure

@@ -73,7 +73,9 @@ def test_cost_of_layers(tmp_path: Path) -> None:
     rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
     heads = [row for row in rows if row[-1] == "exponent"]
     assert [head[0] for head in heads] == [
-        f"{unit} by {of}" for of in ("length, at width 16", "width, at length 16") for unit in ("ms", "MB")
+        f"{unit} by {of}"
+        for of in ("length, at dimension 16", "dimension, at length 16")
+        for unit in ("forward + backward time (ms)", "activation memory (MB)")
     ]
     kept = {row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"}
     # Self-attention saves 8 heads of 64 x 64 weights in float32. The memory of a recurrence is linear in the length.

@@ -5,7 +5,7 @@
 
 scripts/make_figures.sh draws all figures.
 
-Shape letters: Q queries, S keys, K width, V words, R rows.
+Shape suffixes: Q queries, S keys, K width, V words, R rows.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def parameters() -> Figure:
 
 
 def _match_key(key: str) -> str:
-    """Return the key of a parameter, or "norm" for the norm of a sub-layer."""
+    """Return the key of a parameter, or "norm" for the norm of a sublayer."""
     return "norm" if "norm" in key else key
 
 
@@ -272,7 +272,7 @@ class ToyState:
 class ToyModel:
     """The toy model with the interface that searches use."""
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> ToyState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> ToyState:
         """Return the state with empty prefixes."""
         return ToyState([""] * len(sources))
 

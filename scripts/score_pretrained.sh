@@ -49,7 +49,7 @@ for model; do
   printf '\n| %s | BLEU | chrF2 |\n|---|---|---|\n' "$model"
   tatoeba="$data/corpora/tatoeba/test"
   row "Tatoeba, test split" "$model" --src "$tatoeba.$src" --ref "$tatoeba.$tgt"
-  for kind in lowercase uppercase no_punctuation $noises sloppy typos; do
+  for kind in lowercase uppercase no_punctuation $noises lowercase_no_punctuation typos; do
     scripts/add_noise.py "$kind" < "$tatoeba.$src" > "$work/$kind.$src"
     row "… with \`$kind\`" "$model" --src "$work/$kind.$src" --ref "$tatoeba.$tgt"
   done

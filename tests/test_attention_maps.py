@@ -76,10 +76,10 @@ def test_weights_and_probabilities_are_those_of_the_model(loaded: discovery.Load
 def test_n_best_list_equals_that_of_the_translator(loaded: discovery.LoadedModel) -> None:
     translator = Translator.load(loaded.run, precision="fp32")
     (*n_best,) = next(iter(translator.n_best(["ba be"], "beam(beam_size=3, top_beams=3)")))
-    maps = attention_maps(loaded, "ba be", spec="beam(beam_size=3)")
+    maps = attention_maps(loaded, "ba be", search="beam(beam_size=3)")
     assert [each.text for each in maps.n_best] == [each.text for each in n_best]
     assert [each.score for each in maps.n_best] == pytest.approx([each.score for each in n_best], abs=1e-3)
-    assert len(attention_maps(loaded, "ba be", spec="beam(beam_size=3, top_beams=1)").n_best) == 1
+    assert len(attention_maps(loaded, "ba be", search="beam(beam_size=3, top_beams=1)").n_best) == 1
 
 
 def test_impossible_hypotheses_are_left_out(loaded: discovery.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,8 +208,8 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--beam-size 0", "beam size must be between 1 and 1000, got 0"),
-        ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
+        ("--beam-size 0", "beam_size must be between 1 and 1000, got 0"),
+        ("--beam-size 2 --top-beams 5", "top_beams must be between 1 and beam_size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
         ("--search greedy --beam-size 4", "--search greedy is not a beam search"),
         ("--search greedy --length-penalty 0.6", "--search greedy is not a beam search"),

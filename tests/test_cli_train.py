@@ -221,7 +221,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
     changes = {
         "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2",
         "train__grad_accumulation": "2",
-        "train__ema": "0.9", "train__source_noise": "sloppy(p=0.3)", "train__patience": "100000",
+        "train__ema": "0.9", "train__source_noise": "lowercase_no_punctuation(p=0.3)", "train__patience": "100000",
         "train__log_every": "1",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }  # fmt: skip

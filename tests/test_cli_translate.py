@@ -371,7 +371,7 @@ def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str
         ("-i text.en --document --top-beams 2", "--document does not support --top-beams"),
         (f"hi --prefix {'a' * 2000}", "prefix and constraints are longer than the model was trained for"),
         ("hi --search sample(temperature=1e-300)", "temperature must be between"),
-        ("hi --constraint da --search greedy", "constraints need the search 'constrained'"),
+        ("hi --constraint da --search greedy", "constraints need the constrained search"),
         ("hi --search sample(top_p=2.0)", "top_p must be between"),
         ("hi --search sample --beam-size 4", "is not a beam search"),
         ("hi --precision int4", "unknown precision 'int4'"),

@@ -196,7 +196,7 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     )
     assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
-    kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
+    kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "lowercase_no_punctuation", "typos"]
     tests = [
         "Tatoeba, test split",
         *(f"… with `{kind}`" for kind in kinds),

@@ -103,7 +103,7 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
         [
             "train.ema=0.9",
             "train.grad_accumulation=2",
-            "train.source_noise=[sloppy(p=0.5)]",
+            "train.source_noise=[lowercase_no_punctuation(p=0.5)]",
             "train.subword_regularization=bpe_dropout(p=0.2)",
         ],
     ],

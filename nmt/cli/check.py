@@ -215,7 +215,7 @@ def _table(report: Report) -> str:
             pair = (
                 f"{_shorten(example.source)} | {_shorten(example.target)}" if example.source or example.target else ""
             )
-            lines.append("  " + "  ".join(filter(None, (location, pair, example.note))))
+            lines.append("  " + "  ".join(filter(None, (location, pair, example.detail))))
     return "\n".join(lines)
 
 

@@ -161,12 +161,13 @@ def _format_comparison(comparison: Comparison) -> str:
     rows = [["", "A", "B", "B - A", "p boot.", "p rand.", ""]]
     for metric in comparison.metrics:
         rows.append([
-            metric.name, f"{metric.first:.1f} ± {metric.first_confidence:.1f}",
-            f"{metric.second:.1f} ± {metric.second_confidence:.1f}", f"{metric.second - metric.first:+.1f}",
+            metric.name, f"{metric.first_score:.1f} ± {metric.first_confidence:.1f}",
+            f"{metric.second_score:.1f} ± {metric.second_confidence:.1f}",
+            f"{metric.second_score - metric.first_score:+.1f}",
             _format_p(metric.bootstrap_p), _format_p(metric.randomization_p),
             ("A is better", "B is better", "not significant")[metric.better],
         ])  # fmt: skip
-    lines = [f"{comparison.test}: A is {comparison.first}, B is {comparison.second}", "", *format_table(rows)]
+    lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", "", *format_table(rows)]
     for title, buckets in (
         ("", [comparison.overall]), ("by source length", comparison.by_length),
         ("by training frequency of the rarest source word", comparison.by_rarity),
@@ -179,7 +180,10 @@ def _format_comparison(comparison: Comparison) -> str:
     for each in comparison.differences:
         lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
         texts = [("source", each.source), *(("reference", text) for text in each.references)]
-        lines += [f"    {name:<10}{text}" for name, text in (*texts, ("A", each.first), ("B", each.second))]
+        lines += [
+            f"    {name:<10}{text}"
+            for name, text in (*texts, ("A", each.first_translation), ("B", each.second_translation))
+        ]
     lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
     return "\n".join(lines)
 
@@ -190,6 +194,6 @@ def _format_p(p: float) -> str:
 
 def _bucket_row(bucket: Bucket) -> list[str]:
     return [
-        bucket.name, f"{bucket.sentences:,}", f"{bucket.first:.1f}", f"{bucket.second:.1f}",
-        f"{bucket.second - bucket.first:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",
+        bucket.name, f"{bucket.sentences:,}", f"{bucket.first_score:.1f}", f"{bucket.second_score:.1f}",
+        f"{bucket.second_score - bucket.first_score:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",
     ]  # fmt: skip

@@ -180,9 +180,9 @@ def parameters() -> Figure:
     """Plot the distribution of the parameters of the built-in configs."""
     names = ("quickstart", "multi30k", "tatoeba", "wmt14-base")
     patterns = {
-        "embeddings and output": "embeddings", "encoder: attention": "encoder.*attention.",
-        "encoder: feed-forward": "encoder.*feed_forward", "decoder: self-attention": "decoder.*attention.",
-        "decoder: cross-attention": "decoder.*cross.", "decoder: feed-forward": "decoder.*feed_forward",
+        "embeddings and output": "embeddings", "encoder: attention": "encoder.*.self_attention.",
+        "encoder: feed-forward": "encoder.*feed_forward", "decoder: self-attention": "decoder.*.self_attention.",
+        "decoder: cross-attention": "decoder.*.cross_attention.", "decoder: feed-forward": "decoder.*feed_forward",
         "norms": "*norm",
     }  # fmt: skip
     figure = Figure(figsize=(9, 2.8), layout="constrained")
@@ -195,6 +195,7 @@ def parameters() -> Figure:
         for i, (label, pattern) in enumerate(patterns.items()):
             counts = (p.numel() for key, p in model.named_parameters() if fnmatch(_match_key(key), f"{pattern}*"))
             share = sum(counts) / total
+            assert share, f"{name}: no parameters match {pattern}"
             axes.barh(row, share, left=left, color=f"C{i}", label=label if row == 0 else None)
             left += share
         axes.text(1.01, row, f"{total / 1e6:.1f} M", va="center")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draw every figure of docs/guide. Trains three small models on the phrasebook first, some minutes each on two cores,
-# unless they are there: the quickstart's, one with learned positions and one with T5's.
+# Draw the figures of docs/guide and README.md. First trains three small models on the phrasebook unless they exist (a
+# few minutes each on two cores): the quickstart model, one with learned positions and one with T5 positions.
 #
 #   scripts/make_figures.sh
 set -euo pipefail

@@ -358,7 +358,7 @@ def test_translate_without_stdin(trained: CommandLine) -> None:
         [sys.executable, "-c", code], cwd=trained.directory, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: nmt translate")
+    assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: run nmt translate")
 
 
 def test_evaluate_checks_the_output_directory_before_translating(trained: CommandLine) -> None:

@@ -223,7 +223,7 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
         (trained.directory / f"two.de.{number}-of-2.done").write_text(text)
     ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     command = ("translate", "--input", "two.en", "--output", "two.de")
-    ranks[0].process(*command).assert_fails(2, "two.de is incomplete: some of its processes did not finish", "--resume")
+    ranks[0].process(*command).assert_fails(2, "two.de is incomplete: some of its shards are missing", "--resume")
     for rank in ranks:
         assert rank.process(*command, "--resume").code == 0
     assert (trained.directory / "two.de").read_text() == "eins\nzwei\n"

@@ -163,7 +163,7 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     for _ in range(2):  # trained models are not trained again
         (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
         (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
-        script("../train_pretrained.sh", *changes, STEPS="8", TUNE="4", **environment)
+        script("../train_pretrained.sh", *changes, STEPS="8", TUNE_STEPS="4", **environment)
         trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
     assert len(trained[0]) >= 6
     assert trained[0] == trained[1]

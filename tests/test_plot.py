@@ -249,7 +249,7 @@ def test_plot_positions(nmt: CommandLine) -> None:
 
 def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> None:
     nmt("plot", "positions", "none").assert_fails(
-        2, "'none' has nothing to plot", "hint: nmt plot positions sinusoidal"
+        2, "'none' has nothing to plot", "hint: for example nmt plot positions sinusoidal"
     )
     nmt("plot", "positions", "alib").assert_fails(2, "did you mean 'alibi'?")
     nmt("plot", "positions", "--heads", "3").assert_fails(

@@ -49,7 +49,7 @@ def compare(
     ] = 1000,
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Source side of the training data, to count rare words.",
+        typer.Option(metavar="FILE", help="Source side of the training data, for word frequencies.",
                      show_default="the baseline's"),
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Number of example sentences that each system wins.")] = 3,
@@ -84,7 +84,7 @@ def compare(
     translator = translators[0] or translators[1]
     check_not_overwriting([html] if html else [], [path for path in (*paths, src, *(ref or ()), train) if path])
     if translator is None and src is None:
-        raise UsageError("translation files require --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
+        raise UsageError("translation files require --src and --ref", "for example --src test.en --ref test.de")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
     test_sets = load_test_sets(translator.config.data if translator else DataConfig(), src, ref, test, encoding_errors)
@@ -114,7 +114,7 @@ def _load_translators(paths: tuple[Path, Path], device: str, precision: str) -> 
 
     translators = [None if path.is_file() else Translator.load(path, device, precision) for path in paths]
     if len({(each.config.data.src, each.config.data.tgt) for each in translators if each}) > 1:
-        raise UsageError("the systems translate between different languages", f"{paths[0]} and {paths[1]}")
+        raise UsageError("the systems translate between different languages", "compare systems with the same languages")
     return translators
 
 
@@ -158,7 +158,7 @@ def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
 
 
 def _format_comparison(comparison: Comparison) -> str:
-    rows = [["", "A", "B", "B - A", "p boot.", "p rand.", ""]]
+    rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
     for metric in comparison.metrics:
         rows.append([
             metric.name, f"{metric.first_score:.1f} ± {metric.first_confidence:.1f}",

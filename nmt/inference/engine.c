@@ -1062,7 +1062,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
 int lanes(void) { return LANES; }
 
 /* Hardware support for products of a type: 2 a dedicated instruction, 1 several instructions. */
-int native_type(int type) {
+int hardware_support(int type) {
 #if LANES == 16 && defined __AVX512BF16__
     if (type == BF16)
         return 2;

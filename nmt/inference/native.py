@@ -76,7 +76,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "init_search_state": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
     "lanes": (c_int, []),
-    "native_type": (c_int, [c_int]),
+    "hardware_support": (c_int, [c_int]),
     "matrix_new": (c_void_p, [c_int64, c_int64, c_int, c_void_p, c_void_p]),
     "matrix_multiply": (c_int, [c_void_p, c_int64, c_void_p, c_void_p]),
 }
@@ -304,7 +304,7 @@ def fastest_precision(config: ModelConfig) -> str:
         return lambda: matrix.multiply(x_RI)
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
-    task = f"decoding, {rows}x{config.dim}x{config.ffn_dim}"
+    task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
     return autotune.select_fastest(task, engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
 
 

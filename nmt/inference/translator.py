@@ -24,7 +24,7 @@ from nmt.search import Constrained, Hypothesis, Search
 from nmt.search import search as parse_search
 
 __all__ = ["Line", "Translation", "Translator"]
-ENGINES = ("native", "ctranslate2")
+ENGINES = ("nmt", "ctranslate2")
 
 
 class Translator:
@@ -44,7 +44,7 @@ class Translator:
         path: Path | str | Sequence[Path | str],
         device: str = "auto",
         precision: str = "auto",
-        engine: str = "native",
+        engine: str = "nmt",
     ) -> Translator:
         """Load a model or an ensemble.
 
@@ -53,7 +53,8 @@ class Translator:
                 Several paths form an ensemble.
             device: auto, cpu or cuda.
             precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring always uses float32.
-            engine: native, or ctranslate2 for a directory that `nmt export` wrote.
+            engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a directory that
+                `nmt export` wrote).
 
         Raises:
             CheckpointError: see `nmt.runs.discovery.find_model`; or the models have different tokenizers or directions.

@@ -4,6 +4,7 @@ NMTError            exit code 1: the request is valid but failed
 ├── DataError       data files, corpora and prepared data
 ├── DownloadError   the download of a corpus
 ├── CheckpointError a run or checkpoint is missing, incomplete, damaged or does not match
+│   └── NewerCheckpointError a later version of nmt wrote the checkpoint
 ├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
 └── UsageError      exit code 2: the command line or the config is wrong
     └── ConfigError an unknown key, a value of the wrong type or out of range

@@ -28,11 +28,11 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     hint = "write a name, optionally with options: beam(beam_size=5)"
     text = spec.strip()
     if text.count("(") != text.count(")"):
-        hint = "a bracket is missing; quote specs that contain commas in a YAML list: ['length(max=40, min=2)']"
-    name, bracket, rest = text.partition("(")
+        hint = "a parenthesis is missing; quote specs that contain commas in a YAML list: ['length(max=40, min=2)']"
+    name, parenthesis, rest = text.partition("(")
     if not name.replace("-", "_").isidentifier():
         raise ConfigError(f"cannot read '{spec}'", hint)
-    if not bracket:
+    if not parenthesis:
         return name, {}
     try:  # a placeholder replaces the name, which may contain a dash
         call = ast.parse(f"f({rest}", mode="eval").body

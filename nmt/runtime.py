@@ -54,7 +54,7 @@ def _may_have_gpu() -> bool:
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
-        return "torch" in sys.modules
+        return "torch" in sys.modules  # PyTorch is loaded already, so asking it costs nothing
     return True
 
 
@@ -68,9 +68,9 @@ def check_precision(name: str, device: str, *, inference: bool = False) -> None:
     if name not in choices:
         raise UsageError(f"unknown precision '{name}'", suggest(name, choices))
     if name == "fp16" and device == "cpu":
-        raise UsageError("fp16 needs a GPU", "use --precision auto, which selects the fastest type")
+        raise UsageError("fp16 needs a GPU", "use --precision auto, which selects the fastest precision")
     if name == "int8" and device != "cpu":
-        raise UsageError("int8 needs a CPU", "use --precision auto, which selects the fastest type")
+        raise UsageError("int8 needs a CPU", "use --precision auto, which selects the fastest precision")
 
 
 def torch_dtype(precision: str) -> torch.dtype:

@@ -170,7 +170,7 @@ def _add_letter(rng: random.Random, text: str) -> str:
 
 
 def _replace_words(rng: random.Random, pairs: list[Pair], text: str, count: int, *, side: int) -> str:
-    """Replace `count` words by words of other lines."""
+    """Replace `count` words with words of other lines."""
     words = text.split(" ")
     for position in rng.sample(range(len(words)), min(count, len(words))):
         words[position] = rng.choice(pairs[rng.randrange(len(pairs))][side].split() or ["x"])

@@ -3,7 +3,7 @@
 
     scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width 256
     scripts/bench_train.py --workload gpu           the paper's base model on random data with WMT's sentence lengths
-    scripts/bench_train.py --peer path/to/python    also benchmark Eole on the same data
+    scripts/bench_train.py --eole path/to/python    also benchmark Eole on the same data
 
 Tokens are target tokens without padding. Measurements alternate, so that ratios are reliable on a shared machine.
 Requires Multi30k (nmt data download multi30k).
@@ -84,7 +84,7 @@ def main() -> None:
     updates = {dtype: _trainer(config, vocabulary, device, dtype) for dtype in dtypes}
     rates: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
     speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
-    peers: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
+    eole_speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
     for batch in batches[:5]:
         for update in updates.values():
             update(batch)
@@ -92,8 +92,8 @@ def main() -> None:
         for dtype, update in updates.items():
             rates[dtype].append(_matrix_rate(device, dtype))
             speeds[dtype].append(_speed(update, batches[first : first + arguments.updates], device))
-            if arguments.peer:
-                peers[dtype].append(_eole(config, dtype, arguments.peer, arguments.peer_updates))
+            if arguments.eole:
+                eole_speeds[dtype].append(_eole(config, dtype, arguments.eole, arguments.eole_updates))
     work, time_spent = _work(updates[chosen], batches[:8], device)
     per_token = work / sum(batch.tokens for batch in batches[:8])
     padded = sum(batch.tgt_in_BT.numel() for batch in batches)
@@ -105,14 +105,14 @@ def main() -> None:
             f"{f'{name}, matrix rate, GFLOP/s, median':<42}{rate / 1e9:>10,.0f}   {_all(r / 1e9 for r in rates[dtype])}"
         )
         print(f"{f'{name}, share of the matrix rate':<42}{speed * per_token / rate:>10.0%}")
-        if peers[dtype]:
-            peer = statistics.median(peers[dtype])
-            print(f"{f'{name}, Eole, target tokens/s, median':<42}{peer:>10,.0f}   {_all(peers[dtype])}")
+        if eole_speeds[dtype]:
+            eole_speed = statistics.median(eole_speeds[dtype])
+            print(f"{f'{name}, Eole, target tokens/s, median':<42}{eole_speed:>10,.0f}   {_all(eole_speeds[dtype])}")
     medians = {dtype: statistics.median(speeds[dtype]) for dtype in dtypes}
-    print(f"{'chosen type / fastest type':<42}{medians[chosen] / max(medians.values()):>10.2f}")
-    if arguments.peer:
-        best = max(statistics.median(each) for each in peers.values())
-        print(f"{'ratio to Eole in its fastest type':<42}{medians[chosen] / best:>10.2f}")
+    print(f"{'chosen precision / fastest precision':<42}{medians[chosen] / max(medians.values()):>10.2f}")
+    if arguments.eole:
+        best = max(statistics.median(each) for each in eole_speeds.values())
+        print(f"{'ratio to Eole in its fastest precision':<42}{medians[chosen] / best:>10.2f}")
     print(f"{'work, MFLOP per target token':<42}{per_token / 1e6:>10.1f}")
     print(f"{'padding among target positions':<42}{1 - sum(b.tokens for b in batches) / padded:>10.1%}")
     print(f"{'padding among source positions':<42}{1 - _source_tokens(batches) / padded_source:>10.1%}")
@@ -129,8 +129,8 @@ def _arguments() -> Any:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--peer", metavar="PYTHON", help="Python interpreter of an environment with Eole")
-    parser.add_argument("--peer-updates", type=int, default=100)
+    parser.add_argument("--eole", metavar="PYTHON", help="Python interpreter of an environment with Eole")
+    parser.add_argument("--eole-updates", type=int, default=100)
     return parser.parse_args()
 
 

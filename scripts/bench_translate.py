@@ -2,12 +2,12 @@
 """Benchmark the translation speed of nmt, and optionally of CTranslate2 and Eole with the same weights.
 
     scripts/bench_translate.py --model runs/multi30k --input test.en
-    scripts/bench_translate.py --model runs/multi30k --input test.en --peer path/to/python --eole path/to/another
+    scripts/bench_translate.py --model runs/multi30k --input test.en --ctranslate2 PYTHON --eole PYTHON
 
 Each engine runs in its own process and loads the model once. The engines take turns, so that ratios are reliable on a
 shared machine. Times include tokenization and detokenization. Tokens are target tokens without the end token.
-`--peer` is the Python interpreter of an environment with ctranslate2 and sentencepiece, `--eole` one with eole and
-sentencepiece.
+`--ctranslate2` is the Python interpreter of an environment with ctranslate2 and sentencepiece, `--eole` one with eole
+and sentencepiece.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peer", metavar="PYTHON")
+    parser.add_argument("--ctranslate2", metavar="PYTHON")
     parser.add_argument("--eole", metavar="PYTHON")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--export", type=Path, help=argparse.SUPPRESS)
@@ -54,7 +54,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         exported = Path(directory)
-        if arguments.peer or arguments.eole:
+        if arguments.ctranslate2 or arguments.eole:
             _export(arguments, exported)
         _compare(arguments, exported)
 
@@ -65,7 +65,7 @@ def _export(arguments: Any, directory: Path) -> None:
 
     loaded = discovery.load(arguments.model)
     shutil.copy(loaded.run / "spm.model", directory)
-    if arguments.peer:
+    if arguments.ctranslate2:
         (directory / "ctranslate2").mkdir()
         ctranslate2.export(loaded, directory / "ctranslate2")
     if arguments.eole:
@@ -75,8 +75,8 @@ def _export(arguments: Any, directory: Path) -> None:
 
 def _compare(arguments: Any, exported: Path) -> None:
     python = dict.fromkeys(("nmt fp32", "nmt auto", "nmt int8"), sys.executable)
-    if arguments.peer:
-        python |= {"ctranslate2 float32": arguments.peer, "ctranslate2 int8": arguments.peer}
+    if arguments.ctranslate2:
+        python |= {"ctranslate2 float32": arguments.ctranslate2, "ctranslate2 int8": arguments.ctranslate2}
     if arguments.eole:
         python |= {"eole fp32": arguments.eole, "eole bf16": arguments.eole}
     for search in SEARCHES:

@@ -62,16 +62,16 @@ def _layer(model: dict[str, Tensor], name: str, eole_name: str, is_decoder: bool
         tensors |= _renamed(model, f"{name}.{norm}.norm", f"{eole_name}.{eole_norm}")
     tensors |= _renamed(model, f"{name}.feed_forward.up", f"{eole_name}.mlp.gate_up_proj")
     tensors |= _renamed(model, f"{name}.feed_forward.down", f"{eole_name}.mlp.down_proj")
-    tensors |= _renamed(model, f"{name}.attention.out", f"{eole_name}.self_attn.final_linear")
+    tensors |= _renamed(model, f"{name}.self_attention.out", f"{eole_name}.self_attn.final_linear")
     for kind in ("weight", "bias"):
-        parts = list(zip(("query", "keys", "values"), model[f"{name}.attention.qkv.{kind}"].chunk(3), strict=True))
+        parts = list(zip(("query", "keys", "values"), model[f"{name}.self_attention.qkv.{kind}"].chunk(3), strict=True))
         tensors |= {f"{eole_name}.self_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
         if is_decoder:
-            both = model[f"{name}.cross.kv.{kind}"].chunk(2)
-            parts = list(zip(("query", "keys", "values"), (model[f"{name}.cross.q.{kind}"], *both), strict=True))
+            query, keys_values = (model[f"{name}.cross_attention.{part}.{kind}"] for part in ("q", "kv"))
+            parts = list(zip(("query", "keys", "values"), (query, *keys_values.chunk(2)), strict=True))
             tensors |= {f"{eole_name}.context_attn.linear_{part}.{kind}": tensor for part, tensor in parts}
     if is_decoder:
-        tensors |= _renamed(model, f"{name}.cross.out", f"{eole_name}.context_attn.final_linear")
+        tensors |= _renamed(model, f"{name}.cross_attention.out", f"{eole_name}.context_attn.final_linear")
     return tensors
 
 

@@ -5,7 +5,7 @@
 
 scripts/make_figures.sh draws all figures.
 
-Shape letters: Q queries, S keys, K width, V words, R rows.
+Shape suffixes: Q queries, S keys, K width, V words, R rows.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def scores() -> Figure:
     for name, values in weights.items():
         axes.plot(widths, values, marker="o", markersize=3, label=name)
     axes.set_xscale("log", base=2)
-    axes.set(xlabel="width of queries and keys", ylabel="mean largest weight", ylim=(0, 1))
+    axes.set(xlabel="head dimension", ylabel="mean largest weight", ylim=(0, 1))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     return figure
@@ -180,9 +180,9 @@ def parameters() -> Figure:
     """Plot the distribution of the parameters of the built-in configs."""
     names = ("quickstart", "multi30k", "tatoeba", "wmt14-base")
     patterns = {
-        "embeddings and output": "embeddings", "encoder: attention": "encoder.*attention.",
-        "encoder: feed-forward": "encoder.*feed_forward", "decoder: self-attention": "decoder.*attention.",
-        "decoder: cross-attention": "decoder.*cross.", "decoder: feed-forward": "decoder.*feed_forward",
+        "embeddings and output": "embeddings", "encoder: attention": "encoder.*.self_attention.",
+        "encoder: feed-forward": "encoder.*feed_forward", "decoder: self-attention": "decoder.*.self_attention.",
+        "decoder: cross-attention": "decoder.*.cross_attention.", "decoder: feed-forward": "decoder.*feed_forward",
         "norms": "*norm",
     }  # fmt: skip
     figure = Figure(figsize=(9, 2.8), layout="constrained")
@@ -195,6 +195,7 @@ def parameters() -> Figure:
         for i, (label, pattern) in enumerate(patterns.items()):
             counts = (p.numel() for key, p in model.named_parameters() if fnmatch(_match_key(key), f"{pattern}*"))
             share = sum(counts) / total
+            assert share, f"{name}: no parameters match {pattern}"
             axes.barh(row, share, left=left, color=f"C{i}", label=label if row == 0 else None)
             left += share
         axes.text(1.01, row, f"{total / 1e6:.1f} M", va="center")
@@ -207,7 +208,7 @@ def parameters() -> Figure:
 
 
 def _match_key(key: str) -> str:
-    """Return the key of a parameter, or "norm" for the norm of a sub-layer."""
+    """Return the key of a parameter, or "norm" for the norm of a sublayer."""
     return "norm" if "norm" in key else key
 
 
@@ -272,7 +273,7 @@ class ToyState:
 class ToyModel:
     """The toy model with the interface that searches use."""
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> ToyState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> ToyState:
         """Return the state with empty prefixes."""
         return ToyState([""] * len(sources))
 

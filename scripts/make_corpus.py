@@ -3,7 +3,7 @@
 
     scripts/make_corpus.py 4500000 big europarl.en.gz:europarl.de.gz news.en.gz:news.de.gz
 
-Repeats the pairs in random order. From the second repetition on, replaces some words of each sentence by random words
+Repeats the pairs in random order. From the second repetition on, replaces some words of each sentence with random words
 of the corpus, so that nearly all pairs are unique. The result is not suitable for training.
 """
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draw every figure of docs/guide. Trains three small models on the phrasebook first, some minutes each on two cores,
-# unless they are there: the quickstart's, one with learned positions and one with T5's.
+# Draw the figures of docs/guide and README.md. First trains three small models on the phrasebook unless they exist (a
+# few minutes each on two cores): the quickstart model, one with learned positions and one with T5 positions.
 #
 #   scripts/make_figures.sh
 set -euo pipefail
@@ -26,9 +26,10 @@ nmt plot positions --model "$runs/guide-learned" --length 20 -o "$figures/learne
 nmt plot positions --model "$runs/guide-t5" --length 20 -o "$figures/t5.png"
 nmt plot curves "$runs/quickstart" -o "$figures/curves.png"
 for part in encoder cross; do
-  nmt attention "The children are playing in the garden." --model "$runs/quickstart" --part "$part" -o "$figures/$part.png"
+  nmt attention "The children are playing in the garden." --target "Die Kinder spielen im Garten." \
+    --model "$runs/quickstart" --part "$part" -o "$figures/$part.png"
 done
 
 # The figures of README.md
-python scripts/record_terminal.py -o docs/figures/terminal.svg
+NMT_RUNS="$(mktemp -d)" python scripts/record_terminal.py -o docs/figures/terminal.svg # without runs, with a pretrained model
 nmt attention "She didn't cross the street because she was too tired." --model en-de-small -o docs/figures/attention.png

@@ -3,7 +3,7 @@
 #
 #   scripts/score_pretrained.sh
 #   TATOEBA=deu-eng.zip NEWSTEST=newstest2013 MULTI30K=multi30k scripts/score_pretrained.sh
-#                                       # use local data: an archive, a path without .en and .de, a directory
+#       # local data: TATOEBA is an archive or directory, NEWSTEST a path without .en and .de, MULTI30K a directory
 #   scripts/score_pretrained.sh runs/a runs/b                               # evaluate other models
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -18,7 +18,7 @@ mkdir -p "$work"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"} > /dev/null
 nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
 
-# Print a table row: the name of the test set, and the scores of a model with 95 % confidence intervals.
+# Print a table row: the name of the test set, and the scores of a model with 95% confidence intervals.
 row() {
   local name="$1" model="$2"
   shift 2
@@ -49,7 +49,7 @@ for model; do
   printf '\n| %s | BLEU | chrF2 |\n|---|---|---|\n' "$model"
   tatoeba="$data/corpora/tatoeba/test"
   row "Tatoeba, test split" "$model" --src "$tatoeba.$src" --ref "$tatoeba.$tgt"
-  for kind in lowercase uppercase no_punctuation $noises sloppy typos; do
+  for kind in lowercase uppercase no_punctuation $noises lowercase_no_punctuation typos; do
     scripts/add_noise.py "$kind" < "$tatoeba.$src" > "$work/$kind.$src"
     row "… with \`$kind\`" "$model" --src "$work/$kind.$src" --ref "$tatoeba.$tgt"
   done

@@ -5,7 +5,10 @@
 #
 #   scripts/train_pretrained.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh   # use local data
-#   STEPS=... TUNE=... scripts/train_pretrained.sh --set model.dim=128           # other numbers of updates, another model
+#   STEPS=1000 TUNE_STEPS=2000 scripts/train_pretrained.sh --set model.dim=128   # another number of updates and model
+#
+# STEPS is the number of updates for both directions together (default 5500), TUNE_STEPS that of the fine-tuning for each
+# direction (default 14300).
 #
 # Options are passed to nmt train; only --set is supported.
 set -euo pipefail
@@ -37,10 +40,10 @@ train both --set "data.train=files(train='$text/both', hold_out=False)" --set "t
 # 3. Fine-tune it for each direction and export the weights in int8.
 for direction in en-de de-en; do
   everyday="\"files(train='$text/everyday', hold_out=False, license='$license')\""
-  courtesies="\"files(train='$text/courtesies-$direction', hold_out=False, license='its own')\""
+  courtesies="\"files(train='$text/courtesies-$direction', hold_out=False, license='Apache-2.0')\""
   train "$direction" --set "train.init_from=$runs/everyday/both" --set "tokenizer.model=$runs/everyday/both/spm.model" \
     --set "data.train=[$everyday, $courtesies]" --set "data.src=${direction%-*}" --set "data.tgt=${direction#*-}" \
-    --set "train.steps=${TUNE:-14300}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
+    --set "train.steps=${TUNE_STEPS:-14300}" --set train.batch_tokens=2048 --set "train.schedule=linear(peak=1.5e-3, warmup=300)"
   directory="$pretrained/$direction-small"
   rm -rf "$directory.new"
   nmt export "$runs/everyday/$direction" --to "safetensors(weights='int8')" --min-agreement 0.8 --output "$directory.new"

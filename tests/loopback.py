@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Resource:
-    """What one path answers; `faults` are used up one a request, then the answer is right."""
+    """The response of a path. Each request uses up one of `faults`; after that, responses are correct."""
 
     content: bytes
     etag: str = '"v1"'

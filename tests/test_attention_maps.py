@@ -76,10 +76,10 @@ def test_weights_and_probabilities_are_those_of_the_model(loaded: discovery.Load
 def test_n_best_list_equals_that_of_the_translator(loaded: discovery.LoadedModel) -> None:
     translator = Translator.load(loaded.run, precision="fp32")
     (*n_best,) = next(iter(translator.n_best(["ba be"], "beam(beam_size=3, top_beams=3)")))
-    maps = attention_maps(loaded, "ba be", spec="beam(beam_size=3)")
+    maps = attention_maps(loaded, "ba be", search="beam(beam_size=3)")
     assert [each.text for each in maps.n_best] == [each.text for each in n_best]
     assert [each.score for each in maps.n_best] == pytest.approx([each.score for each in n_best], abs=1e-3)
-    assert len(attention_maps(loaded, "ba be", spec="beam(beam_size=3, top_beams=1)").n_best) == 1
+    assert len(attention_maps(loaded, "ba be", search="beam(beam_size=3, top_beams=1)").n_best) == 1
 
 
 def test_impossible_hypotheses_are_left_out(loaded: discovery.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_hovering_over_a_token_shows_its_attention(page: Any) -> None:
     before = num_lines(page)
     page.locator("#queries button", has_text="Hund").hover()
     assert 0 < num_lines(page) == 3 < before
-    assert page.locator("#status").inner_text() == "“Hund” attends to small 50 %, do 30 %, g 20 % (mean of 2 heads)"
+    assert page.locator("#status").inner_text() == "“Hund” attends to small 50%, do 30%, g 20% (mean of 2 heads)"
     page.locator("h1").hover()
     assert num_lines(page) == before
 
@@ -274,10 +274,10 @@ def test_a_click_pins_a_token_and_another_releases_it(page: Any) -> None:
 def test_heads_and_layers_can_be_selected(page: Any) -> None:
     page.locator("#heads label", has_text="2").click()
     page.locator("#queries button", has_text="Hund").hover()
-    assert page.locator("#status").inner_text() == "“Hund” attends to do 60 %, g 40 % (head 1)"
+    assert page.locator("#status").inner_text() == "“Hund” attends to do 60%, g 40% (head 1)"
     page.locator("#layers label", has_text="2").click()
     page.locator("#queries button", has_text="Hund").hover()
-    assert "attends to the 100 %" in page.locator("#status").inner_text()
+    assert "attends to the 100%" in page.locator("#status").inner_text()
     page.locator("#heads label", has_text="1").click()  # one head always remains
     assert page.locator("#heads input:checked").count() == 1
     page.locator("#all").click()
@@ -290,7 +290,7 @@ def test_tokens_can_be_grouped_by_word(page: Any) -> None:
     assert page.locator("#keys .token").all_inner_texts() == ["the", "small", "dog", "</s>"]
     page.locator("#heads label", has_text="2").click()
     page.locator("#queries button", has_text="Hund").hover()
-    assert "attends to dog 100 %" in page.locator("#status").inner_text()
+    assert "attends to dog 100%" in page.locator("#status").inner_text()
 
 
 def test_each_part_has_its_own_queries_and_keys(page: Any) -> None:

@@ -159,7 +159,10 @@ def load_epoch(loader: Loader, epoch: int, skip: int = 0) -> list[list[Batch]]:
 
 def test_skipped_batches_do_not_change_later_ones(directory: Path) -> None:
     _, loader = prepare_and_load(
-        directory, "train.grad_accumulation=2", "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]"
+        directory,
+        "train.grad_accumulation=2",
+        "train.batch_tokens=128",
+        "train.source_noise=[lowercase_no_punctuation(p=0.5)]",
     )
     all_batches = load_epoch(loader, 3)
     assert len(all_batches) > 4
@@ -241,9 +244,13 @@ def test_subword_regularization_of_single_pair_batches(directory: Path) -> None:
 
 def test_subword_regularization_depends_on_position_only(directory: Path) -> None:
     """Samples do not depend on skipped batches or on the thread."""
-    _, loader = prepare_and_load(directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
+    _, loader = prepare_and_load(
+        directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[lowercase_no_punctuation(p=0.5)]"
+    )
     all_batches = load_epoch(loader, 3)
-    _, again = prepare_and_load(directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[sloppy(p=0.5)]")
+    _, again = prepare_and_load(
+        directory, SUBWORD, "train.batch_tokens=128", "train.source_noise=[lowercase_no_punctuation(p=0.5)]"
+    )
     with ThreadPoolExecutor(1) as thread:
         later = thread.submit(load_epoch, again, 3, 4).result()
     for (one,), (other,) in zip(all_batches[4:], later, strict=True):
@@ -289,8 +296,8 @@ def test_too_long_pairs_are_dropped_and_counted(directory: Path) -> None:
         ("uppercase(p=1.0)", "I'M THIRSTY, TOM!"),
         ("no_punctuation(p=1.0)", "I'm thirsty Tom"),
         ("no_apostrophes(p=1.0)", "Im thirsty, Tom!"),
-        ("sloppy(p=1.0)", "im thirsty tom"),
-        ("sloppy(p=0.0)", "I'm thirsty, Tom!"),
+        ("lowercase_no_punctuation(p=1.0)", "im thirsty tom"),
+        ("lowercase_no_punctuation(p=0.0)", "I'm thirsty, Tom!"),
     ],
 )
 def test_noise_functions(spec: str, noisy: str) -> None:

@@ -78,9 +78,9 @@ def test_problem_is_reported_at_its_line_only(name: str) -> None:
     assert [(found.count, example.line) for example in found.examples] == [(1, index + 1)]
     assert np.flatnonzero(report.problems_N).tolist() == [index]
     if name in ("duplicate", "near-duplicate", "multiple-targets"):
-        assert found.examples[0].note == "see line 8"
+        assert found.examples[0].detail == "see line 8"
     if "overlap" in name:
-        assert found.examples[0].note == "line 4 of test"
+        assert found.examples[0].detail == "line 4 of test"
     assert [each.check.name for each in report.findings] == [name]
 
 
@@ -119,8 +119,8 @@ def test_start_of_shift_is_reported(side: int, shift: int) -> None:
     found = finding(report, "misaligned")
     first = found.examples[0].line - 1
     assert abs(first - index) <= 2
-    word = "late" if side == 0 else "early"
-    assert f"the target is {shift} line{'s' if shift > 1 else ''} {word}" in found.examples[0].note
+    word = "below" if side == 0 else "above"
+    assert f"the target is {shift} line{'s' if shift > 1 else ''} {word}" in found.examples[0].detail
     assert len(found.examples) == 1
     assert found.count == len(CLEAN) - shift - first == report.misaligned_N.sum()
 
@@ -146,7 +146,7 @@ def shuffle_targets(pairs: Sequence[Pair], first: int = 0, end: int | None = Non
 def misaligned(pairs: Sequence[Pair]) -> list[str]:
     report = run_checks([ParallelCorpus("corpus", lambda: iter(pairs))], [], ("", ""))
     findings = [each for each in report.findings if each.check.name == "misaligned"]
-    return [example.note for each in findings for example in each.examples]
+    return [example.detail for each in findings for example in each.examples]
 
 
 def sort_by_length(pairs: Sequence[Pair]) -> list[Pair]:
@@ -221,16 +221,16 @@ def test_shuffled_region_is_reported(first: int, end: int) -> None:
     assert abs(found[0] - first) <= 30
     assert abs(found[-1] - end) <= 30
     (example,) = finding(report, "misaligned").examples
-    assert example.note.endswith("no target fits its source")
+    assert example.detail.endswith("no target fits its source")
 
 
 def test_shift_by_more_than_eight_lines_is_reported() -> None:
     targets = [target for _, target in CLEAN[:2000]]
     del targets[1000:1020]
-    (note,) = misaligned(list(zip((source for source, _ in CLEAN), targets, strict=False)))
-    first = int(note.split()[2].replace(",", ""))
+    (detail,) = misaligned(list(zip((source for source, _ in CLEAN), targets, strict=False)))
+    first = int(detail.split()[2].replace(",", ""))
     assert abs(first - 1001) <= 60
-    assert note.endswith("to 1,980 no target fits its source")
+    assert detail.endswith("to 1,980 no target fits its source")
 
 
 def test_duplicates_match_reference_implementation() -> None:
@@ -361,10 +361,10 @@ def test_test_sets_from_files_corpora_and_config(nmt: CommandLine) -> None:
     report = json.loads(done.out)
     assert done.code == 4
     assert report["test_sets"] == [{"name": "test.en", "pairs": len(TEST_PAIRS)}]
-    counts = {problem["check"]: problem["count"] for problem in report["problems"]}
+    counts = {problem["check"]: problem["count"] for problem in report["findings"]}
     assert counts.pop("test-overlap") == len(TEST_PAIRS)
     assert not any(counts.values())
-    assert list(report["problems"][2]) == ["check", "severity", "description", "count", "examples"]
+    assert list(report["findings"][2]) == ["check", "severity", "description", "count", "examples"]
     done = nmt("data", "check", "leaky.en", "leaky.de", "--test", "phrasebook")
     assert "compared with phrasebook/test" in done.out
     assert done.code == 4
@@ -449,7 +449,7 @@ def test_line_numbers_are_per_corpus() -> None:
         ParallelCorpus(name, partial(iter, part), len(part)) for name, part in zip(("one", "two"), parts, strict=True)
     ]
     found = finding(run_checks(texts, [], ("en", "de")), "duplicate")
-    indices = [(each.corpus, each.line, each.note) for each in found.examples]
+    indices = [(each.corpus, each.line, each.detail) for each in found.examples]
     assert indices == [("two", 2, "see line 8 of one"), ("two", 102, "see line 1 of two")]
 
 
@@ -543,7 +543,7 @@ def test_first_extra_line_is_reported(tmp_path) -> None:
 def test_test_overlap_note_has_line_in_its_test_set() -> None:
     text = ParallelCorpus("corpus", lambda: iter([*CLEAN[:100], TEST_PAIRS[13]]))
     report = run_checks([text], [("one", TEST_PAIRS[:10]), ("two", TEST_PAIRS[10:])], ("en", "de"))
-    assert finding(report, "test-overlap").examples[0].note == "line 4 of two"
+    assert finding(report, "test-overlap").examples[0].detail == "line 4 of two"
 
 
 def test_very_long_line_is_accepted() -> None:
@@ -593,7 +593,7 @@ def test_sides_of_different_test_pairs_do_not_overlap() -> None:
     assert (
         finding(check([*CLEAN[:50], ("Right.", "Richtig.")], test_pairs), "test-overlap")
         .examples[0]
-        .note.startswith("line 1")
+        .detail.startswith("line 1")
     )
 
 
@@ -673,8 +673,8 @@ def test_boundary_between_neighboring_shifts() -> None:
     sources, targets = map(list, zip(*CLEAN[:3000], strict=True))
     del targets[1000], targets[1999]
     found = finding(check(list(zip(sources, targets, strict=False))), "misaligned")
-    first, second = (example.note for example in found.examples)
-    turns = [int(word.replace(",", "")) for note in (first, second) for word in note.split() if word[0].isdigit()]
+    first, second = (example.detail for example in found.examples)
+    turns = [int(word.replace(",", "")) for detail in (first, second) for word in detail.split() if word[0].isdigit()]
     assert turns[1] + 1 == turns[3]
     assert abs(turns[3] - 2001) <= 2
 
@@ -701,7 +701,7 @@ def near_overlaps(source_changes: int, target_changes: int) -> float:
     report = run_checks([ParallelCorpus("corpus", lambda: iter(pairs))], [("test", tests)], ("", ""), max_examples=300)
     found = [each for each in report.findings if each.check.name == "near-test-overlap"]
     for each in found:
-        assert [example.note for example in each.examples] == [
+        assert [example.detail for example in each.examples] == [
             f"line {example.line} of test" for example in each.examples
         ]
     return sum(each.count for each in found) / len(pairs)

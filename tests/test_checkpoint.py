@@ -39,7 +39,7 @@ for step in range(1, 10_000):
 
 
 def latest_step(run: Path) -> int:
-    """Return the step of the newest checkpoint, after checking that its tensors belong to this step."""
+    """Return the step of the latest checkpoint, after checking that its tensors belong to this step."""
     latest = checkpoint.load_latest_intact(run)
     assert latest is not None
     path, weights, training = latest

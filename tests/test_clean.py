@@ -87,7 +87,7 @@ def test_dedup_keeps_first_pair_and_other_translations() -> None:
     assert run_clean(pairs, "dedup") == [("a", "b"), ("a", "c"), ("a\nb", "c"), ("a", "b\nc")]
 
 
-def test_german_1996_spelling_changes_only_short_vowels() -> None:
+def test_german_reformed_ss_changes_only_short_vowels() -> None:
     old = "daß muß mußte müßte gewußt bewußt läßt Faßt paßt haßerfüllt naß blaß kraß häßlich gräßlich unpäßlich"
     old += (
         " Prozeß Kongreß Meßinstrument ißt mißachten Kompromißentschließung Biß Schluß Schlußabstimmung Fluß Ausschuß"
@@ -100,13 +100,13 @@ def test_german_1996_spelling_changes_only_short_vowels() -> None:
         " Schlussabstimmung Fluss Ausschuss Genuss Kuss küsst wüsste Russland Schloss goss genoss verdross schoss floss"
     )
     new += " PROZESS MUSS Iss Elsass Verdruss Guss spross nässt Kontrabass"
-    assert run_clean([(old, old)], "german_1996_spelling") == [(new, new)]
+    assert run_clean([(old, old)], "german_reformed_ss") == [(new, new)]
     long = (
         "Fuß Gruß Buße Muße müßig Spaß saß fraß Maß mäßig groß Größe bloß Stoß Schoß weiß heißt ließ schließlich Straße"
     )
     long += " Mutterschoß"
-    assert run_clean([("Strauß", long)], "german_1996_spelling") == [("Strauß", long)]
-    assert run_clean([("DAS MUẞ SEIN", "GROẞ")], "german_1996_spelling") == [("DAS MUSS SEIN", "GROẞ")]
+    assert run_clean([("Strauß", long)], "german_reformed_ss") == [("Strauß", long)]
+    assert run_clean([("DAS MUẞ SEIN", "GROẞ")], "german_reformed_ss") == [("DAS MUSS SEIN", "GROẞ")]
 
 
 def test_charset_drops_other_scripts() -> None:

@@ -208,8 +208,8 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--beam-size 0", "beam size must be between 1 and 1000, got 0"),
-        ("--beam-size 2 --top-beams 5", "top beams must be between 1 and the beam size (2), got 5"),
+        ("--beam-size 0", "beam_size must be between 1 and 1000, got 0"),
+        ("--beam-size 2 --top-beams 5", "top_beams must be between 1 and beam_size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
         ("--search greedy --beam-size 4", "--search greedy is not a beam search"),
         ("--search greedy --length-penalty 0.6", "--search greedy is not a beam search"),
@@ -358,7 +358,7 @@ def test_translate_without_stdin(trained: CommandLine) -> None:
         [sys.executable, "-c", code], cwd=trained.directory, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: nmt translate")
+    assert done.stderr.startswith("nmt: error: there is nothing to translate\n     hint: run nmt translate")
 
 
 def test_evaluate_checks_the_output_directory_before_translating(trained: CommandLine) -> None:

@@ -35,16 +35,16 @@ def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     rows = done.stdout.splitlines()
-    assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "READY", "LICENSE", "SOURCE"]
+    assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "INSTALLED", "LICENSE", "SOURCE"]
     assert [row.split()[0] for row in rows[1:]] == list(SOURCES)
-    columns = [rows[0].index(title) for title in ("READY", "LICENSE", "SOURCE")]
+    columns = [rows[0].index(title) for title in ("INSTALLED", "LICENSE", "SOURCE")]
     assert all(row[column - 1] == " " and row[column] != " " for row in rows for column in columns)
     assert not (tmp_path / "data").exists()
 
 
 def test_list_json_shows_installed_corpora(tmp_path: Path) -> None:
     def ready() -> dict[str, bool]:
-        return {row["name"]: row["ready"] for row in json.loads(nmt(tmp_path, "list", "--json").stdout)}
+        return {row["name"]: row["installed"] for row in json.loads(nmt(tmp_path, "list", "--json").stdout)}
 
     assert list(ready()) == list(SOURCES)
     assert not ready()["multi30k"]

@@ -221,7 +221,7 @@ def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> N
     changes = {
         "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2",
         "train__grad_accumulation": "2",
-        "train__ema": "0.9", "train__source_noise": "sloppy(p=0.3)", "train__patience": "100000",
+        "train__ema": "0.9", "train__source_noise": "lowercase_no_punctuation(p=0.3)", "train__patience": "100000",
         "train__log_every": "1",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }  # fmt: skip
@@ -358,7 +358,7 @@ def test_plan_leaves_no_files(nmt: CommandLine) -> None:
     assert plan["data"].startswith(f"{pairs:,} pairs, ")
     assert plan["updates"].startswith("300 (")
     assert " epochs of " in plan["updates"]
-    assert plan["within limit"].startswith("300 (")
+    assert plan["within limit"].startswith("300 updates (")
     assert sorted(path.name for path in (nmt.directory / "runs").iterdir()) == before
 
 
@@ -377,20 +377,20 @@ def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
 
 def test_plan_output() -> None:
     estimate = Estimate(
-        parameters=2_500_000, pairs=1000, tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125, updates=9,
-        tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
+        parameters=2_500_000, pairs=1000, tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125,
+        measured_updates=9, tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
     )  # fmt: skip
     assert _describe(estimate, 300, 100.0) == {
         "parameters": "2.5 M",
         "data": "1,000 pairs, 20,000 target tokens per epoch, 12.5% padding",
-        "updates": "300 (6.0 epochs of 50)",
+        "updates": "300 (6.0 epochs of 50 updates)",
         "speed": "800 target tokens/s, 2.00 updates/s (9 measured)",
         "peak memory": "1.5 GB",
         "checkpoints": "up to 30 MB on disk",
         "time": "2 min without validation",
-        "within limit": "200 (4.0 epochs) without validation",
+        "within limit": "200 updates (4.0 epochs) without validation",
     }
-    assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 (6.0 epochs)")
+    assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 updates (6.0 epochs)")
 
 
 def test_automatic_batch_size_requires_a_gpu_and_a_new_run(nmt: CommandLine) -> None:

@@ -223,7 +223,7 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
         (trained.directory / f"two.de.{number}-of-2.done").write_text(text)
     ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
     command = ("translate", "--input", "two.en", "--output", "two.de")
-    ranks[0].process(*command).assert_fails(2, "two.de is incomplete: some of its processes did not finish", "--resume")
+    ranks[0].process(*command).assert_fails(2, "two.de is incomplete: some of its shards are missing", "--resume")
     for rank in ranks:
         assert rank.process(*command, "--resume").code == 0
     assert (trained.directory / "two.de").read_text() == "eins\nzwei\n"
@@ -371,7 +371,7 @@ def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str
         ("-i text.en --document --top-beams 2", "--document does not support --top-beams"),
         (f"hi --prefix {'a' * 2000}", "prefix and constraints are longer than the model was trained for"),
         ("hi --search sample(temperature=1e-300)", "temperature must be between"),
-        ("hi --constraint da --search greedy", "constraints need the search 'constrained'"),
+        ("hi --constraint da --search greedy", "constraints need the constrained search"),
         ("hi --search sample(top_p=2.0)", "top_p must be between"),
         ("hi --search sample --beam-size 4", "is not a beam search"),
         ("hi --precision int4", "unknown precision 'int4'"),

@@ -57,7 +57,7 @@ def test_scores_equal_evaluate() -> None:
     comparison = compare_systems(*systems, FEW, metrics=("bleu", "chrf", "ter"), resamples=100)
     for metric, name in zip(comparison.metrics, ("bleu", "chrf", "ter"), strict=True):
         scores = [METRICS[name](system, FEW.references, resamples=100) for system in systems]
-        assert [metric.first, metric.second] == [score.value for score in scores]
+        assert [metric.first_score, metric.second_score] == [score.value for score in scores]
         assert metric.name == scores[0].name
         assert [metric.first_confidence, metric.second_confidence] == [score.confidence for score in scores]
         assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:100"}
@@ -89,7 +89,7 @@ def test_wins_and_largest_differences() -> None:
     comparison = compare_systems(base, other, num_examples=1)
     assert (comparison.overall.first_wins, comparison.overall.second_wins) == (2, 1)
     assert [each.line for each in comparison.differences] == [8, 12]
-    assert comparison.differences[0].first == "nothing of it"
+    assert comparison.differences[0].first_translation == "nothing of it"
     assert comparison.differences[0].references == [ONE.references[0][7]]
     assert comparison.differences[0].second_score == 100
     assert [each.line for each in compare_systems(base, other, num_examples=9).differences] == [8, 12, 13]
@@ -105,7 +105,7 @@ def test_every_sentence_is_in_one_bucket() -> None:
         for part in ("sentences", "first_wins", "second_wins"):
             assert sum(getattr(bucket, part) for bucket in buckets) == getattr(comparison.overall, part)
     assert compare_systems(*systems).by_rarity == []
-    assert comparison.overall.first == comparison.metrics[1].first
+    assert comparison.overall.first_score == comparison.metrics[1].first_score
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_bucket_score() -> None:
     bucket = compare_systems(*systems, resamples=100).by_length[-1]
     numbers = [i for i, source in enumerate(ONE.sources) if 30 < len(source.split()) <= 50]
     lines = [[system[i] for i in numbers] for system in (*systems, ONE.references[0])]
-    assert bucket.first == METRICS["chrf"](lines[0], [lines[2]]).value
-    assert bucket.second == METRICS["chrf"](lines[1], [lines[2]]).value
+    assert bucket.first_score == METRICS["chrf"](lines[0], [lines[2]]).value
+    assert bucket.second_score == METRICS["chrf"](lines[1], [lines[2]]).value
 
 
 def test_sentence_rarity_is_that_of_its_rarest_word() -> None:
@@ -216,8 +216,8 @@ def test_table_columns() -> None:
     )
     (metric,) = comparison.metrics
     (row,) = [line for line in _format_comparison(comparison).splitlines() if line.startswith("BLEU ")]
-    assert f"{metric.second - metric.first:+.1f}" in row.split()
-    assert metric.second > metric.first
+    assert f"{metric.second_score - metric.first_score:+.1f}" in row.split()
+    assert metric.second_score > metric.first_score
 
 
 def test_identical_systems_do_not_differ() -> None:

@@ -75,7 +75,7 @@ def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt
         "train__steps": "16",
         "train__valid_every": "8",
         "train__log_every": "1",
-        "train__source_noise": "sloppy(p=0.3)",
+        "train__source_noise": "lowercase_no_punctuation(p=0.3)",
         "train__subword_regularization": "unigram(alpha=0.2)",
     }
     assert start(nmt, *training("runs/uninterrupted", "files(train='text')", **options)).wait(180) == 0

@@ -106,7 +106,7 @@ def test_readme_fits_on_a_few_screens() -> None:
     readme = read(ROOT / "README.md")
     assert len(readme.splitlines()) <= 150
     assert "scripts/test.sh" in readme
-    assert "scripts/quickstart.sh" in readme.split("## Five minutes")[0]
+    assert "scripts/quickstart.sh" in readme.split("## A five-minute tour")[0]
 
 
 def test_architecture_lists_the_layers_that_import_linter_checks() -> None:

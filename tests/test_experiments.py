@@ -73,7 +73,9 @@ def test_cost_of_layers(tmp_path: Path) -> None:
     rows = script("cost.py", *small, "-o", str(tmp_path / "cost.svg"))
     heads = [row for row in rows if row[-1] == "exponent"]
     assert [head[0] for head in heads] == [
-        f"{unit} by {of}" for of in ("length, at width 16", "width, at length 16") for unit in ("ms", "MB")
+        f"{unit} by {of}"
+        for of in ("length, at dimension 16", "dimension, at length 16")
+        for unit in ("forward + backward time (ms)", "activation memory (MB)")
     ]
     kept = {row[0]: [*map(float, row[1:3])] for row in rows[8:14] if len(row) == 4 and row[1] != "---"}
     # Self-attention saves 8 heads of 64 x 64 weights in float32. The memory of a recurrence is linear in the length.
@@ -161,7 +163,7 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     for _ in range(2):  # trained models are not trained again
         (tmp_path / "pretrained" / "en-de-small").mkdir(parents=True, exist_ok=True)
         (tmp_path / "pretrained" / "en-de-small" / "README.md").write_text("a card")
-        script("../train_pretrained.sh", *changes, STEPS="8", TUNE="4", **environment)
+        script("../train_pretrained.sh", *changes, STEPS="8", TUNE_STEPS="4", **environment)
         trained.append({path: path.stat().st_mtime_ns for path in sorted((tmp_path / "runs").rglob("*.safetensors"))})
     assert len(trained[0]) >= 6
     assert trained[0] == trained[1]
@@ -194,7 +196,7 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     )
     assert (tmp_path / "pretrained" / "en-de-small" / "README.md").read_text() == "a card"
     names = [row[0] for row in rows if len(row) == 3 and "±" in row[1]]
-    kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "sloppy", "typos"]
+    kinds = ["lowercase", "uppercase", "no_punctuation", "no_umlauts", "lowercase_no_punctuation", "typos"]
     tests = [
         "Tatoeba, test split",
         *(f"… with `{kind}`" for kind in kinds),

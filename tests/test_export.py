@@ -24,8 +24,8 @@ from nmt.data.batching import collate
 from nmt.data.normalization import normalize
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
-from nmt.export import ENGINES, EXPORTS, safetensors, verify
-from nmt.export.common import greedy_engine, max_tokens
+from nmt.export import EXPORTS, LOADERS, safetensors, verify
+from nmt.export.common import greedy_translate, max_tokens
 from nmt.export.onnx import OnnxModel, graphs
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
@@ -122,7 +122,7 @@ def by_safetensors(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -
 def by_onnx(directory: Path, loaded: LoadedModel, ids: list[list[int]]) -> list[Tensor]:
     model = OnnxModel.load(directory)
     batch = collate([(row, row) for row in ids])
-    state = model.prefill([[*row, EOS] for row in ids])
+    state = model.init_search_state([[*row, EOS] for row in ids])
     same_R = np.arange(len(ids))
     requests = [StepRequest(tokens_R, same_R, 1, all_log_probs=True) for tokens_R in batch.tgt_in_BT.t().numpy()]
     steps = [state.step(request).log_p_RV for request in requests]
@@ -156,11 +156,11 @@ def test_token_probabilities_equal_nmt(to: str, loaded: LoadedModel) -> None:
 
 
 def test_translations_equal_nmt(to: str, loaded: LoadedModel) -> None:
-    engine = ENGINES[to](exported(to, loaded))
-    expected = [*map(normalize, greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
+    translate = LOADERS[to](exported(to, loaded))
+    expected = [*map(normalize, greedy_translate(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
     assert len(set(expected)) > 1
-    assert [*map(normalize, engine(LINES))] == expected  # what these models say may end on control characters
-    assert normalize(engine(LINES[2:3])[0]) == expected[2]
+    assert [*map(normalize, translate(LINES))] == expected  # what these models say may end on control characters
+    assert normalize(translate(LINES[2:3])[0]) == expected[2]
 
 
 def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
@@ -169,7 +169,7 @@ def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
     lengths = [len(loaded.tokenizer.encode(text)) for text in expected]
     most = [max_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
     assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
-    assert ENGINES["safetensors"](directory)(LINES) == expected
+    assert LOADERS["safetensors"](directory)(LINES) == expected
 
 
 class Session:
@@ -240,7 +240,9 @@ def test_onnx_supports_every_transformer_variant(trained: CommandLine, changes: 
 def test_shared_layers_are_exported_repeatedly(trained: CommandLine, tmp_path: Path) -> None:
     loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
-    assert ENGINES["ctranslate2"](tmp_path)(LINES) == greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translate(TorchModel([loaded.model]), loaded.tokenizer)(
+        LINES
+    )
 
 
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)"])
@@ -251,7 +253,9 @@ def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, p
     ids = [loaded.tokenizer.encode(line) for line in LINES]
     for own_T, expected_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
         assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
-    assert ENGINES["ctranslate2"](tmp_path)(LINES) == greedy_engine(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translate(TorchModel([loaded.model]), loaded.tokenizer)(
+        LINES
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,7 +421,7 @@ def test_documented_example_runs(
     out = capsys.readouterr().out
     assert out.strip()
     if name == "onnx":  # the others search with beams
-        assert normalize(out) == normalize(ENGINES[name](Path(name))(["A dog runs."])[0])
+        assert normalize(out) == normalize(LOADERS[name](Path(name))(["A dog runs."])[0])
 
 
 # ---- what is refused
@@ -574,6 +578,6 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     )
     wish = [Line("the dog", prefix="der Vogel")]
     assert theirs.translate(wish, "greedy") == ours.translate(wish, "greedy")
-    with pytest.raises(UsageError, match="greedy and beam only"):
+    with pytest.raises(UsageError, match="only the greedy and beam searches"):
         theirs.translate(LINES, "sample")
     nmt("translate", "--model", "ct", "hi").assert_fails(1, "ct is an export for CTranslate2", "--engine ctranslate2")

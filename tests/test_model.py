@@ -183,7 +183,7 @@ def search_steps(model: TorchModel, tokens_RT: Any, beams: int, keep: list[int])
 
     The rows are then reversed. The last item is the index of the first-step row that each of the last rows continues.
     """
-    state = model.prefill([[*src, EOS] for src, _ in PAIRS], track_attention=True)
+    state = model.init_search_state([[*src, EOS] for src, _ in PAIRS], track_attention=True)
     log_probs, attention = [], []
     rows_R, parents_R = np.arange(len(tokens_RT)), np.arange(len(PAIRS)).repeat(beams)
     for t in range(tokens_RT.shape[1]):

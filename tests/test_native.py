@@ -141,7 +141,7 @@ def check_rows(
 ) -> None:
     """Compare all log-probabilities and the attention of every step with those of an uncached pass."""
     sources = sequences(3, lengths, model.vocab_size)
-    state = model.prefill([[*source, EOS] for source in sources], track_attention=True)
+    state = model.init_search_state([[*source, EOS] for source in sources], track_attention=True)
     draw = np.random.default_rng(4)
     histories: list[tuple[int, list[int]]] = [(i, []) for i in range(len(sources))]
     for step, parents_R in enumerate(parents):
@@ -206,7 +206,7 @@ def test_best_tokens_exclude_banned_tokens(vocabulary: int, k: int) -> None:
     gather_RP[2, 0], gather_RP[3, 0] = vocabulary - 1, 0
     gather_RP[4, 0] = banned_RX[4, 0] = 3
     request = StepRequest(np.full(rows, BOS), np.zeros(rows, np.int64), k, banned_RX, gather_RP, all_log_probs=True)
-    result = model.prefill([[4, 4, EOS]]).step(request)
+    result = model.init_search_state([[4, 4, EOS]]).step(request)
     assert result.log_p_RV is not None
     assert result.gathered_log_p_RP is not None
     np.testing.assert_allclose(np.exp(result.log_p_RV.astype(np.float64)).sum(1), 1, atol=1e-5)
@@ -229,7 +229,7 @@ def test_ties_are_ordered_by_token_id(kind: str, k: int) -> None:
     network.output_weight_VD[:] = network.output_weight_VD[5]
     network.output_weight_VD[[130, 600, 1099]] *= 0.5
     model = packed(network)
-    stepped = (model if kind == "native" else NativeEnsemble([model, model])).prefill([[5, EOS]])
+    stepped = (model if kind == "native" else NativeEnsemble([model, model])).init_search_state([[5, EOS]])
     first = stepped.step(StepRequest(np.array([BOS]), np.array([0]), k, all_log_probs=True))
     assert first.log_p_RV is not None
     order = np.argsort(-first.log_p_RV[0], kind="stable")[:k]
@@ -252,15 +252,15 @@ def test_concurrent_states_are_independent_and_their_memory_is_reused(precision:
                 actual[number].append(state.step(request).log_p_RV)
         return actual
 
-    together = run([model.prefill(each) for each in sources])
+    together = run([model.init_search_state(each) for each in sources])
     assert len(model._free_states) == 2
-    again = [model.prefill(each) for each in reversed(sources)][::-1]
+    again = [model.init_search_state(each) for each in reversed(sources)][::-1]
     assert not model._free_states
     np.testing.assert_array_equal(run(again), together)
     del again
     for number in range(2):
         tokens[0] = tokens[number] if number else tokens[0]
-        np.testing.assert_array_equal(run([model.prefill(sources[number])])[0], together[number])
+        np.testing.assert_array_equal(run([model.init_search_state(sources[number])])[0], together[number])
 
 
 def product(x_RI: Floats, weight_OI: Floats, precision: str) -> Floats:
@@ -405,7 +405,9 @@ def test_search_with_nan_weights_terminates(where: str, precision: str, spec: st
     weights = {name: weight.copy() for name, weight in weights_of(network).items()}
     weights[where][..., 3] = np.nan
     model = NativeModel(network.config, weights, precision)
-    result = model.prefill([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3, all_log_probs=True))
+    result = model.init_search_state([[5, EOS]]).step(
+        StepRequest(np.array([BOS]), np.array([0]), 3, all_log_probs=True)
+    )
     assert result.log_p_RV is not None
     assert np.isnan(result.log_p_RV).all()
     assert np.isnan(result.log_p_RK).all()
@@ -424,7 +426,7 @@ def test_search_with_nan_weights_terminates(where: str, precision: str, spec: st
 def test_nan_token_ranks_first() -> None:
     network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan
-    result = packed(network).prefill([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3))
+    result = packed(network).init_search_state([[5, EOS]]).step(StepRequest(np.array([BOS]), np.array([0]), 3))
     assert result.tokens_RK[0, 0] == 600
     assert np.isnan(result.log_p_RK).all()
 
@@ -434,8 +436,8 @@ def test_nan_token_ranks_first() -> None:
 def test_ids_outside_the_vocabulary_are_rejected(bad_id: int) -> None:
     model = packed(make())
     with pytest.raises(ValueError, match="source token ids must be between 0 and 36"):
-        model.prefill([[5, bad_id, EOS]])
-    state = model.prefill([[5, EOS]])
+        model.init_search_state([[5, bad_id, EOS]])
+    state = model.init_search_state([[5, EOS]])
     one_R, zero_R, bad_R = np.array([BOS]), np.array([0]), np.array([bad_id])
     with pytest.raises(ValueError, match="token ids must be between 0 and 36"):
         state.step(StepRequest(bad_R, zero_R, 1))

@@ -104,7 +104,7 @@ def test_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
         draw([log(tmp_path / "run", '{"step": 1}')], tmp_path / "x.png", AXES["updates"])
 
 
-RELATIVE = ("shaw", "xlnet", "t5", "deberta", "alibi")
+RELATIVE = ("shaw", "transformer_xl", "t5", "deberta", "alibi")
 ABSOLUTE = ("sinusoidal", "sinusoidal_concatenated", "learned", "floater")
 STACK = StackSpec(16, 2, 2)
 
@@ -116,7 +116,7 @@ def encoding(name: str, stack: StackSpec = STACK) -> PositionEncoding:
     torch.manual_seed(1)
     module = POSITION_ENCODINGS[name](stack).eval()
     for parameter_name, parameter in module.named_parameters():
-        # The table of XLNet does not include the scores of its learned queries.
+        # The table of Transformer-XL does not include the scores of its learned queries.
         torch.nn.init.normal_(parameter, std=0.0 if parameter_name in ("u_LHK", "v_LHK") else 0.3)
     return module
 
@@ -222,8 +222,8 @@ def test_figure_of_position_encodings(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_encoding_that_is_asked_for_is_drawn(trained: CommandLine) -> None:
-    made = encoding("xlnet")
-    found, wanted = _table("xlnet", made, 5, 2), make_table(made, 5)
+    made = encoding("transformer_xl")
+    found, wanted = _table("transformer_xl", made, 5, 2), make_table(made, 5)
     torch.testing.assert_close(found.values_MC, wanted.values_MC)
     few = _build(["learned(max_positions=4)"], 16, 2, 1, True)["learned(max_positions=4)"]
     assert few.stack.causal
@@ -239,7 +239,7 @@ def test_plot_positions(nmt: CommandLine) -> None:
     assert (done.code, done.out) == (0, "p.svg\n"), done.err
     assert "trainable encodings are plotted at initialization" in done.err
     texts = re.findall(r"<!-- (.*?) -->", (nmt.directory / "p.svg").read_text())
-    assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine similarity of positions", "head 4", "channel 0"} <= {
+    assert {"sinusoidal", "rotary", "t5(num_buckets=8)", "cosine similarity of positions", "head 4", "dimension 0"} <= {
         *texts
     }
     done = nmt("plot", "positions", "--model", "runs/tiny", "--decoder")
@@ -249,7 +249,7 @@ def test_plot_positions(nmt: CommandLine) -> None:
 
 def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> None:
     nmt("plot", "positions", "none").assert_fails(
-        2, "'none' has nothing to plot", "hint: nmt plot positions sinusoidal"
+        2, "'none' has nothing to plot", "hint: for example nmt plot positions sinusoidal"
     )
     nmt("plot", "positions", "alib").assert_fails(2, "did you mean 'alibi'?")
     nmt("plot", "positions", "--heads", "3").assert_fails(

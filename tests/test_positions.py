@@ -17,10 +17,12 @@ from nmt.model.position_formulas import alibi_slopes
 from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, PositionEncoding, StackSpec
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
-from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
+from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
 
 WIDE = StackSpec(dim=16, heads=4, layers=2)
-RELATIVE = [name for name in POSITION_ENCODINGS if name in ("rotary", "shaw", "xlnet", "t5", "deberta", "alibi")]
+RELATIVE = [
+    name for name in POSITION_ENCODINGS if name in ("rotary", "shaw", "transformer_xl", "t5", "deberta", "alibi")
+]
 
 
 def made(name: str, stack: StackSpec = WIDE) -> PositionEncoding:
@@ -197,9 +199,9 @@ def test_shaw_values_differ_by_layer() -> None:
         torch.testing.assert_close(actual, expected)
 
 
-def test_xlnet_is_the_sum_of_four_terms() -> None:
-    positions = made("xlnet")
-    assert isinstance(positions, XLNet)
+def test_transformer_xl_is_the_sum_of_four_terms() -> None:
+    positions = made("transformer_xl")
+    assert isinstance(positions, TransformerXL)
     q_BHQK, k_BHSK = torch.randn(1, 4, 5, 4), torch.randn(1, 4, 5, 4)
     actual = scores(positions, q_BHQK, k_BHSK)
     for i in range(5):
@@ -314,7 +316,7 @@ def test_nan_option_is_rejected() -> None:
         Rotary(WIDE, base=math.nan)
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_concatenated", "floater", "xlnet"])
+@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_concatenated", "floater", "transformer_xl"])
 def test_sinusoids_require_an_even_width(name: str) -> None:
     with pytest.raises(ConfigError, match=f"'{name}' requires an even model.dim, got 27"):
         check_model(dataclasses.replace(TINY, dim=27, heads=3, position_encoding=name))
@@ -324,6 +326,6 @@ def test_recurrent_models_may_have_an_odd_width() -> None:
     check_model(dataclasses.replace(TINY, arch="rnn", dim=27, heads=3))
 
 
-def test_rotary_requires_an_even_head_width() -> None:
-    with pytest.raises(ConfigError, match="requires an even head width, got 5"):
+def test_rotary_requires_an_even_head_dimension() -> None:
+    with pytest.raises(ConfigError, match="requires an even head dimension, got 5"):
         check_model(dataclasses.replace(TINY, dim=20, position_encoding="rotary"))

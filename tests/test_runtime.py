@@ -1,4 +1,4 @@
-"""Precision `auto`: the fastest type is measured once and cached. Invalid precisions raise."""
+"""Precision `auto`: the fastest precision is measured once and cached. Invalid precisions raise."""
 
 from __future__ import annotations
 

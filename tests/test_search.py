@@ -225,7 +225,7 @@ class Scripted:
     def __init__(self, logits_TV: Tensor) -> None:
         self.log_p_TV, self.steps = logits_TV.log_softmax(-1).numpy(), 0
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Scripted:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> Scripted:
         return self
 
     def step(self, request: StepRequest) -> StepResult:
@@ -670,16 +670,16 @@ def test_best_candidates_are_selected_from_all_rows(seed: int, sentences: int, w
     [
         ("beem", "unknown search 'beem'"),
         ("beam(sise=3)", "has no option 'sise'"),
-        ("beam(beam_size=0)", "beam size must be between 1 and 1000"),
-        ("beam(beam_size=2, top_beams=3)", "between 1 and the beam size"),
-        ("beam(top_beams=0)", "between 1 and the beam size"),
-        ("beam(length_penalty=-1.0)", "length penalty must be between 0 and 10"),
+        ("beam(beam_size=0)", "beam_size must be between 1 and 1000"),
+        ("beam(beam_size=2, top_beams=3)", "between 1 and beam_size"),
+        ("beam(top_beams=0)", "between 1 and beam_size"),
+        ("beam(length_penalty=-1.0)", "length_penalty must be between 0 and 10"),
         ("beam(beam_size=True)", "size must be int"),
         ("beam(length_normalization='none')", "normalization must be gnmt or average, got 'none'"),
         ("beam(coverage_penalty=-1.0)", "coverage_penalty must be between 0 and 10"),
-        ("diverse(beam_size=4, groups=3)", "groups must divide the beam size"),
+        ("diverse(beam_size=4, groups=3)", "groups must divide beam_size"),
         ("diverse(diversity_penalty=-1.0)", "diversity_penalty must be between 0 and 100"),
-        ("constrained(beam_size=0)", "beam size must be between 1 and 1000"),
+        ("constrained(beam_size=0)", "beam_size must be between 1 and 1000"),
         ("constrained(no_repeat_ngram_size=2)", "does not support no_repeat_ngram_size"),
         ("sample(n_best=0)", "n_best must be between 1 and 1000"),
         ("sample(temperature=0.0)", "temperature must be between"),

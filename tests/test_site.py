@@ -56,5 +56,5 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 
 def test_the_navigation_has_its_sections(site: Path) -> None:
     menu = (site / "index.html").read_text(encoding="utf-8")
-    for section in ("Tutorial", "Guide", "How-to", "Reference", "Design"):
+    for section in ("Tutorial", "Guide", "How-to", "Reference", "Background"):
         assert re.search(rf">\s*{section}\s*<", menu), section

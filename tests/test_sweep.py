@@ -42,7 +42,7 @@ def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
         (["a=f(g(1),h(2)),x"], {"a": ["f(g(1),h(2))", "x"]}),
     ],
 )
-def test_grid_values_keep_their_brackets(texts: list[str], grid: dict[str, list[str]]) -> None:
+def test_grid_values_keep_their_parentheses(texts: list[str], grid: dict[str, list[str]]) -> None:
     assert parse_grid(texts) == grid
 
 
@@ -57,10 +57,10 @@ def test_invalid_grid_raises(texts: list[str]) -> None:
 def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
     results = [
         RunResult("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}), RunResult("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
-        RunResult("a3", {"k": "1"}, 3, failed=1), RunResult("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
+        RunResult("a3", {"k": "1"}, 3, exit_code=1), RunResult("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
     ]  # fmt: skip
     first, second = summarize(results)
-    assert (first.runs, first.failed, first.hours) == (2, 1, 1.5)
+    assert (first.num_finished, first.num_failed, first.hours) == (2, 1, 1.5)
     assert first.scores["BLEU"] == (12.0, pytest.approx(8**0.5))
     assert second.scores["BLEU"] == (7.0, None)
 
@@ -82,7 +82,7 @@ def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> 
     done = nmt(*command, "--seeds", "2", "--json")
     assert "2 of 4 runs remaining" in done.err
     rows = json.loads(done.out)
-    assert [(row["options"], row["runs"]) for row in rows] == [
+    assert [(row["options"], row["num_finished"]) for row in rows] == [
         ({"train.label_smoothing": "0"}, 2), ({"train.label_smoothing": "0.1"}, 2),
     ]  # fmt: skip
     assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in before.items())
@@ -197,11 +197,11 @@ def test_failed_runs_are_repeated_and_truncated_results_ignored(nmt: CommandLine
     first = nmt(*command)
     results = nmt.directory / "runs/sweep" / RESULTS
     line = json.loads(results.read_text())
-    results.write_bytes(json.dumps(line | {"failed": 137, "scores": None}).encode() + b'\n{"name": "\xff')
+    results.write_bytes(json.dumps(line | {"exit_code": 137, "scores": None}).encode() + b'\n{"name": "\xff')
     done = nmt(*command)
     assert "1 of 1 runs remaining" in done.err
     assert done.out == first.out
-    assert [json.loads(text)["failed"] for text in results.read_text().splitlines()] == [0]
+    assert [json.loads(text)["exit_code"] for text in results.read_text().splitlines()] == [0]
 
 
 @pytest.mark.usefixtures("in_process")

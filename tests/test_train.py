@@ -103,7 +103,7 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
         [
             "train.ema=0.9",
             "train.grad_accumulation=2",
-            "train.source_noise=[sloppy(p=0.5)]",
+            "train.source_noise=[lowercase_no_punctuation(p=0.5)]",
             "train.subword_regularization=bpe_dropout(p=0.2)",
         ],
     ],
@@ -194,8 +194,8 @@ def test_resumed_run_keeps_its_precision(directory: Path) -> None:
         last = checkpoint.read_progress(checkpoint.checkpoints(directory / "run")[-1]).step
         experiment = config(directory, f"train.steps={last + 1}")
         best = train(experiment, directory / "run", resume=True, device="cpu", precision=requested)
-        newest = checkpoint.checkpoints(best.parent)[-1]
-        assert (checkpoint.read_progress(newest).step, checkpoint.read_progress(newest).precision) == (
+        latest = checkpoint.checkpoints(best.parent)[-1]
+        assert (checkpoint.read_progress(latest).step, checkpoint.read_progress(latest).precision) == (
             last + 1,
             expected,
         )
@@ -374,7 +374,7 @@ def test_validation_loss_uses_saved_weights_and_no_label_smoothing(directory: Pa
     assert validations(directory / "run") == {6: pytest.approx(loss.item(), rel=1e-5)}
 
 
-def test_patience_stops_training_early(directory: Path) -> None:
+def test_patience_stops_training_early(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # With a learning rate near zero, no validation improves on the first.
     experiment = config(
         directory, "train.steps=1000", "train.valid_every=2", "train.patience=3", "train.best_metric=loss",
@@ -382,6 +382,8 @@ def test_patience_stops_training_early(directory: Path) -> None:
     )  # fmt: skip
     run(experiment, directory)
     assert [line["step"] for line in metrics(directory / "run") if "valid_bleu" in line] == [2, 4, 6, 8]
+    run(experiment, directory, resume=True)
+    assert "training has already stopped early; increase train.patience to continue" in capsys.readouterr().err
 
 
 def test_best_checkpoint_is_kept_and_returned(directory: Path) -> None:
@@ -473,7 +475,7 @@ from pathlib import Path
 import torch
 
 from nmt.data.prepare import prepare
-from nmt.train.distributed import Group
+from nmt.train.distributed import RankGroup
 from nmt.config.config_io import load
 from nmt.train import profiling
 
@@ -484,7 +486,7 @@ cpu = torch.device("cpu")
 torch.nn.Linear(8, 8)(torch.zeros(8, 8)).sum().backward()  # starts the threads before memory is measured
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (int(sys.argv[1]) << 20),) * 2)
-print(profiling.find_batch_size(config, prepared, cpu, torch.float32, Group()))
+print(profiling.find_batch_size(config, prepared, cpu, torch.float32, RankGroup()))
 """
 
 
@@ -520,7 +522,7 @@ def test_plan_estimates_match_the_training_run(directory: Path, monkeypatch: pyt
     positions = sum(batch.tgt_in_BT.numel() for update in updates for batch in update.batches)
     assert (estimate.pairs, estimate.tokens_per_epoch, estimate.updates_per_epoch) == (300, tokens, len(updates))
     assert estimate.padding == pytest.approx(1 - tokens / positions)
-    assert estimate.updates == 3
+    assert estimate.measured_updates == 3
     assert 0 < 3 * estimate.seconds_per_update < elapsed
     seconds = 3 * estimate.seconds_per_update
     measured = [*updates, *loader.updates(1)][1:4]  # the first update includes planning the epoch

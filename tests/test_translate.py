@@ -301,7 +301,7 @@ def test_a_batch_that_runs_out_of_memory_is_split(
 
         return limited
 
-    monkeypatch.setattr(engine.model, "prefill", limit(engine.model.prefill))
+    monkeypatch.setattr(engine.model, "init_search_state", limit(engine.model.init_search_state))
     monkeypatch.setattr(engine.scoring_model, "score", limit(engine.scoring_model.score))
     assert texts(translator, LINES) == translations
     assert [one.score for one in translator.score(pairs)] == pytest.approx(scores, abs=1e-5)
@@ -309,7 +309,7 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     max_sentences = 0
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         texts(translator, LINES)
-    assert raised.value.hint == "split it, or use fewer beams"
+    assert raised.value.hint == "split it, or use a smaller beam"
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         list(translator.score(pairs))
     assert raised.value.hint == "split it, or remove it"
@@ -320,6 +320,6 @@ def test_other_errors_are_not_treated_as_out_of_memory(translator: Translator, m
         raise RuntimeError("a bug")
 
     assert isinstance(translator.engine, BatchEngine)
-    monkeypatch.setattr(translator.engine.model, "prefill", broken)
+    monkeypatch.setattr(translator.engine.model, "init_search_state", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         texts(translator, LINES)

@@ -16,7 +16,7 @@ from test_model import PAIRS, TINY, VOCABULARY, logits
 from torch import Tensor
 
 from nmt.errors import ConfigError, DataError
-from nmt.export import ENGINES, EXPORTS
+from nmt.export import EXPORTS, LOADERS
 from nmt.inference import Source
 from nmt.inference.translator import Translator
 from nmt.model.attention import SelfAttention, record_attention
@@ -375,7 +375,7 @@ def test_sdpa_equals_attend(name: str, mask: str) -> None:
     assert (actual[1][0] == 0).all() == (mask == "nothing")
 
 
-@pytest.mark.parametrize("name", ["shaw", "xlnet", "deberta"])
+@pytest.mark.parametrize("name", ["shaw", "transformer_xl", "deberta"])
 def test_attention_bias_is_scaled_equally_for_all_score_functions(name: str) -> None:
     x_BTD = torch.randn(1, 5, 16)
     torch.manual_seed(0)
@@ -426,4 +426,4 @@ def test_validation_pair_exceeding_learned_positions_does_not_stop_training(tmp_
         directory = tmp_path / to
         directory.mkdir()
         EXPORTS[to](loaded, directory)
-        assert ENGINES[to](directory)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")
+        assert LOADERS[to](directory)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")

@@ -65,7 +65,7 @@ class ErrorHandlingGroup(TyperGroup):
             message = error.format_message()  # type: ignore[attr-defined]
             if not message:  # `nmt` or `nmt data` without a command: the help is already printed
                 sys.exit(UsageError.exit_code)
-            _report(UsageError(message, f"{context.command_path if context else 'nmt'} --help"))
+            _report(UsageError(message, f"run {context.command_path if context else 'nmt'} --help"))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and convert errors of the operating system, such as a full disk, to `NMTError`."""
@@ -77,7 +77,7 @@ class ErrorHandlingGroup(TyperGroup):
             typer.echo("nmt: interrupted", err=True)
             raise
         except UsageError as error:
-            error.hint = error.hint or f"nmt {ctx.invoked_subcommand} --help"
+            error.hint = error.hint or f"run nmt {ctx.invoked_subcommand} --help"
             raise
         except OSError as error:
             try:

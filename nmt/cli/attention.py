@@ -58,7 +58,7 @@ def attention(
     path = model or discovery.newest_run()
     if model is None:
         log(f"using {path}")
-    maps = attention_maps(discovery.load(path), text, target=target, spec=search or None)
+    maps = attention_maps(discovery.load(path), text, target=target, search=search or None)
     if suffix == ".html":
         write_file(output, maps.to_html())
     elif suffix == ".json":

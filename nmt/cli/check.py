@@ -56,8 +56,8 @@ def check(
     """Check parallel data for common problems before training.
 
     Checks for different numbers of lines, misaligned, empty and untranslated lines, wrong languages, unusual lengths,
-    encoding problems, duplicates, and overlap with test sets. Exit code: 0 if there are at most notes, 3 for warnings,
-    4 for errors.
+    encoding problems, duplicates, and overlap with test sets. Exit code: 0 if nothing more severe than a note
+    was found, 3 for warnings, 4 for errors.
 
     Examples:
       nmt data check mine.en mine.de --test wmt14
@@ -73,7 +73,7 @@ def check(
         if name not in names:
             raise UsageError(f"unknown check '{name}'", suggest(name, names))
     if (src is None) != (tgt is None) or (src is None) == (config is None):
-        raise UsageError("pass either two files or --config", "nmt data check mine.en mine.de")
+        raise UsageError("pass either two files or --config", "for example nmt data check mine.en mine.de")
     if set_ and config is None:
         raise UsageError("--set requires --config", "add --config CONFIG")
     tests: list[tuple[str, list[Pair]]] = []
@@ -102,7 +102,7 @@ def check(
 def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
     """Return the two files of the repaired corpus."""
     if prefix.name in ("", ".."):
-        raise UsageError(f"--fix {prefix} names no files", "--fix clean writes clean.en and clean.de")
+        raise UsageError(f"--fix {prefix} names no files", "for example, --fix clean writes clean.en and clean.de")
     endings = [code or side for code, side in zip(languages, ("src", "tgt"), strict=True)]
     if endings[0] == endings[1]:
         endings = ["src", "tgt"]
@@ -215,7 +215,7 @@ def _table(report: Report) -> str:
             pair = (
                 f"{_shorten(example.source)} | {_shorten(example.target)}" if example.source or example.target else ""
             )
-            lines.append("  " + "  ".join(filter(None, (location, pair, example.note))))
+            lines.append("  " + "  ".join(filter(None, (location, pair, example.detail))))
     return "\n".join(lines)
 
 

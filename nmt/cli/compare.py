@@ -49,7 +49,7 @@ def compare(
     ] = 1000,
     train: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Source side of the training data, to count rare words.",
+        typer.Option(metavar="FILE", help="Source side of the training data, for word frequencies.",
                      show_default="the baseline's"),
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Number of example sentences that each system wins.")] = 3,
@@ -84,7 +84,7 @@ def compare(
     translator = translators[0] or translators[1]
     check_not_overwriting([html] if html else [], [path for path in (*paths, src, *(ref or ()), train) if path])
     if translator is None and src is None:
-        raise UsageError("translation files require --src and --ref", "nmt compare a.hyp b.hyp --src x.en --ref x.de")
+        raise UsageError("translation files require --src and --ref", "for example --src test.en --ref test.de")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
     test_sets = load_test_sets(translator.config.data if translator else DataConfig(), src, ref, test, encoding_errors)
@@ -114,7 +114,7 @@ def _load_translators(paths: tuple[Path, Path], device: str, precision: str) -> 
 
     translators = [None if path.is_file() else Translator.load(path, device, precision) for path in paths]
     if len({(each.config.data.src, each.config.data.tgt) for each in translators if each}) > 1:
-        raise UsageError("the systems translate between different languages", f"{paths[0]} and {paths[1]}")
+        raise UsageError("the systems translate between different languages", "compare systems with the same languages")
     return translators
 
 
@@ -158,15 +158,16 @@ def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
 
 
 def _format_comparison(comparison: Comparison) -> str:
-    rows = [["", "A", "B", "B - A", "p boot.", "p rand.", ""]]
+    rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
     for metric in comparison.metrics:
         rows.append([
-            metric.name, f"{metric.first:.1f} ± {metric.first_confidence:.1f}",
-            f"{metric.second:.1f} ± {metric.second_confidence:.1f}", f"{metric.second - metric.first:+.1f}",
+            metric.name, f"{metric.first_score:.1f} ± {metric.first_confidence:.1f}",
+            f"{metric.second_score:.1f} ± {metric.second_confidence:.1f}",
+            f"{metric.second_score - metric.first_score:+.1f}",
             _format_p(metric.bootstrap_p), _format_p(metric.randomization_p),
             ("A is better", "B is better", "not significant")[metric.better],
         ])  # fmt: skip
-    lines = [f"{comparison.test}: A is {comparison.first}, B is {comparison.second}", "", *format_table(rows)]
+    lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", "", *format_table(rows)]
     for title, buckets in (
         ("", [comparison.overall]), ("by source length", comparison.by_length),
         ("by training frequency of the rarest source word", comparison.by_rarity),
@@ -179,7 +180,10 @@ def _format_comparison(comparison: Comparison) -> str:
     for each in comparison.differences:
         lines.append(f"  line {each.line}, chrF {each.first_score:.1f} and {each.second_score:.1f}")
         texts = [("source", each.source), *(("reference", text) for text in each.references)]
-        lines += [f"    {name:<10}{text}" for name, text in (*texts, ("A", each.first), ("B", each.second))]
+        lines += [
+            f"    {name:<10}{text}"
+            for name, text in (*texts, ("A", each.first_translation), ("B", each.second_translation))
+        ]
     lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
     return "\n".join(lines)
 
@@ -190,6 +194,6 @@ def _format_p(p: float) -> str:
 
 def _bucket_row(bucket: Bucket) -> list[str]:
     return [
-        bucket.name, f"{bucket.sentences:,}", f"{bucket.first:.1f}", f"{bucket.second:.1f}",
-        f"{bucket.second - bucket.first:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",
+        bucket.name, f"{bucket.sentences:,}", f"{bucket.first_score:.1f}", f"{bucket.second_score:.1f}",
+        f"{bucket.second_score - bucket.first_score:+.1f}", f"{bucket.first_wins:,}", f"{bucket.second_wins:,}",
     ]  # fmt: skip

@@ -35,7 +35,7 @@ def config(
     from nmt.config import config_io
 
     if options and (name or set_):
-        raise UsageError("--options does not take other arguments", "nmt config --options")
+        raise UsageError("--options does not take other arguments", "run nmt config --options")
     if options:
         for key, default, text in config_io.options():
             typer.echo(f"{key}  [{default}]\n    {text}")

@@ -22,8 +22,8 @@ def list_(
 ) -> None:
     """List the available corpora.
 
-    Shows the number of sentence pairs, download size, license and source of each corpus, and whether it is ready to
-    use. Numbers are approximate.
+    Shows the number of sentence pairs, download size, license and source of each corpus, and whether it is
+    installed. Numbers are approximate.
 
     Example: nmt data list
     """
@@ -35,8 +35,8 @@ def list_(
             {
                 "name": name,
                 "pairs": corpus.info.pairs,
-                "bytes": corpus.info.size,
-                "ready": corpus.is_installed,
+                "download_bytes": corpus.info.download_bytes,
+                "installed": corpus.is_installed,
                 "license": corpus.info.license,
                 "source": corpus.info.source,
             }
@@ -44,12 +44,12 @@ def list_(
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = [("NAME", "PAIRS", "DOWNLOAD", "READY", "LICENSE", "SOURCE")]
+    table = [("NAME", "PAIRS", "DOWNLOAD", "INSTALLED", "LICENSE", "SOURCE")]
     for name, corpus in corpora.items():
         info = corpus.info
         pairs = "-" if info.pairs is None else f"{info.pairs:,}"
-        ready = "yes" if corpus.is_installed else "no"
-        table.append((name, pairs, _format_size(info.size), ready, info.license, info.source))
+        installed = "yes" if corpus.is_installed else "no"
+        table.append((name, pairs, _format_size(info.download_bytes), installed, info.license, info.source))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [

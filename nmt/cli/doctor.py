@@ -22,7 +22,8 @@ OPTIONAL = ("ctranslate2", "matplotlib", "onnxruntime", "tensorboard", "torchdif
 def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show system information for bug reports.
 
-    Shows the CPU, the native engine, measured precisions, memory, GPU, data directories and package versions.
+    Shows the CPU, the native engine, the measured speed of each precision, memory, GPU, directories and
+    package versions.
 
     Examples:
       nmt doctor
@@ -50,9 +51,10 @@ def _system_info() -> dict[str, Any]:
     engine = f"not available: {native.unavailable_reason()}"
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
-        kinds = ("emulated", "native")
-        types = ", ".join(f"{name} {kinds[native.library().native_type(i) - 1]}" for i, name in enumerate(native.TYPES))
-        engine = f"compiled, {native.library().lanes()}-lane vectors; {types}"
+        support = ("emulated", "in hardware")
+        library = native.library()
+        types = ", ".join(f"{name} {support[library.hardware_support(i) - 1]}" for i, name in enumerate(native.TYPES))
+        engine = f"compiled, {library.lanes()}-lane vectors; {types}"
     cpu = runtime.cpu_name()
     current = tuple(f"; {cpu}; {version}; " for version in (native.engine_id(), f"torch {torch.__version__}"))
     rates = [

@@ -13,7 +13,7 @@ def parse_duration(text: str) -> float:
     """Parse a duration such as 90s, 30m or 1h30m, and return seconds. A number without a unit is in seconds.
 
     Raises:
-        UsageError: If the text is not a positive duration.
+        UsageError: the text is not a positive duration.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
     if text and "".join(number + unit for number, unit in parts) == text:

@@ -1,4 +1,4 @@
-"""Process settings of the libraries under PyTorch, set by the commands before PyTorch loads. `import nmt` sets none."""
+"""Process settings for the libraries that PyTorch uses. Commands apply them before it loads; `import nmt` does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def set_defaults() -> None:
 def tune_malloc_for_training() -> None:
     """Configure glibc's malloc to keep freed memory instead of returning it to the system.
 
-    Every update allocates and frees large tensors. Mapping and zeroing their pages again takes about 8 % of the
+    Every update allocates and frees large tensors. Mapping and zeroing their pages again takes about 8% of the
     training time on a CPU. Does nothing without glibc.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

@@ -57,7 +57,7 @@ def evaluate(
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
-    """Translate test sets and report BLEU, chrF, TER or COMET with confidence intervals.
+    """Translate test sets and report BLEU, chrF and TER with confidence intervals, or COMET.
 
     The default is BLEU on the test split of the training corpus. Scores are computed by sacreBLEU on cased,
     detokenized text and printed with their signatures. Hypotheses and a JSON report are written to a directory.

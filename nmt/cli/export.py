@@ -22,10 +22,11 @@ def export(
         ),
     ] = None,
     min_agreement: Annotated[
-        float, typer.Option(help="Minimum share of identical translations; otherwise the export is discarded.")
+        float,
+        typer.Option(help="Minimum share of identical translations (0.99: 99%), else the export is discarded."),
     ] = 0.99,
 ) -> None:
-    """Export a model and verify that its translations are identical.
+    """Export a model and verify that it reproduces the translations.
 
     Translates sentences with both models, with greedy search in float32. Reports the share of identical translations,
     and the size and speed of both models.

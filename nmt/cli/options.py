@@ -34,20 +34,14 @@ ModelOption = Annotated[
         show_default="the newest run",
     ),
 ]  # fmt: skip
-ModelsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--model", "-m", help="Run or checkpoint directory, or the name of a pretrained model; repeat to ensemble.",
-        show_default="the newest run",
-    ),
-]  # fmt: skip
+MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained model; repeat to ensemble."
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 SearchPrecisionOption = Annotated[
     str,
-    typer.Option("--precision", help="auto, fp32, bf16, fp16 or int8. auto picks the fastest type on this machine."),
+    typer.Option("--precision", help="auto, fp32, bf16, fp16 or int8. auto: the fastest precision on this machine."),
 ]
 PrecisionOption = Annotated[
-    str, typer.Option(help="auto, fp32, bf16 or fp16. auto picks the fastest type on this machine.")
+    str, typer.Option(help="auto, fp32, bf16 or fp16. auto: the fastest precision on this machine.")
 ]
 SearchOption = Annotated[
     str,
@@ -117,17 +111,17 @@ def search_spec(
     """Combine the search options into one spec string.
 
     Args:
-        search: --search. Beam-search options conflict with another search passed here.
-        default: The search in the model's config. Beam-search options replace a search other than beam search.
+        search: --search; beam-search options conflict with another search passed here.
+        default: the search in the model's config; beam-search options replace a search other than beam search.
         beam_size: --beam-size.
-        top_beams: --top-beams. Increases the default beam size if necessary.
+        top_beams: --top-beams; increases the default beam size if necessary.
         length_penalty: --length-penalty.
 
     Raises:
-        UsageError: If the length penalty is not finite, or --search does not support the other options.
+        UsageError: the length penalty is not finite, or --search does not support the other options.
     """
     if length_penalty is not None and not math.isfinite(length_penalty):
-        raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "the usual value is 1.0")
+        raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "a typical value is 1.0")
     overrides = {"beam_size": beam_size, "top_beams": top_beams, "length_penalty": length_penalty}
     overrides = {key: value for key, value in overrides.items() if value is not None}
     spec = search or default

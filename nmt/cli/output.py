@@ -81,11 +81,11 @@ def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
     """Truncate an output file after its last complete input line, and return how many input lines it covers.
 
     Args:
-        path: The file. If it does not exist, returns 0.
-        output_format: The format of the file.
+        path: the file; if it does not exist, returns 0.
+        output_format: the format of the file.
 
     Raises:
-        UsageError: If the file has another format.
+        UsageError: the file has another format.
     """
     if not path.is_file():
         return 0
@@ -111,8 +111,8 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
     An existing file is truncated when the first line is written, so an earlier error leaves it unchanged.
 
     Raises:
-        UsageError: If the file cannot be opened.
-        NMTError: If a write fails.
+        UsageError: the file cannot be opened.
+        NMTError: a write fails.
     """
     if path is None:
         yield typer.echo
@@ -158,7 +158,7 @@ def write_file(path: Path, text: str) -> None:
     """Write a report atomically and create its parent directories.
 
     Raises:
-        NMTError: If the file cannot be written.
+        NMTError: the file cannot be written.
     """
     from nmt.paths import write_text
 

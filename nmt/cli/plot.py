@@ -77,7 +77,7 @@ def positions(
 
     if model is not None and (encodings or dim is not None or heads is not None):
         raise UsageError(
-            "--model cannot be combined with encodings, --dim or --heads", "nmt plot positions --model runs/multi30k"
+            "--model cannot be combined with encodings, --dim or --heads", "leave them out to plot those of the model"
         )
     if model is not None:
         modules = _load(model, decoder)
@@ -96,7 +96,9 @@ def _build(specs: list[str], dim: int, heads: int, layer: int, decoder: bool) ->
     from nmt.registry import resolve
 
     if dim % heads or dim % 2:
-        raise ConfigError(f"--dim must be even and a multiple of --heads, got {dim} and {heads}", "--dim 128 --heads 4")
+        raise ConfigError(
+            f"--dim must be even and a multiple of --heads, got {dim} and {heads}", "for example --dim 128 --heads 4"
+        )
     torch.manual_seed(1)
     stack = StackSpec(dim, heads, layer, causal=decoder)
     return {spec: resolve("position encoding", POSITION_ENCODINGS, spec)(stack) for spec in specs}
@@ -123,5 +125,5 @@ def _table(name: str, module: PositionEncoding, length: int, layer: int) -> Enco
     with torch.inference_mode():
         table = module.eval().table(min(length, module.max_positions or length), layer - 1)
     if table is None:
-        raise UsageError(f"'{name}' has nothing to plot", "nmt plot positions sinusoidal rotary alibi")
+        raise UsageError(f"'{name}' has nothing to plot", "for example nmt plot positions sinusoidal rotary alibi")
     return table

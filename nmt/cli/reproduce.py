@@ -21,7 +21,7 @@ def reproduce(
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Retrain a run from its record and compare the results.
+    """Train a run again from its recorded config and data and compare the results.
 
     Prepares the data again and compares its checksums before training. On the same machine with the same versions and
     without a time limit, the weights are bitwise identical. Exit code: 0 if they are, 3 if they are not. Run the

@@ -28,11 +28,11 @@ class Shard:
         """Parse `I/N`.
 
         Raises:
-            UsageError: If the text is not two integers with 1 <= I <= N.
+            UsageError: the text is not two integers with 1 <= I <= N.
         """
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(f"--shard must be I/N with I from 1 to N, got '{text}'", "--shard 1/4")
+            raise UsageError(f"--shard must be I/N with I from 1 to N, got '{text}'", "for example --shard 1/4")
         return cls(int(match[1]), int(match[2]))
 
     @classmethod

@@ -38,7 +38,7 @@ def summary(
     from dataclasses import asdict
 
     if model is not None and (config or set_):
-        raise UsageError("pass either a model, or --config and --set", "nmt summary runs/quickstart")
+        raise UsageError("pass either a model, or --config and --set", "for example nmt summary runs/quickstart")
     from nmt.model.summary import summarize
 
     module = _load(model) if model is not None else _build(config or "quickstart", set_ or [])

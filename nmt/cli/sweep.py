@@ -69,13 +69,13 @@ def sweep(
     else:
         typer.echo("")
         typer.echo("\n".join(_table(rows)))
-    if any(result.failed for result in results):
+    if any(result.exit_code for result in results):
         raise typer.Exit(1)
 
 
 def _line(result: RunResult) -> str:
     if result.scores is None:
-        return f"{result.name}: failed with exit code {result.failed}"
+        return f"{result.name}: failed with exit code {result.exit_code}"
     scores = ", ".join(
         f"{label} {result.scores[name]:.2f}" for name, label in SCORE_LABELS.items() if name in result.scores
     )
@@ -93,6 +93,6 @@ def _table(rows: list[SummaryRow]) -> list[str]:
     for row in rows:
         label = " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in row.options.items())
         cells = [_cell(*row.scores[name]) if name in row.scores else "-" for name in names]
-        failed = f", {row.failed} failed" if row.failed else ""
-        body.append([label, *cells, f"{row.hours:.2f}", f"{row.runs}{failed}"])
+        failed = f", {row.num_failed} failed" if row.num_failed else ""
+        body.append([label, *cells, f"{row.hours:.2f}", f"{row.num_finished}{failed}"])
     return format_table([head, *body])

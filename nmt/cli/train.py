@@ -141,14 +141,14 @@ def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, 
         "parameters": f"{estimate.parameters / 1e6:.1f} M",
         "data": f"{estimate.pairs:,} pairs, {estimate.tokens_per_epoch:,} target tokens per epoch, "
         f"{estimate.padding:.1%} padding",
-        "updates": f"{steps:,} ({epochs(steps)} of {estimate.updates_per_epoch:,})",
+        "updates": f"{steps:,} ({epochs(steps)} of {estimate.updates_per_epoch:,} updates)",
         "speed": f"{estimate.tokens_per_second:,.0f} target tokens/s, {1 / estimate.seconds_per_update:.2f} updates/s "
-        f"({estimate.updates} measured)",
+        f"({estimate.measured_updates} measured)",
         "peak memory": f"{estimate.memory / 1e9:.1f} GB" if estimate.memory else "unknown on this system",
         "checkpoints": f"up to {estimate.disk / 1e6:,.0f} MB on disk",
         "time": f"{format_duration(steps * estimate.seconds_per_update)} without validation",
     }
     if limit is not None:
         affordable = min(steps, int(limit / estimate.seconds_per_update))
-        lines["within limit"] = f"{affordable:,} ({epochs(affordable)}) without validation"
+        lines["within limit"] = f"{affordable:,} updates ({epochs(affordable)}) without validation"
     return lines

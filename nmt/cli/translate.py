@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import (
+    MODELS_HELP,
     BeamSizeOption,
     DeviceOption,
     EncodingErrorsOption,
     LengthPenaltyOption,
-    ModelsOption,
     SearchOption,
     SearchPrecisionOption,
     argument_lines,
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 def translate(
     text: Annotated[list[str] | None, typer.Argument(help="Sentences, each in quotes.", show_default=False)] = None,
-    model: ModelsOption = None,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run, else a pretrained model"),
+    ] = None,
     input: Annotated[Path | None, typer.Option("--input", "-i", help="Input file with one sentence per line.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output file.", show_default="standard output")
@@ -67,8 +70,9 @@ def translate(
         bool, typer.Option("--resume", help="Continue after the last complete line of --output.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(help="Inference engine: native, or ctranslate2 for a model exported with nmt export.")
-    ] = "native",
+        str,
+        typer.Option(help="Engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (exports)."),
+    ] = "nmt",
     device: DeviceOption = "auto",
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
@@ -163,7 +167,7 @@ def _check_input(text: list[str] | None, input: Path | None, output: Path | None
     if text or input or not (sys.stdin is None or sys.stdin.isatty()):
         return False
     if output or document or sys.stdin is None or not sys.stdout.isatty():
-        raise UsageError("there is nothing to translate", 'nmt translate "im thirsty", or --input FILE, or a pipe')
+        raise UsageError("there is nothing to translate", 'run nmt translate "im thirsty", or use --input or a pipe')
     return True
 
 

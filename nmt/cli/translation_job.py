@@ -91,13 +91,13 @@ def translate_file(
     """Translate a file or one shard of it.
 
     Args:
-        job: Model, search and output format.
-        input: The file.
-        output: The output file; None for stdout.
-        shard: The shard to translate; None for all lines.
-        join: Write each shard to its own file. The process that completes the last shard joins them into `output`.
-        resume: Continue after the lines that the output file already has.
-        errors: Handling of invalid UTF-8.
+        job: model, search and output format.
+        input: the file.
+        output: the output file; None for stdout.
+        shard: the shard to translate; None for all lines.
+        join: write each shard to its own file; the process that completes the last shard joins them into `output`.
+        resume: continue after the lines that the output file already has.
+        encoding_errors: handling of invalid UTF-8.
     """
     from nmt.console import log
     from nmt.data.pairs import count_lines, read_lines
@@ -130,7 +130,7 @@ def _finish_if_complete(shard: Shard, output: Path, resume: bool) -> bool:
     if shard.is_done(output):
         if not resume:
             hint = "continue with --resume, or delete the files of its shards"
-            raise UsageError(f"{output} is incomplete: some of its processes did not finish", hint)
+            raise UsageError(f"{output} is incomplete: some of its shards are missing", hint)
         shard.join(output)
         return True
     return resume and output.exists() and not shard.path(output).exists()

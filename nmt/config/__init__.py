@@ -46,20 +46,20 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Model architecture. Sizes are named as in Vaswani et al. 2017, table 3."""
+    """Model architecture. Symbols in parentheses are those of Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
     """Architecture: transformer or rnn. rnn uses only dim, the layer counts, dropout and tie_embeddings."""
     dim: int = 256
     """Dimension of embeddings and hidden states (d_model)."""
     heads: int = 4
-    """Number of attention heads. Must divide dim."""
+    """Number of attention heads (h). Must divide dim."""
     ffn_dim: int = 1024
     """Inner dimension of the feed-forward network (d_ff)."""
     encoder_layers: int = 3
-    """Number of encoder layers."""
+    """Number of encoder layers (N)."""
     decoder_layers: int = 3
-    """Number of decoder layers."""
+    """Number of decoder layers (N)."""
     norm_position: str = "pre"
     """Position of the normalization layer: post (original Transformer) or pre (trains at higher learning rates)."""
     norm: str = "layer"
@@ -93,7 +93,7 @@ class TrainConfig:
     """Training, validation and checkpoints."""
 
     steps: int = 10_000
-    """Number of updates."""
+    """Number of updates (optimizer steps); checkpoints are named step-N."""
     batch_tokens: int = 2048
     """Maximum number of tokens per batch, including padding, counted on the longer side."""
     grad_accumulation: int = 1
@@ -153,7 +153,7 @@ class Config:
     search: str = "beam(beam_size=4)"
     """Default search algorithm of `nmt translate` and `nmt evaluate`."""
     lowercase_all_caps: bool = False
-    """Lowercase inputs of at least four letters that are all uppercase before translating them."""
+    """Lowercase all-caps inputs (with at least four letters) before translation."""
     data: DataConfig = field(default_factory=DataConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

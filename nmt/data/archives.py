@@ -37,8 +37,8 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
     Archives are extracted into a temporary directory in `scratch_parent`.
 
     Raises:
-        DataError: A source does not exist.
-        DownloadError: An archive is corrupted, truncated or unsafe.
+        DataError: a source does not exist.
+        DownloadError: an archive is corrupted, truncated or unsafe.
     """
     scratch_parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpack.", dir=scratch_parent) as scratch:
@@ -63,8 +63,8 @@ def extract(archive: Path, directory: Path) -> None:
     """Extract a zip or tar archive into a new directory; the directory is deleted on failure.
 
     Raises:
-        DownloadError: The archive is corrupted, truncated or unsafe.
-        OSError: The disk is full.
+        DownloadError: the archive is corrupted, truncated or unsafe.
+        OSError: the disk is full.
     """
     try:
         if archive.name.lower().endswith(".zip"):

@@ -1,6 +1,7 @@
 """Batches: assignment of pairs to batches, and collation into padded tensors.
 
-Shape letters: B sentences, S source tokens, T target tokens, N pairs of the corpus or target positions without padding.
+Shape suffixes: B sentences, S source tokens, T target tokens, N pairs of the corpus or target positions without
+padding.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Cleaner = Callable[..., Iterator[Pair]]
 
 
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Apply Unicode NFC, collapse white space, strip, and remove control characters."""
+    """Apply Unicode NFC, collapse whitespace, strip, and remove control characters."""
     for source, target in pairs:
         yield normalization.normalize(source), normalization.normalize(target)
 
@@ -33,7 +33,7 @@ def length(
     min: int = 1,
     max_chars: int = 2000,
 ) -> Iterator[Pair]:
-    """Keep pairs whose sides have `min` to `max` words (split at white space) and at most `max_chars` characters."""
+    """Keep pairs whose sides have `min` to `max` words (split at whitespace) and at most `max_chars` characters."""
     if not 0 <= min <= max:
         raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")
     for pair in pairs:
@@ -73,8 +73,8 @@ def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
             yield source, target
 
 
-def german_1996_spelling(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Convert German ß to the spelling of 1996 on both sides: daß to dass, mußte to musste; Fuß is kept."""
+def german_reformed_ss(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """Replace German ß with ss where the 1996 spelling reform requires it, on both sides."""
     for source, target in pairs:
         yield _PRE_1996_SS.sub(_to_ss, source), _PRE_1996_SS.sub(_to_ss, target)
 
@@ -127,7 +127,7 @@ CLEANERS: dict[str, Cleaner] = {
     "drop_identical": drop_identical,
     "dedup": dedup,
     "script": script,
-    "german_1996_spelling": german_1996_spelling,
+    "german_reformed_ss": german_reformed_ss,
 }
 
 
@@ -163,7 +163,7 @@ def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
     """Build a pipeline that drops blank pairs and then applies the cleaning steps `specs` in order.
 
     Raises:
-        ConfigError: A step or option is unknown, or a value is out of range.
+        ConfigError: a step or option is unknown, or a value is out of range.
     """
     steps = [(spec.strip(), resolve("cleaning step", CLEANERS, spec)) for spec in specs]
     for _, step in steps:
@@ -172,7 +172,7 @@ def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a sentence has only white space, control characters and invisible characters."""
+    """Return whether a sentence has only whitespace, control characters and invisible characters."""
     return not any(c.isprintable() and not c.isspace() for c in text)
 
 

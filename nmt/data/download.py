@@ -52,7 +52,7 @@ def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None =
         corpus: name of the corpus, for the hint.
 
     Raises:
-        DownloadError: The connection or request failed, or the file is not the expected one.
+        DownloadError: the connection or request failed, or the file is not the expected one.
     """
     address = mirror_url(url)
     hint = f"re-run the command to resume, or use a local file: nmt data download {corpus} --from PATH"

@@ -50,7 +50,7 @@ class Loader:
         """Select the pairs within `train.max_length`; each rank loads its share of the batches of every update.
 
         Raises:
-            DataError: No pair has at most `train.max_length` tokens.
+            DataError: no pair has at most `train.max_length` tokens.
             ConfigError: `train.subword_regularization` requires another type of tokenizer.
         """
         self.store, self.tokenizer, self.config, self.seed = store, tokenizer, config, seed
@@ -140,7 +140,7 @@ class Loader:
         return self.noise(text, Random(f"{self.seed} {epoch} {i}")) if self.noise else text
 
     def _replace_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
-        """Replace rows above `train.max_length` by the ids without noise and sampling, which are shorter."""
+        """Replace rows above `train.max_length` with the ids without noise and sampling, which are shorter."""
         max_length = self.config.max_length
         return [row if len(row) < max_length else original for row, original in zip(rows, originals, strict=True)]
 

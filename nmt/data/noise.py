@@ -48,13 +48,13 @@ def no_apostrophes(text: str, rng: Random, *, p: float = 0.1) -> str:
     return text.translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
-def sloppy(text: str, rng: Random, *, p: float = 0.1) -> str:
+def lowercase_no_punctuation(text: str, rng: Random, *, p: float = 0.1) -> str:
     """Lowercase the sentence and remove punctuation and apostrophes, as in a search query."""
     return text.lower().translate(_NO_PUNCTUATION).translate(_NO_APOSTROPHES) if rng.random() < p else text
 
 
 def typos(text: str, rng: Random, *, p: float = 0.1, word_fraction: float = 0.15) -> str:
-    """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced by an adjacent key."""
+    """Add a typo to a fraction of the words: a letter is deleted, doubled, swapped or replaced with an adjacent key."""
     if rng.random() >= p:
         return text
     return _WORD.sub(lambda match: _add_typo(match[0], rng) if rng.random() < word_fraction else match[0], text)
@@ -76,7 +76,7 @@ def _add_typo(word: str, rng: Random) -> str:
 
 
 def no_umlauts(text: str, rng: Random, *, p: float = 0.1) -> str:
-    """Replace umlauts and ß by ASCII letters, as on an English keyboard: "moechte" or "mochte", "gross"."""
+    """Replace umlauts and ß with ASCII letters, as on an English keyboard: "moechte" or "mochte", "gross"."""
     if rng.random() >= p:
         return text
     return text.translate(_UMLAUTS_TO_DIGRAPHS if rng.random() < 0.5 else _UMLAUTS_TO_VOWELS)
@@ -87,7 +87,7 @@ NOISES: dict[str, Noise] = {
     "uppercase": uppercase,
     "no_punctuation": no_punctuation,
     "no_apostrophes": no_apostrophes,
-    "sloppy": sloppy,
+    "lowercase_no_punctuation": lowercase_no_punctuation,
     "typos": typos,
     "no_umlauts": no_umlauts,
 }
@@ -97,7 +97,7 @@ def compose(specs: Sequence[str]) -> Callable[[str, Random], str]:
     """Return a function that applies the noise functions in order, and keeps sentences that would become empty.
 
     Raises:
-        ConfigError: A name or option is unknown, or a value is not a probability.
+        ConfigError: a name or option is unknown, or a value is not a probability.
     """
     functions = [resolve("noise", NOISES, spec) for spec in specs]
     for spec, function in zip(specs, functions, strict=True):

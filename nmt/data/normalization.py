@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 # Control characters and invisible characters without meaning. Joiners (U+200C, U+200D) and direction marks are
-# meaningful in other scripts and kept. White space (tab, U+0085, U+2028, ...) is replaced by a space first.
+# meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is replaced with a space first.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 
@@ -18,7 +18,7 @@ def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
 
 
 def normalize(text: str) -> str:
-    """Apply Unicode NFC, collapse white space, strip, and remove control characters.
+    """Apply Unicode NFC, collapse whitespace, strip, and remove control characters.
 
     U+2581 becomes an underscore because SentencePiece reserves it for spaces. A lone surrogate, which cannot be
     encoded, becomes U+FFFD.

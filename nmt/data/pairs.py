@@ -40,7 +40,7 @@ def open_text(path: Path) -> BinaryIO:
     """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in `\\n`.
 
     Raises:
-        DataError: The file is missing, unreadable, a directory or a pipe, or its content does not match its suffix.
+        DataError: the file is missing, unreadable, a directory or a pipe, or its content does not match its suffix.
     """
     try:
         if path.exists() and stat.S_ISFIFO(path.stat().st_mode):  # files are read more than once
@@ -104,7 +104,7 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
         errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as U+FFFD.
 
     Raises:
-        DataError: The file is missing or corrupted, or a line is not UTF-8; the message has its line and byte, from 1.
+        DataError: the file is missing or corrupted, or a line is not UTF-8; the message has its line and byte, from 1.
     """
     return decode_lines(_raw_lines(path), str(path), errors)
 
@@ -146,8 +146,8 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
     """Yield the sentence pairs of two parallel files.
 
     Raises:
-        UnequalLineCountsError: The files have different numbers of lines; the message has both numbers.
-        DataError: See `read_lines`.
+        UnequalLineCountsError: the files have different numbers of lines; the message has both numbers.
+        DataError: see `read_lines`.
     """
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
     for number, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
@@ -170,7 +170,7 @@ def read_tsv(path: Path, errors: str = "strict") -> Iterator[Pair]:
     An empty line yields a blank pair, which cleaning drops and counts.
 
     Raises:
-        DataError: A line has no tab; see also `read_lines`.
+        DataError: a line has no tab; see also `read_lines`.
     """
     for number, line in enumerate(read_lines(path, errors), 1):
         columns = line.split("\t", 2)

@@ -36,7 +36,7 @@ CLEANING_FILE = "cleaned.json"
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A prepared directory."""
+    """The prepared data of a config: cleaned text, token ids and tokenizer in one directory."""
 
     directory: Path
     src: str
@@ -61,8 +61,8 @@ def prepare(config: Config) -> PreparedData:
     """Return the prepared data of `config`; prepare it unless it is cached.
 
     Raises:
-        DataError: A corpus is missing, corrupted, or empty after cleaning.
-        DownloadError: A corpus cannot be downloaded.
+        DataError: a corpus is missing, corrupted, or empty after cleaning.
+        DownloadError: a corpus cannot be downloaded.
     """
     data = config.data
     check_specs(data)
@@ -93,10 +93,10 @@ def find_prepared_text(run: Path, language: str) -> Path | None:
 
 
 def check_specs(data: DataConfig) -> None:
-    """Check all spec strings of the section `data` without downloading anything.
+    """Check all spec strings of the `data` section without downloading anything.
 
     Raises:
-        ConfigError: A spec string is invalid.
+        ConfigError: a spec string is invalid.
     """
     clean((), data.clean)
     for corpus in (*data.train, data.valid, data.test):

@@ -1,6 +1,6 @@
 """Segmentation of long input at sentence, clause or word boundaries.
 
-Segments are spans of the text, and only white space is left between them, so no text is lost.
+Segments are spans of the text, and only whitespace is left between them, so no text is lost.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def split_to_fit(text: str, language: str, fits: Callable[[str], bool]) -> list[
         fits: returns whether a segment is short enough to be translated at once.
 
     Returns:
-        Segments in order, without surrounding white space; none for a blank text.
+        Segments in order, without surrounding whitespace; none for a blank text.
     """
     return _split_spans(text, _trim(text, (0, len(text))), language, fits)
 
 
 def split_sentences(text: str, language: str) -> list[Span]:
-    """Return the spans of the sentences of `text`, without surrounding white space."""
+    """Return the spans of the sentences of `text`, without surrounding whitespace."""
     from sentencex import segment
 
     spans, end = [], 0
@@ -76,7 +76,7 @@ def _split_at(separator: re.Pattern[str], text: str) -> list[Span]:
 
 
 def _trim(text: str, span: Span) -> list[Span]:
-    """Return the span without surrounding white space, or nothing if it is blank."""
+    """Return the span without surrounding whitespace, or nothing if it is blank."""
     segment = text[slice(*span)]
     start, end = span[0] + len(segment) - len(segment.lstrip()), span[0] + len(segment.rstrip())
     return [(start, end)] if start < end else []

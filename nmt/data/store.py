@@ -2,7 +2,7 @@
 
 Each language of a split has three files: `train.en` (text, one sentence per line), `train.en.ids` (concatenated ids)
 and `train.en.ends` (end offset of each sentence in the ids and in the bytes of the text). Only the pages that are read
-occupy memory, so memory use does not grow with the corpus. Shape letter: N pairs.
+occupy memory, so memory use does not grow with the corpus. Shape suffix: N pairs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MonolingualStore:
         """Map the text file `text` and its token ids.
 
         Raises:
-            DataError: A file is missing or has the wrong size.
+            DataError: a file is missing or has the wrong size.
         """
         hint = "delete its directory and re-run the command"
         try:
@@ -91,7 +91,7 @@ def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[i
     """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of sentences of each chunk.
 
     Raises:
-        DataError: The vocabulary is too large for 16-bit ids.
+        DataError: the vocabulary is too large for 16-bit ids.
     """
     if len(tokenizer) > 2**16:
         raise DataError(f"a tokenizer of {len(tokenizer)} pieces is too large", "use at most 65536")

@@ -90,7 +90,7 @@ def resolve_method(spec: str, model_type: str | None) -> SamplingMethod:
         model_type: type of the tokenizer (`bpe` or `unigram`), or None if it is not known yet.
 
     Raises:
-        ConfigError: The name or an option is unknown, a value is out of range, or the tokenizer has another type.
+        ConfigError: the name or an option is unknown, a value is out of range, or the tokenizer has another type.
     """
     method = resolve("sampling method", SAMPLING_METHODS, spec)
     for name, value in getattr(method, "keywords", {}).items():

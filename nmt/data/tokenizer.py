@@ -47,7 +47,7 @@ class Tokenizer:
         """Load a SentencePiece model file, or the file of a `PairTokenizer`.
 
         Raises:
-            CheckpointError: The file is missing, is not a SentencePiece model, or has different special ids.
+            CheckpointError: the file is missing, is not a SentencePiece model, or has different special ids.
         """
         if path.suffix == ".zip":
             from nmt.data.pair_tokenizer import PairTokenizer
@@ -142,10 +142,12 @@ def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     If the corpus is too small for `config.vocab_size` pieces, the vocabulary is reduced and a message is logged.
 
     Raises:
-        DataError: There is no text, or `config.vocab_size` is smaller than the alphabet.
+        DataError: there is no text, or `config.vocab_size` is smaller than the alphabet.
     """
     if config.vocab_size < MIN_VOCAB_SIZE:
-        raise DataError(f"a tokenizer needs at least {MIN_VOCAB_SIZE} pieces, got {config.vocab_size}", "8000 is usual")
+        raise DataError(
+            f"a tokenizer needs at least {MIN_VOCAB_SIZE} pieces, got {config.vocab_size}", "a typical value is 8000"
+        )
     texts = _sample((text for line in lines if (text := normalize(line))), config.max_training_sentences)
     if not texts:
         raise DataError("there is no text to train a tokenizer on")
@@ -174,7 +176,7 @@ def _reduced_vocab_size(message: str, vocab_size: int) -> int:
     if too_small := re.search(r"smaller than required_chars[^\d]*\d+ vs (\d+)", message):
         raise DataError(
             f"tokenizer.vocab_size {vocab_size} is smaller than the corpus's alphabet of {too_small[1]} characters",
-            "increase tokenizer.vocab_size, or clean the corpus: clean: [script]",
+            "increase the vocabulary size, or add script to data.clean",
         ) from None
     max_size = re.search(r"value <= (\d+)", message)
     if not max_size or int(max_size[1]) >= vocab_size:

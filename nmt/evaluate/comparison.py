@@ -38,8 +38,8 @@ class MetricResult:
     """Scores of both systems, and the p-values of their difference."""
 
     name: str
-    first: float
-    second: float
+    first_score: float
+    second_score: float
     first_confidence: float
     second_confidence: float
     bootstrap_p: float
@@ -49,9 +49,9 @@ class MetricResult:
     @property
     def better(self) -> int:
         """Index of the system that is significantly better by both tests, or -1."""
-        if max(self.bootstrap_p, self.randomization_p) >= SIGNIFICANCE_LEVEL or self.first == self.second:
+        if max(self.bootstrap_p, self.randomization_p) >= SIGNIFICANCE_LEVEL or self.first_score == self.second_score:
             return -1
-        return int((self.second > self.first) != (self.name == "TER"))
+        return int((self.second_score > self.first_score) != (self.name == "TER"))
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Bucket:
 
     name: str
     sentences: int
-    first: float
-    second: float
+    first_score: float
+    second_score: float
     first_wins: int
     second_wins: int
 
@@ -73,8 +73,8 @@ class Difference:
     line: int
     source: str
     references: list[str]
-    first: str
-    second: str
+    first_translation: str
+    second_translation: str
     first_score: float
     second_score: float
 
@@ -84,8 +84,8 @@ class Comparison:
     """The results of comparing two systems on a test set."""
 
     test: str
-    first: str
-    second: str
+    first_name: str
+    second_name: str
     metrics: list[MetricResult]
     overall: Bucket
     by_length: list[Bucket]
@@ -121,17 +121,17 @@ def compare(
     """Compare two systems.
 
     Args:
-        first: The baseline.
-        second: The system to compare with the baseline.
-        test: Sources and references.
-        metrics: Metrics to test: bleu, chrf, ter.
-        resamples: Number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten times as many trials.
-        num_examples: Number of sentences to list in each direction.
-        counts: Frequency of each source word in the training data.
+        first: the baseline.
+        second: the system to compare with the baseline.
+        test: sources and references.
+        metrics: metrics to test: bleu, chrf, ter.
+        resamples: number of bootstrap resamples. Like sacreBLEU, the randomization test uses ten times as many trials.
+        num_examples: number of sentences to list in each direction.
+        counts: frequency of each source word in the training data.
 
     Raises:
-        DataError: If a system and the test set have different numbers of lines.
-        UsageError: If the resamples need too much memory.
+        DataError: a system and the test set have different numbers of lines.
+        UsageError: the resamples need too much memory.
     """
     for system in (first, second):
         if len(system.hypotheses) != len(test.sources):

@@ -47,33 +47,33 @@ class Evaluation:
         return {"test": self.test, "lines": self.lines, "scores": [asdict(score) for score in self.scores]}
 
 
-def translate_test_set(translator: Translator, test: TestSet, spec: str) -> list[str]:
+def translate_test_set(translator: Translator, test: TestSet, search: str) -> list[str]:
     """Return the best translation of each source line."""
     with progress(len(test.sources), f"translating {test.name}", " lines") as bar:
-        stream = translator.stream(chunked(test.sources), spec, on_progress=bar.update)
+        stream = translator.stream(chunked(test.sources), search, on_progress=bar.update)
         return [translations[0].text for translations in stream]
 
 
 def evaluate(
-    translator: Translator, test: TestSet, spec: str, output: Path, options: MetricOptions | None = None
+    translator: Translator, test: TestSet, search: str, output: Path, options: MetricOptions | None = None
 ) -> Evaluation:
     """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory `output`.
 
     Args:
-        translator: The model.
-        test: Sources and references.
-        spec: The search.
-        output: Directory for hypotheses and report; created if necessary.
-        options: Metrics; by default BLEU with a confidence interval.
+        translator: the model.
+        test: sources and references.
+        search: spec string of the search.
+        output: directory for hypotheses and report; created if necessary.
+        options: metrics; by default BLEU with a confidence interval.
 
     Raises:
-        UsageError: If the directory cannot be created, or COMET is requested and not installed.
-        NMTError: If the hypotheses or the report cannot be written.
+        UsageError: the directory cannot be created, or COMET is requested and not installed.
+        NMTError: the hypotheses or the report cannot be written.
     """
     options = options or MetricOptions()
     _make_directory(output)  # fail before translating
     comet_scorer = comet(options.comet) if options.comet else None
-    hypotheses = translate_test_set(translator, test, spec)
+    hypotheses = translate_test_set(translator, test, search)
     scores = [METRICS[name](hypotheses, test.references, resamples=options.resamples) for name in options.metrics]
     if comet_scorer:
         scores.append(comet_scorer(test.sources, hypotheses, test.references[0]))
@@ -83,7 +83,7 @@ def evaluate(
         "lines": len(hypotheses),
         "references": len(test.references),
         "direction": f"{translator.config.data.src}-{translator.config.data.tgt}",
-        "search": spec,
+        "search": search,
         "nmt": __version__,
         "scores": [asdict(score) for score in scores],
     }

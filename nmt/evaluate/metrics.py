@@ -29,7 +29,7 @@ class Score:
     value: float
     signature: str
     confidence: float | None = None
-    """Half the width of the 95 % confidence interval, from bootstrap resampling (Koehn 2004)."""
+    """Half the width of the 95% confidence interval, from bootstrap resampling (Koehn 2004)."""
 
     def __str__(self) -> str:
         interval = "" if self.confidence is None else f" ± {self.confidence:.1f}"
@@ -104,7 +104,7 @@ def comet(name: str) -> CometScorer:
     """Load a COMET model (Rei et al. 2020) such as `Unbabel/wmt22-comet-da`. COMET downloads it on first use.
 
     Raises:
-        UsageError: If COMET is not installed, or the model cannot be loaded.
+        UsageError: COMET is not installed, or the model cannot be loaded.
     """
     try:
         from comet import download_model, load_from_checkpoint

@@ -52,9 +52,9 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
     """Load a sacreBLEU test set or the test split of a corpus. sacreBLEU downloads a test set on first use.
 
     Raises:
-        UsageError: If the name is unknown, or the test set does not have this language pair.
-        ConfigError: If the corpus does not have an option of the spec.
-        DataError: If the download fails, or the corpus does not have a test split for this language pair.
+        UsageError: the name is unknown, or the test set does not have this language pair.
+        ConfigError: the corpus does not have an option of the spec.
+        DataError: the download fails, or the corpus does not have a test split for this language pair.
     """
     import sacrebleu
 

@@ -1,8 +1,8 @@
 """Export of models to other engines.
 
-Each module has `export(loaded, directory)` and `engine(directory)`, which translates with the exported model. Options
-of `export` are keyword-only arguments. To add a format, write a module and register it in both tables. An export is
-kept only if it passes the verification in `nmt.export.verify`.
+Each module has `export(loaded, directory)` and `load(directory)`, which returns a function that translates with the
+exported model. Options of `export` are keyword-only arguments. To add a format, write a module and register it in both
+tables. An export is kept only if it passes the verification in `nmt.export.verify`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.export import ctranslate2, huggingface, onnx, safetensors
-from nmt.export.common import Engine
+from nmt.export.common import Translate
 
 EXPORTS: dict[str, Callable[..., None]] = {
     "ctranslate2": ctranslate2.export,
@@ -19,11 +19,11 @@ EXPORTS: dict[str, Callable[..., None]] = {
     "onnx": onnx.export,
     "hf-marian": huggingface.export,
 }
-ENGINES: dict[str, Callable[[Path], Engine]] = {
-    "ctranslate2": ctranslate2.engine,
-    "safetensors": safetensors.engine,
-    "onnx": onnx.engine,
-    "hf-marian": huggingface.engine,
+LOADERS: dict[str, Callable[[Path], Translate]] = {
+    "ctranslate2": ctranslate2.load,
+    "safetensors": safetensors.load,
+    "onnx": onnx.load,
+    "hf-marian": huggingface.load,
 }
 
-__all__ = ["ENGINES", "EXPORTS", "Engine"]
+__all__ = ["EXPORTS", "LOADERS", "Translate"]

@@ -17,7 +17,7 @@ from nmt.model.transformer import Transformer
 from nmt.runs.discovery import LoadedModel
 from nmt.search import SearchRequest, StepModel, search
 
-Engine = Callable[[Sequence[str]], list[str]]
+Translate = Callable[[Sequence[str]], list[str]]
 """Translates normalized sentences of at most the model's maximum length. All engines use greedy search on the CPU in
 float32 with the length limits of `nmt translate`, so their translations of the same model should be identical."""
 
@@ -93,7 +93,7 @@ def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str
     return translations
 
 
-def greedy_engine(model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None) -> Engine:
+def greedy_translate(model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None) -> Translate:
     """Return an engine that runs the greedy search of nmt on a model.
 
     Args:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer, tokenizer_file
-from nmt.export.common import Engine, copy_run_files, num_positions, require_package, require_transformer
+from nmt.export.common import Translate, copy_run_files, num_positions, require_package, require_transformer
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.layers import Linear
@@ -70,7 +70,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     spec.save(str(directory))
 
 
-def engine(directory: Path) -> Engine:
+def load(directory: Path) -> Translate:
     """Return a translator for a directory written by `export`.
 
     Raises:

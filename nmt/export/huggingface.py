@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
-from nmt.export.common import Engine, max_tokens, num_positions, require_package, require_transformer
+from nmt.export.common import Translate, max_tokens, num_positions, require_package, require_transformer
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.runs.discovery import LoadedModel
@@ -53,7 +53,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         _save_tokenizer(loaded, directory, transformers)
 
 
-def engine(directory: Path) -> Engine:
+def load(directory: Path) -> Translate:
     """Return a translator for a directory written by `export`.
 
     Raises:

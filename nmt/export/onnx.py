@@ -1,15 +1,15 @@
 """Export to ONNX, for ONNX Runtime and many other programs, programming languages and devices.
 
-The export has two graphs and the tokenizer. Letters: B sentences, S source tokens, R rows (B, or B times beams), T
-target tokens so far, L decoder layers, H heads of keys and values, K head width, V vocabulary.
+The export has two graphs and the tokenizer. Shape suffixes: B sentences, S source tokens, R rows (B, or B times beams),
+T target tokens so far, L decoder layers, G heads of keys and values, K head dimension, V vocabulary.
 
-    encoder.onnx   source [B, S] (int64, each ending on </s>), source_mask [B, S] (bool) -> memory [L, 2, B, H, S, K]
-    decoder.onnx   tokens [R] (int64), past [L, 2, R, H, T, K], memory [L, 2, R, H, S, K], source_mask [R, S]
-                   -> logits [R, V], present [L, 2, R, H, T+1, K]
+    encoder.onnx   source [B, S] (int64, each ending on </s>), source_mask [B, S] (bool) -> cross_kv [L, 2, B, G, S, K]
+    decoder.onnx   tokens [R] (int64), past [L, 2, R, G, T, K], cross_kv [L, 2, R, G, S, K], source_mask [R, S]
+                   -> logits [R, V], present [L, 2, R, G, T+1, K]
 
-`memory` are the keys and values of the source. `past` are those of the target: empty (T = 0) in the first step, in
-which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats memory
-and mask.
+`cross_kv` are the projected keys and values of the source. `past` are those of the target: empty (T = 0) in the first
+step, in which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats
+cross_kv and mask.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt.errors import UsageError
-from nmt.export.common import Engine, copy_run_files, greedy_engine, num_positions, require_package, require_transformer
+from nmt.export.common import (
+    Translate,
+    copy_run_files,
+    greedy_translate,
+    num_positions,
+    require_package,
+    require_transformer,
+)
 from nmt.model.build import max_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
@@ -58,30 +65,30 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     config = loaded.config.model
     heads, width = config.kv_heads or config.heads, config.dim // config.heads
     past = torch.zeros(config.decoder_layers, 2, 3, heads, 5, width)
-    memory = torch.zeros(config.decoder_layers, 2, 3, heads, 7, width)
+    cross_kv = torch.zeros(config.decoder_layers, 2, 3, heads, 7, width)
     with _quiet():
         torch.onnx.export(
             encoder, (source_BS, mask_BS), directory / ENCODER,
-            input_names=["source", "source_mask"], output_names=["memory"],
+            input_names=["source", "source_mask"], output_names=["cross_kv"],
             dynamic_shapes=({0: "B", 1: "S"}, {0: "B", 1: "S"}),
             dynamo=True, external_data=False, verbose=False,
         )  # fmt: skip
         torch.onnx.export(
-            decoder, (source_BS[:, 0], past, memory, mask_BS), directory / DECODER,
-            input_names=["tokens", "past", "memory", "source_mask"], output_names=["logits", "present"],
+            decoder, (source_BS[:, 0], past, cross_kv, mask_BS), directory / DECODER,
+            input_names=["tokens", "past", "cross_kv", "source_mask"], output_names=["logits", "present"],
             dynamic_shapes=({0: "R"}, {2: "R", 4: "T"}, {2: "R", 4: "S"}, {0: "R", 1: "S"}),
             dynamo=True, external_data=False, verbose=False,
         )  # fmt: skip
 
 
-def engine(directory: Path) -> Engine:
+def load(directory: Path) -> Translate:
     """Return a translator for a directory written by `export`: greedy search of nmt with ONNX Runtime.
 
     Raises:
         UsageError: ONNX Runtime is not installed.
     """
     config, tokenizer, *_ = discovery.load_settings(directory)
-    return greedy_engine(OnnxModel.load(directory), tokenizer, max_positions(config.model))
+    return greedy_translate(OnnxModel.load(directory), tokenizer, max_positions(config.model))
 
 
 def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -126,7 +133,7 @@ class OnnxModel:
             )
         )
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> OnnxState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> OnnxState:
         """Encode source sentences and return the initial state of a search.
 
         Raises:
@@ -138,8 +145,8 @@ class OnnxModel:
         mask_BS = np.arange(lengths_B.max()) < lengths_B[:, None]
         source_BS = np.zeros(mask_BS.shape, np.int64)
         source_BS[mask_BS] = np.concatenate([np.asarray(source) for source in sources])
-        (memory,) = self.encoder.run(None, {"source": source_BS, "source_mask": mask_BS})
-        return OnnxState(self.decoder, memory, mask_BS)
+        (cross_kv,) = self.encoder.run(None, {"source": source_BS, "source_mask": mask_BS})
+        return OnnxState(self.decoder, cross_kv, mask_BS)
 
 
 class OnnxState:
@@ -147,18 +154,18 @@ class OnnxState:
 
     attention_RS: Floats | None = None
 
-    def __init__(self, decoder: Any, memory: NDArray[np.float32], mask_BS: NDArray[np.bool_]) -> None:
-        self.decoder, self.memory, self.mask_RS = decoder, memory, mask_BS
-        layers, two, sentences, heads, _, width = memory.shape
+    def __init__(self, decoder: Any, cross_kv: NDArray[np.float32], mask_BS: NDArray[np.bool_]) -> None:
+        self.decoder, self.cross_kv, self.mask_RS = decoder, cross_kv, mask_BS
+        layers, two, sentences, heads, _, width = cross_kv.shape
         self.past = np.zeros((layers, two, sentences, heads, 0, width), np.float32)
 
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row."""
         parents_R = request.parents_R
         if not np.array_equal(parents_R, np.arange(len(self.mask_RS))):
-            self.memory, self.mask_RS = self.memory[:, :, parents_R], self.mask_RS[parents_R]
+            self.cross_kv, self.mask_RS = self.cross_kv[:, :, parents_R], self.mask_RS[parents_R]
             self.past = self.past[:, :, parents_R]
-        inputs = {"tokens": np.asarray(request.tokens_R, np.int64), "past": self.past, "memory": self.memory}
+        inputs = {"tokens": np.asarray(request.tokens_R, np.int64), "past": self.past, "cross_kv": self.cross_kv}
         logits_RV, self.past = self.decoder.run(None, {**inputs, "source_mask": self.mask_RS})
         shifted_RV = logits_RV - logits_RV.max(1, keepdims=True)
         log_p_RV = shifted_RV - np.log(np.exp(shifted_RV).sum(1, keepdims=True))
@@ -206,7 +213,7 @@ class _Encoder(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        state = self.model.prefill(source, source_mask)
+        state = self.model.init_search_state(source, source_mask)
         return torch.stack([torch.stack(keys_values) for keys_values in state.cross_kv])
 
 
@@ -215,10 +222,9 @@ class _Decoder(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tensor, past: Tensor, memory: Tensor, source_mask: Tensor) -> tuple[Tensor, Tensor]:
-        cross_kv = [(keys_values[0], keys_values[1]) for keys_values in memory.unbind()]
+    def forward(self, tokens: Tensor, past: Tensor, cross_kv: Tensor, source_mask: Tensor) -> tuple[Tensor, Tensor]:
         cache = _PastKeyValues(past)
-        state = DecoderState(cross_kv, source_mask[:, None, None, :], cache)
+        state = DecoderState([(kv[0], kv[1]) for kv in cross_kv.unbind()], source_mask[:, None, None, :], cache)
         return self.model.next_logits(tokens, state), torch.stack(cache.present)
 
 

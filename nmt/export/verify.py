@@ -1,4 +1,4 @@
-"""Export a model and verify that its translations are identical.
+"""Export a model and verify that it reproduces the translations.
 
 nmt and the other engine translate the same sentences with greedy search, on the CPU, in float32 and with the same
 length limits, so every translation should be identical. Rounding may decide between tokens of nearly equal probability.
@@ -22,7 +22,7 @@ from nmt.data.sources import get_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
-from nmt.export import ENGINES, EXPORTS, Engine
+from nmt.export import EXPORTS, LOADERS, Translate
 from nmt.export.common import run_files
 from nmt.inference.translator import Translator
 from nmt.paths import new_directory
@@ -114,8 +114,8 @@ def export(
     with new_directory(directory) as work:
         _write(lambda: write(loaded, work), directory)
         nmt_result = _translate_with_nmt(path, loaded, sources)
-        engine = ENGINES[parse(to)[0]](work)
-        exported_result = _translate(engine, sources, [file for file in work.rglob("*") if file.is_file()])
+        translate = LOADERS[parse(to)[0]](work)
+        exported_result = _measure(translate, sources, [file for file in work.rglob("*") if file.is_file()])
         verification = Verification(directory, source_name, sources, nmt_result, exported_result, loaded.tokenizer)
         if verification.agreement < min_agreement:
             raise NMTError(
@@ -138,13 +138,13 @@ def _write(write: Callable[[], object], directory: Path) -> None:
 def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:
     translator = Translator.load(path, "cpu", "fp32")
     files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
-    return _translate(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
+    return _measure(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
 
 
-def _translate(engine: Engine, sources: list[str], files: Iterable[Path]) -> EngineResult:
-    engine(sources[:4])  # warm-up
+def _measure(translate: Translate, sources: list[str], files: Iterable[Path]) -> EngineResult:
+    translate(sources[:4])  # warm-up
     start = time.perf_counter()
-    translations = engine(sources)
+    translations = translate(sources)
     return EngineResult(translations, time.perf_counter() - start, sum(file.stat().st_size for file in files))
 
 

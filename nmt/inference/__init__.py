@@ -1,8 +1,8 @@
 """Inference engines. They translate and score token ids; `nmt.inference.translator` handles text.
 
-An engine takes ids without start and end tokens, preserves their order and forms its own batches. The result for a
-sentence does not depend on its batch. (PyTorch's matrix multiplications round differently for different batch sizes:
-with the PyTorch engine in bf16, about one in ten thousand sentences may differ.)
+An engine takes ids without start and end tokens, returns results in input order and forms its own batches. The result
+for a sentence does not depend on its batch. (PyTorch's matrix multiplications round differently for different batch
+sizes: with the PyTorch engine in bf16, about one in ten thousand sentences may differ.)
 """
 
 from __future__ import annotations

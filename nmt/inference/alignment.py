@@ -1,4 +1,7 @@
-"""Word alignment from cross-attention."""
+"""Word alignment from cross-attention.
+
+Shape suffixes: T target tokens, S source tokens, V source words, U target words.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ def align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | N
         return []
     # The tokens of a word are adjacent, so a word's attention is the sum over a range.
     source_starts, target_starts = (np.unique(_word_indices(x), return_index=True)[1] for x in (source, target))
-    attention_TW = np.add.reduceat(attention_TS[: len(target), : len(source)], source_starts, axis=1)
-    attention_XW = np.add.reduceat(attention_TW, target_starts, axis=0)
-    return [(source_word, target_word) for target_word, source_word in enumerate(attention_XW.argmax(1).tolist())]
+    attention_TV = np.add.reduceat(attention_TS[: len(target), : len(source)], source_starts, axis=1)
+    attention_UV = np.add.reduceat(attention_TV, target_starts, axis=0)
+    return [(source_word, target_word) for target_word, source_word in enumerate(attention_UV.argmax(1).tolist())]
 
 
 def _word_indices(tokens: Sequence[str]) -> list[int]:

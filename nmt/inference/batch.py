@@ -30,7 +30,7 @@ MAX_SCORE_TOKENS = 1024
 
 
 class Model(StepModel, Protocol):
-    """A model that can search and score."""
+    """A model that a search can decode with and that can score translations."""
 
     @property
     def max_positions(self) -> int | None:
@@ -139,7 +139,7 @@ class BatchEngine:
                 )
             return hypotheses
 
-        return _retry_split_on_oom(sources, run, lambda part: self._search(part, search), "use fewer beams")
+        return _retry_split_on_oom(sources, run, lambda part: self._search(part, search), "use a smaller beam")
 
     def _score(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[TokenScores]:
         def run() -> list[TokenScores]:

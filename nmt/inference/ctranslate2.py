@@ -39,7 +39,7 @@ def find_export(path: Path) -> Path:
 
 
 class CTranslate2Engine:
-    """Translates and scores with CTranslate2. It supports the searches `greedy` and `beam`."""
+    """Translates and scores with CTranslate2. It supports the `greedy` and `beam` searches."""
 
     max_positions: int | None = None
 
@@ -73,16 +73,16 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first.
 
-        CTranslate2 decides when to prune and stop; its hypotheses are then scored and ranked by our own formula.
+        CTranslate2 decides when to prune and stop; its hypotheses are then ranked by nmt's formula.
 
         Raises:
             UsageError: the search is not greedy or beam, or it has a coverage penalty.
         """
         if not isinstance(search, Greedy | Beam):
-            raise UsageError("the engine ctranslate2 supports the searches greedy and beam only", "leave out --engine")
+            raise UsageError("the ctranslate2 engine supports only the greedy and beam searches", "leave out --engine")
         if isinstance(search, Beam) and search.coverage_penalty:  # its scores would not be log-probabilities
             raise UsageError(
-                "the engine ctranslate2 does not support coverage_penalty", "leave out --engine or coverage_penalty"
+                "the ctranslate2 engine does not support coverage_penalty", "leave out --engine or coverage_penalty"
             )
         size = BATCH_SIZE * self.translator.num_translators
         hypotheses: dict[int, list[Hypothesis]] = {}

@@ -1,13 +1,13 @@
 /* The native inference engine: the forward pass of a Transformer for search, on one core, without PyTorch. native.py
    compiles and calls it.
 
-   `model_new` packs the matrices in float32, bfloat16 or int8. `prefill` encodes a batch of sentences and projects the
+   `model_new` packs the matrices in float32, bfloat16 or int8. `init_search_state` encodes a batch of sentences and projects the
    keys and values of cross-attention; `decode_step` reads one more token per row and returns the best next tokens.
    Activations are float32. The order of operations on a row depends only on the row, so a translation does not depend
    on its batch. Inputs are not validated here, but in native.py.
 
    Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model width, H heads, G
-   heads of keys and values, K head width, F feed-forward width, V vocabulary, I inputs and O outputs of a matrix. */
+   heads of keys and values, K head dimension, F feed-forward width, V vocabulary, I inputs and O outputs of a matrix. */
 
 #include <math.h>
 #include <stdint.h>
@@ -554,7 +554,7 @@ INLINE float error_function(float x) {
 
 INLINE float silu(float x) { return x / (1 + exponential(-x)); }
 
-/* Applies the activation in place; SwiGLU halves the width (Shazeer 2020, equation 6), so the row stride becomes F. */
+/* Applies the activation in place; SwiGLU halves the width (Shazeer 2020, equation 5), so the row stride becomes F. */
 static void activate(const Config *c, int64_t rows, float *x) {
     int64_t count = rows * c->ffn_dim;
     if (c->activation == RELU)
@@ -572,7 +572,7 @@ static void activate(const Config *c, int64_t rows, float *x) {
                 x[r * c->ffn_dim + i] = silu(x[2 * r * c->ffn_dim + i]) * x[(2 * r + 1) * c->ffn_dim + i];
 }
 
-/* The rotations of channels 2i and 2i+1 by position / base^(2i/K) (Su et al. 2021, equation 34). */
+/* The rotations of dimensions 2i and 2i+1 by position / base^(2i/K) (Su et al. 2021, equation 34). */
 static void rotations(const Config *c, int64_t position, float *cos_sin_K) {
     int64_t width = c->dim / c->heads;
     for (int64_t i = 0; i < width; i += 2) {
@@ -819,7 +819,7 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
 /* Starts a batch: encodes sentences of `lengths_B` tokens, which are concatenated in `tokens`. A state can be reused
    for other batches and keeps its memory. `track` enables recording the cross-attention of the second to last layer,
    which aligns words best (Garg et al. 2019, section 4.1). Returns 0 if out of memory. */
-int prefill(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
+int init_search_state(State *s, int64_t sentences, const int32_t *lengths_B, const int32_t *tokens, int track) {
     const Config *c = &s->m->c;
     arena_reset(&s->batch);
     s->steps = s->max_tokens = 0;
@@ -940,7 +940,7 @@ static int64_t insert_best(
 typedef struct {
     int64_t k, num_banned, num_gathered;
     const int32_t *banned_RX, *gather_RP;
-    float *best_log_p_RK;         /* log-probabilities of the k best tokens that are not banned, in descending order */
+    float *log_p_RK;         /* log-probabilities of the k best tokens that are not banned, in descending order */
     int32_t *tokens_RK;
     float *gathered_log_p_RP; /* those of the gathered tokens, banned or not */
     float *log_p_RV;        /* those of the whole vocabulary, or null */
@@ -981,14 +981,14 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
                     logits[token] = -INFINITY;
             }
             if (q->k)
-                num_best_R[r] = insert_best(logits, v, count, q->k, num_best_R[r], q->best_log_p_RK + (first + r) * q->k,
+                num_best_R[r] = insert_best(logits, v, count, q->k, num_best_R[r], q->log_p_RK + (first + r) * q->k,
                                          q->tokens_RK + (first + r) * q->k);
         }
     }
     for (int64_t r = 0; r < rows; r++) {
         float log_sum = max_R[r] + logf(sum_R[r]);
         for (int64_t i = 0; i < q->k; i++)
-            q->best_log_p_RK[(first + r) * q->k + i] -= log_sum;
+            q->log_p_RK[(first + r) * q->k + i] -= log_sum;
         for (int64_t i = 0; i < q->num_gathered; i++)
             q->gathered_log_p_RP[(first + r) * q->num_gathered + i] -= log_sum;
         for (int64_t i = 0; q->log_p_RV && i < vocabulary; i++)
@@ -1062,7 +1062,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
 int lanes(void) { return LANES; }
 
 /* Hardware support for products of a type: 2 a dedicated instruction, 1 several instructions. */
-int native_type(int type) {
+int hardware_support(int type) {
 #if LANES == 16 && defined __AVX512BF16__
     if (type == BF16)
         return 2;

@@ -19,9 +19,11 @@ class NativeEnsemble:
         self.models = models
         self.max_positions = min((model.max_positions for model in models if model.max_positions), default=None)
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> EnsembleState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> EnsembleState:
         """Encode source sentences with every model."""
-        return EnsembleState([model.prefill(sources, track_attention=track_attention) for model in self.models])
+        return EnsembleState(
+            [model.init_search_state(sources, track_attention=track_attention) for model in self.models]
+        )
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score given translations by the mean of the models' probabilities."""

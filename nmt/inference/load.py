@@ -54,7 +54,7 @@ def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detoke
 
     Args:
         files: the models on disk.
-        device: see `runtime.device_name`.
+        device: device name as returned by `runtime.resolve_device`.
         precision: precision of the search: auto, fp32, bf16, fp16 or int8.
         detokenize: returns the text of token ids.
 

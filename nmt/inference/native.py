@@ -1,6 +1,6 @@
 """The native engine: `engine.c`, compiled on demand, and models packed for it. It does not need PyTorch.
 
-Shape letters: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
+Shape suffixes: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
 tokens, V vocabulary, I inputs and O outputs of a matrix.
 """
 
@@ -63,7 +63,7 @@ class _Request(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("k", "num_banned", "num_gathered")),
         *((name, c_void_p) for name in (
-            "banned_RX", "gather_RP", "best_log_p_RK", "tokens_RK", "gathered_log_p_RP", "log_p_RV", "attention_RS",
+            "banned_RX", "gather_RP", "log_p_RK", "tokens_RK", "gathered_log_p_RP", "log_p_RV", "attention_RS",
         )),
     ]  # fmt: skip
 
@@ -73,10 +73,10 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "model_free": (None, [c_void_p]),
     "state_new": (c_void_p, [c_void_p]),
     "state_free": (None, [c_void_p]),
-    "prefill": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
+    "init_search_state": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_int]),
     "decode_step": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, POINTER(_Request)]),
     "lanes": (c_int, []),
-    "native_type": (c_int, [c_int]),
+    "hardware_support": (c_int, [c_int]),
     "matrix_new": (c_void_p, [c_int64, c_int64, c_int, c_void_p, c_void_p]),
     "matrix_multiply": (c_int, [c_void_p, c_int64, c_void_p, c_void_p]),
 }
@@ -125,7 +125,7 @@ class NativeModel:
         """States of finished batches, which later batches reuse with their memory."""
         weakref.finalize(self, _free, self.library, self._handle, self._free_states)
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
         """Encode sentences, each a list of ids that ends with the end token, and return the state of the search.
 
         Raises:
@@ -143,14 +143,14 @@ class NativeModel:
         state = NativeState(self, handle, lengths_B, track_attention)
         weakref.finalize(state, self._free_states.append, handle)
         self._check_memory(
-            self.library.prefill(handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention)
+            self.library.init_search_state(handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention)
         )
         return state
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score a batch of given translations; ids are without start and end tokens."""
         order = sorted(range(len(targets)), key=lambda i: -len(targets[i]))  # unfinished sentences come first
-        state = self.prefill([[*source, EOS] for source in sources], track_attention=True)
+        state = self.init_search_state([[*source, EOS] for source in sources], track_attention=True)
         log_probs: list[list[float]] = [[] for _ in order]
         attention: list[list[Floats]] = [[] for _ in order]
         parents_R, tokens_R = np.array(order), np.full(len(order), BOS)
@@ -304,7 +304,7 @@ def fastest_precision(config: ModelConfig) -> str:
         return lambda: matrix.multiply(x_RI)
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
-    task = f"decoding, {rows}x{config.dim}x{config.ffn_dim}"
+    task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
     return autotune.select_fastest(task, engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
 
 

@@ -25,11 +25,11 @@ class Paragraph:
     """A paragraph, or a blank line."""
 
     marker: str
-    """White space and list or heading marker before the text; for a blank line, the entire line."""
+    """Whitespace and list or heading marker before the text; for a blank line, the entire line."""
     lines: list[str] = field(default_factory=list)
-    """Lines without surrounding white space; empty for a blank line."""
+    """Lines without surrounding whitespace; empty for a blank line."""
     indent: str = ""
-    """White space before the lines after the first."""
+    """Whitespace before the lines after the first."""
 
     @property
     def text(self) -> str:
@@ -55,7 +55,7 @@ class Paragraph:
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
-    """Group lines into paragraphs, which preserve the input except for trailing white space."""
+    """Group lines into paragraphs, which preserve the input except for trailing whitespace."""
     current: Paragraph | None = None
     for line in lines:
         marker = _MARKER.match(line)[0]  # type: ignore[index]  # the pattern matches any string
@@ -73,13 +73,13 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
         yield current
 
 
-def translate(translator: Translator, lines: Iterable[str], spec: str | None = None) -> Iterator[str]:
+def translate(translator: Translator, lines: Iterable[str], search: str | None = None) -> Iterator[str]:
     """Yield the lines of a translated document.
 
     Args:
         translator: translates the sentences.
         lines: lines of the document.
-        spec: search; None uses the search of the model's config.
+        search: spec string of a search; None uses the search of the model's config.
 
     Raises:
         ConfigError: unknown search or option.
@@ -88,7 +88,7 @@ def translate(translator: Translator, lines: Iterable[str], spec: str | None = N
         spans_of = [split_sentences(paragraph.text, translator.config.data.src) for paragraph in chunk]
         pairs = list(zip(chunk, spans_of, strict=True))
         source: list[str | Line] = [paragraph.text[start:end] for paragraph, spans in pairs for start, end in spans]
-        translations = iter([n_best[0].text for n_best in translator.stream([source] if source else [], spec)])
+        translations = iter([n_best[0].text for n_best in translator.stream([source] if source else [], search)])
         for paragraph, spans in pairs:
             text = "".join(
                 (separator(paragraph.text, spans[i - 1][1], start) if i else "") + next(translations)

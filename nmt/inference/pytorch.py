@@ -1,7 +1,7 @@
 """Search and scoring with PyTorch networks: on a GPU, and on a CPU for models that the native engine does not support.
 
-Shape letters: B sentences, S source tokens, R rows, T target tokens, K best tokens, P gathered tokens, X banned tokens,
-V vocabulary, N real target positions.
+Shape suffixes: B sentences, S source tokens, R rows, T target tokens, K best tokens, P gathered tokens, X banned
+tokens, V vocabulary, N target positions without padding.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class TorchModel:
         self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
 
     @torch.inference_mode()
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
         src_BS = pad_rows(sources).to(self.device)
         lengths_B = torch.tensor([len(source) for source in sources])
         mask_BS = (torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]).to(self.device)
-        states = [network.prefill(src_BS, mask_BS) for network in self.networks]
+        states = [network.init_search_state(src_BS, mask_BS) for network in self.networks]
         if track_attention:
             for state in states:
                 state.track_attention()

@@ -16,13 +16,13 @@ from nmt.inference.whitespace import separator
 
 @dataclass(frozen=True)
 class Line:
-    """A line to translate, and the constraints on its translation."""
+    """A line to translate, with an optional target prefix and constraints."""
 
     text: str
     prefix: str = ""
-    """Text that the translation must begin with, in whole words."""
+    """Text that the translation must begin with. It must end at a word boundary, because it is tokenized separately."""
     constraints: tuple[str, ...] = ()
-    """Phrases that must appear in the translation. They need the search `constrained`."""
+    """Phrases that must appear in the translation. They need the `constrained` search."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError if `constraints` is a string, whose characters would become constraints."""
@@ -36,13 +36,13 @@ class Segment:
 
     source: Source
     separator: str = ""
-    """White space between the previous segment and this one."""
+    """Whitespace between the previous segment and this one."""
     word_offset: int = 0
     """Index of its first word in the line."""
 
 
 class Segmenter:
-    """Tokenizes lines, and splits those that are longer than the training data."""
+    """Tokenizes lines, and splits those that are longer than almost all training lines."""
 
     def __init__(self, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences: int) -> None:
         self.tokenizer, self.language, self.lowercase = tokenizer, config.data.src, config.lowercase_all_caps

@@ -20,14 +20,15 @@ class Translation:
 
     text: str
     score: float
-    """Score that the search ranks by, such as the normalized log-probability, summed over the segments of the line."""
+    """Score by which the search ranks hypotheses, such as the normalized log-probability; the sum over the segments of
+    the line."""
     log_prob: float
     """Σ log p(token) in nats, including the end token of each segment."""
     tokens: tuple[str, ...] = ()
     """Tokens of the translation, with `</s>` at the end of each segment."""
     token_log_probs: tuple[float, ...] = ()
     alignment: tuple[tuple[int, int], ...] = ()
-    """(source word, target word) as indices of words separated by white space: each target word with the source word
+    """(source word, target word) as indices of words separated by whitespace: each target word with the source word
     that received the most attention. Attention is an approximation of word alignment."""
 
 

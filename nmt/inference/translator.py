@@ -1,4 +1,4 @@
-"""Translate and score lines of text. Validation, evaluation and the command line all use this class."""
+"""`Translator` translates and scores lines of text. Validation, evaluation and the command line all use it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from nmt.inference.segments import Line, Segment, Segmenter
 from nmt.inference.translation import Translation, join, join_with_details, n_best_of_line
 from nmt.inference.whitespace import surrounding_whitespace
 from nmt.runs import discovery
-from nmt.search import Constrained, Hypothesis, Search, search
+from nmt.search import Constrained, Hypothesis, Search
+from nmt.search import search as parse_search
 
 __all__ = ["Line", "Translation", "Translator"]
-ENGINES = ("native", "ctranslate2")
+ENGINES = ("nmt", "ctranslate2")
 
 
 class Translator:
@@ -43,7 +44,7 @@ class Translator:
         path: Path | str | Sequence[Path | str],
         device: str = "auto",
         precision: str = "auto",
-        engine: str = "native",
+        engine: str = "nmt",
     ) -> Translator:
         """Load a model or an ensemble.
 
@@ -52,7 +53,8 @@ class Translator:
                 Several paths form an ensemble.
             device: auto, cpu or cuda.
             precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring always uses float32.
-            engine: native, or ctranslate2 for a directory that `nmt export` wrote.
+            engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a directory that
+                `nmt export` wrote).
 
         Raises:
             CheckpointError: see `nmt.runs.discovery.find_model`; or the models have different tokenizers or directions.
@@ -77,48 +79,48 @@ class Translator:
     @classmethod
     def _load_export(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
         if len(paths) > 1:
-            raise UsageError("the engine ctranslate2 does not support ensembles", "leave out --engine")
+            raise UsageError("the ctranslate2 engine does not support ensembles", "leave out --engine")
         directory = find_export(paths[0])
         config, tokenizer, *limits = discovery.load_settings(directory)
         translator = cls(CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits)
         translator.checkpoint = translator.run = directory
         return translator
 
-    def translate(self, lines: Iterable[str | Line], spec: str | None = None) -> list[str]:
+    def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line, in the order of the lines.
 
-        White space around a line is preserved, so a blank line stays blank. A line that is longer than the training
-        data is split at sentence or clause boundaries, and the translations of its segments are joined.
+        Whitespace around a line is preserved, so a blank line stays blank. A line that is longer than almost all
+        training lines is split at sentence or clause boundaries, and the translations of its segments are joined.
 
         Args:
             lines: source text, one or more sentences per line.
-            spec: search, such as `beam(beam_size=4)`; None uses the search of the model's config.
+            search: spec string of a search, such as `beam(beam_size=4)`; None uses the search of the model's config.
 
         Raises:
             ConfigError: unknown search or option.
             UsageError: a line has constraints and the search is not `constrained`.
         """
-        return [n_best[0].text for n_best in self.stream(chunked(_check_lines(lines)), spec)]
+        return [n_best[0].text for n_best in self.stream(chunked(_check_lines(lines)), search)]
 
-    def n_best(self, lines: Iterable[str | Line], spec: str | None = None) -> Iterator[list[Translation]]:
+    def n_best(self, lines: Iterable[str | Line], search: str | None = None) -> Iterator[list[Translation]]:
         """Yield the n-best list of each line, with tokens, log-probabilities and alignment.
 
         Log-probabilities are computed in float32, regardless of the precision of the search.
 
         Args:
             lines: see `translate`.
-            spec: search, such as `beam(beam_size=4, top_beams=4)`.
+            search: spec string of a search, such as `beam(beam_size=4, top_beams=4)`.
 
         Raises:
             ConfigError: see `translate`.
             UsageError: see `translate`.
         """
-        return self.stream(chunked(_check_lines(lines)), spec, details=True)
+        return self.stream(chunked(_check_lines(lines)), search, details=True)
 
     def stream(
         self,
         chunks: Iterable[Sequence[str | Line]],
-        spec: str | None = None,
+        search: str | None = None,
         *,
         details: bool = False,
         on_progress: Callable[[int], object] = lambda lines: None,
@@ -127,17 +129,17 @@ class Translator:
 
         Args:
             chunks: lists of lines; batches are formed within a list.
-            spec: see `translate`.
+            search: see `translate`.
             details: whether to add tokens, float32 log-probabilities and alignment, as `n_best` does.
             on_progress: called with the number of lines translated since the previous call.
         """
-        algorithm = search(self.config.search if spec is None else spec)
+        algorithm = parse_search(self.config.search if search is None else search)
         return chain.from_iterable(self._translate(chunk, algorithm, details, on_progress) for chunk in chunks)
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
         """Yield the given translations with the model's scores, in order; `score` is the log-probability.
 
-        Lines are not split, even if they are longer than the training data.
+        Lines are not split, even if they are longer than almost all training lines.
 
         Raises:
             DataError: a line has more tokens than the model has positions.
@@ -169,7 +171,7 @@ class Translator:
     ) -> list[list[Translation]]:
         lines = [Line(line) if isinstance(line, str) else line for line in chunk]
         if not isinstance(algorithm, Constrained) and any(line.constraints for line in lines):
-            raise UsageError("constraints need the search 'constrained'", "constrained(beam_size=8)")
+            raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
         segments = self.segmenter.split(lines)
         n_best = self._search(segments, algorithm, on_progress)
         hypotheses = [h for line in n_best for translation in line for h in translation]

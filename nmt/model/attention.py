@@ -1,7 +1,7 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2), its score functions, and windowed attention.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), its scoring functions, and windowed attention.
 
-Shape letters: B sentences, T tokens, Q queries, S source tokens or keys, D width, H heads of queries, G heads of keys
-and values, K head width, N blocks. Masks are boolean, True = attend, broadcastable to [B, H, Q, S].
+Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D width, H heads of queries, G heads of keys
+and values, K head dimension, N blocks, X any size. Masks are boolean, True = attend, broadcastable to [B, H, Q, S].
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class SelfAttention(Attention):
     ) -> Tensor:
         """Let each query attend to `window` keys on each side, at a cost proportional to window times length.
 
-        The mask is either a padding mask [B, 1, 1, S] or, if it has two dimensions, the look-ahead mask. Each block of
+        The mask is either a padding mask [B, 1, 1, S] or, if it has two dimensions, the causal mask. Each block of
         `window` queries attends to its own block of keys and to one block on each side: S/window short sequences
         instead of a long one.
         """

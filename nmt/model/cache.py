@@ -1,6 +1,6 @@
 """The KV cache of decoder self-attention.
 
-Shape letters: T target tokens so far, R rows, G heads of keys and values, K head width.
+Shape suffixes: T target tokens so far, R rows, G heads of keys and values, K head dimension.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers that all architectures share. Shape letters: B sentences, T tokens, D width, F feed-forward width.
+"""Layers that all architectures share. Shape suffixes: B sentences, T tokens, D width, F feed-forward width.
 
 Parameters are stored in float32 and cast to the dtype of the activations where they are used. Mixed precision therefore
 only sets the dtype of the embeddings, and gradients are float32. After `.to()` for inference, the cast is a no-op.
@@ -93,7 +93,7 @@ class Dropout(nn.Module):
 
 
 def swiglu(x_BT2F: Tensor) -> Tensor:
-    """Return silu(a)·b of the two halves a and b of the last axis (Shazeer 2020, equation 6): [B, T, F]."""
+    """Return silu(a)·b of the two halves a and b of the last axis (Shazeer 2020, equation 5): [B, T, F]."""
     gate_BTF, x_BTF = x_BT2F.chunk(2, -1)
     return F.silu(gate_BTF) * x_BTF
 
@@ -137,8 +137,8 @@ class Residual(nn.Module):
         normed: Tensor = self.norm(x) if self.pre_norm else x
         return normed
 
-    def add(self, x: Tensor, update: Tensor) -> Tensor:
+    def add(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
         """Add the output of the sublayer to the residual stream."""
-        total = x + self.dropout(update)
+        total = x + self.dropout(sublayer_output)
         normed: Tensor = total if self.pre_norm else self.norm(total)
         return normed

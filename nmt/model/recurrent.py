@@ -1,6 +1,6 @@
 """The recurrent encoder-decoder with attention (Bahdanau et al. 2015), the predecessor of the Transformer.
 
-Shape letters: B sentences, S source tokens, T target tokens, D width, E = 2D, W rows (beams) per sentence, R = B*W
+Shape suffixes: B sentences, S source tokens, T target tokens, D width, E = 2D, W rows (beams) per sentence, R = B*W
 rows, L layers. Masks are boolean, True = attend.
 
 A bidirectional GRU encodes the source. At each target position the decoder attends to the encoder output, with its last
@@ -74,7 +74,7 @@ class Recurrent(Seq2Seq):
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the hidden states of both directions at each source token, memory_BSE."""
         x_BSD = self.dropout(self.embed_tokens("source", src_BS)).float()
-        lengths_B = src_mask_BS.sum(1).clamp(min=1).cpu()  # the backward direction starts at the last real token
+        lengths_B = src_mask_BS.sum(1).clamp(min=1).cpu()  # the backward direction starts at the last token
         packed = nn.utils.rnn.pack_padded_sequence(x_BSD, lengths_B, batch_first=True, enforce_sorted=False)
         memory_BSE, _ = nn.utils.rnn.pad_packed_sequence(
             self.encoder(packed)[0], batch_first=True, total_length=src_BS.shape[1]

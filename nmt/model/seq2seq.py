@@ -1,7 +1,7 @@
 """The base class of encoder-decoder models: embeddings, the output layer, and the interface of training and search.
 
-Shape letters: B sentences, S source tokens, T target tokens, D width, V vocabulary, R rows (B times the beams of each),
-N real target positions. Masks are boolean, True = attend.
+Shape suffixes: B sentences, S source tokens, T target tokens, D width, V vocabulary, R rows (B times the beams of
+each), N target positions without padding. Masks are boolean, True = attend.
 
 Training and search run the same code: `decode` takes any number of target tokens and a state. In training the state is
 empty and T is the whole sentence; in search T is 1 and the state caches the tokens so far.
@@ -32,7 +32,7 @@ class Seq2Seq(nn.Module, ABC):
 
         Args:
             config: sizes and dropout.
-            vocab_size: V, number of pieces of the joint tokenizer.
+            vocab_size: v, number of pieces of the joint tokenizer.
             pad: id whose embedding is initialized to zero.
         """
         super().__init__()
@@ -70,7 +70,7 @@ class Seq2Seq(nn.Module, ABC):
         logits = hidden @ self.output_weight_VD.to(hidden.dtype).t()
         return logits if self.output_bias_V is None else logits.float() + self.output_bias_V
 
-    def prefill(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
+    def init_search_state(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
         """Encode the source and return the initial decoder state of a search."""
         return self.init_state(self.encode(src_BS, src_mask_BS), src_mask_BS)
 
@@ -83,10 +83,10 @@ class Seq2Seq(nn.Module, ABC):
         return self.next_logits(tokens_R, state).log_softmax(-1)
 
     def forward(self, src_BS: Tensor, src_mask_BS: Tensor, tgt_in_BT: Tensor, target_index_N: Tensor) -> Tensor:
-        """Return hidden_ND of the real target positions, without padding; the loss projects them in chunks.
+        """Return hidden_ND of the target positions without padding; the loss projects them in chunks.
 
         `target_index_N` are their indices among the B·T positions. The target needs no padding mask: padding follows
-        the real tokens, which the look-ahead mask keeps from attending to it.
+        the tokens, which the causal mask keeps from attending to it.
         """
         memory = self.encode(src_BS, src_mask_BS)
         hidden_BTD = self.decode(tgt_in_BT, self.init_state(memory, src_mask_BS, use_cache=False))

@@ -7,7 +7,7 @@
     runs/NAME/.lock                 locked by the process that trains this run
     runs/NAME/step-000500/          a checkpoint
         model.safetensors           weights for inference
-        training.safetensors        optimizer state, random state and, with EMA, raw weights
+        training.safetensors        optimizer state, RNG states and, with EMA, the non-averaged weights
         meta.json                   progress, scores, checksums of the two files
     runs/NAME/average-5/            average of the weights of the five latest checkpoints
 
@@ -150,12 +150,12 @@ def best(run: Path) -> Path | None:
     best_paths = [path for path in paths if _was_best(path)]
     best_path = best_paths[-1] if best_paths else paths[-1] if paths else None
     for path in run.glob("average-*"):
-        if best_path and (path / META).is_file() and _quality(path) > _quality(best_path):
+        if best_path and (path / META).is_file() and _best_metric_value(path) > _best_metric_value(best_path):
             best_path = path
     return best_path
 
 
-def _quality(path: Path) -> float:
+def _best_metric_value(path: Path) -> float:
     try:
         return read_progress(path).scores.get("best_metric_value", -math.inf)
     except NewerCheckpointError:
@@ -177,8 +177,8 @@ def _was_best(path: Path) -> bool:
 def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
     """Delete all checkpoints except the latest (two by default, in case one is damaged) and the best ones."""
     paths = checkpoints(run)
-    by_quality = sorted(paths, key=_quality)
-    kept = {best(run), *by_quality[-keep_best:], *paths[-keep_last:]}
+    by_metric = sorted(paths, key=_best_metric_value)
+    kept = {best(run), *by_metric[-keep_best:], *paths[-keep_last:]}
     for path in (*paths, *run.glob(".step-*")):  # the latter are left by a process killed during a save
         if path not in kept:
             shutil.rmtree(path)
@@ -265,26 +265,26 @@ def quarantine(run: Path, after: Path) -> None:
             path.rename(path.with_name(f"{path.name}.damaged"))
 
 
-def read(checkpoint: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]]:
-    """Return a checkpoint, its weights and its training state.
+def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the weights and the training state of a checkpoint.
 
     Raises:
         CheckpointError: a file is missing or damaged.
     """
-    return checkpoint, read_tensors(checkpoint, WEIGHTS), read_tensors(checkpoint, TRAINING)
+    return read_tensors(checkpoint, WEIGHTS), read_tensors(checkpoint, TRAINING)
 
 
 def load_latest_intact(run: Path) -> tuple[Path, dict[str, Tensor], dict[str, Tensor]] | None:
-    """Load the newest intact checkpoint and log each damaged one that is skipped; None if there are no checkpoints.
+    """Load the latest intact checkpoint and log each damaged one that is skipped; None if there are no checkpoints.
 
     Raises:
         CheckpointError: all checkpoints are damaged.
-        NewerCheckpointError: a later version of nmt wrote the newest checkpoint.
+        NewerCheckpointError: a later version of nmt wrote the latest checkpoint.
     """
     paths = checkpoints(run)
     for path in reversed(paths):
         try:
-            return read(path)
+            return path, *load(path)
         except NewerCheckpointError:  # resuming from an older checkpoint would overwrite it
             raise
         except CheckpointError as error:

@@ -129,7 +129,7 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         if re.fullmatch(r"step-\d+", step.name) and not _is_readable(step):
             log(f"{step} is damaged; using the best other checkpoint")
     if checkpoint is None and (path / "model.bin").exists():
-        raise CheckpointError(f"{path} is an export for CTranslate2", "nmt translate --engine ctranslate2")
+        raise CheckpointError(f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2")
     if checkpoint is None:
         raise CheckpointError(f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories")
     return path, checkpoint

@@ -3,7 +3,7 @@
 Each row of a matrix, which computes one output, has a scale: the number q represents q · scale, and 127 represents the
 largest magnitude of the row. Biases and norms, about a thousandth of a model, are not quantized.
 
-Shape letters: O rows (outputs), I columns (inputs).
+Shape suffixes: O rows (outputs), I columns (inputs).
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _licenses(specs: Sequence[str]) -> list[str]:
 
 
 def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
-    """Return the progress of the newest intact checkpoint."""
+    """Return the progress of the latest intact checkpoint."""
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
             return checkpoint.read_progress(path)

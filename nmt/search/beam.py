@@ -1,4 +1,4 @@
-"""Beam search. Shape letters: B running sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
+"""Beam search. Shape suffixes: B running sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
 
 from __future__ import annotations
 
@@ -28,17 +28,22 @@ class BeamOptions(SearchOptions):
     """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
     length^α. The length includes the end token."""
     early_stopping: bool = False
-    """Stop when W hypotheses have finished, as most toolkits do, instead of at the exact bound of `can_improve`."""
+    """Stop when W hypotheses have finished, as fairseq and CTranslate2 do, instead of at the exact bound of
+    `can_improve`."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         if not 1 <= self.beam_size <= MAX_BEAMS:
-            raise ConfigError(f"beam size must be between 1 and {MAX_BEAMS}, got {self.beam_size}", "4 to 10 is usual")
+            raise ConfigError(
+                f"beam_size must be between 1 and {MAX_BEAMS}, got {self.beam_size}", "typical values are 4 to 10"
+            )
         if not 1 <= self.top_beams <= self.beam_size:
-            raise ConfigError(f"top beams must be between 1 and the beam size ({self.beam_size}), got {self.top_beams}")
+            raise ConfigError(f"top_beams must be between 1 and beam_size ({self.beam_size}), got {self.top_beams}")
         if not 0 <= self.length_penalty <= 10:
-            raise ConfigError(f"length penalty must be between 0 and 10, got {self.length_penalty}", "1.0 is usual")
+            raise ConfigError(
+                f"length_penalty must be between 0 and 10, got {self.length_penalty}", "a typical value is 1.0"
+            )
         if self.length_normalization not in NORMALIZATIONS:
             raise ConfigError(
                 f"length_normalization must be {' or '.join(NORMALIZATIONS)}, got '{self.length_normalization}'"
@@ -83,13 +88,15 @@ class Beam(BeamOptions):
 
     coverage_penalty: float = 0.0
     """Weight β of the coverage penalty (Wu et al. 2016, equation 14), which penalizes translations that do not attend
-    to all source tokens; 0 is off, 0.2 is usual."""
+    to all source tokens; 0 is off, a typical value is 0.2."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         if not 0 <= self.coverage_penalty <= 10:
-            raise ConfigError(f"coverage_penalty must be between 0 and 10, got {self.coverage_penalty}", "0.2 is usual")
+            raise ConfigError(
+                f"coverage_penalty must be between 0 and 10, got {self.coverage_penalty}", "a typical value is 0.2"
+            )
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top_beams` best hypotheses of each sentence, best first."""

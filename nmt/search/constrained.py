@@ -1,7 +1,7 @@
 """Lexically constrained beam search.
 
-Shape letters: B running sentences, W beams of each, R = B*W rows, P constraints of a sentence, M tokens of a
-constraint, C candidates of a row, X = W*C.
+Shape suffixes: B running sentences, W beams of each, R = B*W rows, P constraints of a sentence, M tokens of a
+constraint, C candidates of a row, X = W*C candidates of a sentence, N banks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Diverse beam search (Vijayakumar et al. 2018).
 
-Shape letters: B running sentences, G groups, W beams of a group, R = B*G*W rows, K best tokens of a row, X = W*K
+Shape suffixes: B running sentences, G groups, W beams of a group, R = B*G*W rows, K best tokens of a row, X = W*K
 candidates of a group, C best candidates.
 """
 
@@ -35,10 +35,10 @@ class Diverse(BeamOptions):
         """Raise a ConfigError if an option is out of range."""
         super().__post_init__()
         if not 1 <= self.groups <= self.beam_size or self.beam_size % self.groups:
-            raise ConfigError(f"groups must divide the beam size ({self.beam_size}), got {self.groups}")
+            raise ConfigError(f"groups must divide beam_size ({self.beam_size}), got {self.groups}")
         if not 0 <= self.diversity_penalty <= 100:
             raise ConfigError(
-                f"diversity_penalty must be between 0 and 100, got {self.diversity_penalty}", "0.5 is usual"
+                f"diversity_penalty must be between 0 and 100, got {self.diversity_penalty}", "a typical value is 0.5"
             )
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:

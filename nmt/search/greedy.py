@@ -1,4 +1,4 @@
-"""Greedy search. Shape letters: R rows, one per running sentence."""
+"""Greedy search. Shape suffixes: R rows, one per running sentence."""
 
 from __future__ import annotations
 

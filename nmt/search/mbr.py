@@ -1,4 +1,4 @@
-"""Minimum Bayes risk decoding: select the candidate with the highest expected similarity to the other candidates."""
+"""Minimum Bayes risk decoding: select the candidate with the highest expected utility over all candidates."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from nmt.search.request import Hypothesis, SearchRequest, StepModel
 class MBR:
     """Ranks the candidates of another search by their expected chrF (Eikema and Aziz 2020, equation 5).
 
-    Every candidate is also a reference, as often as it occurs. With samples, the mean therefore estimates the
-    expectation over the model's distribution.
+    Every candidate also serves as a pseudo-reference, weighted by its frequency. With samples, the mean therefore
+    estimates the expectation over the model's distribution.
     """
 
     candidates: str = "sample(n_best=32)"
@@ -29,7 +29,9 @@ class MBR:
 
         inner = search(self.candidates)
         if isinstance(inner, MBR):
-            raise ConfigError("the candidates of mbr must come from another search", "sample(n_best=32) is usual")
+            raise ConfigError(
+                "the candidates of mbr must come from another search", "a typical value is sample(n_best=32)"
+            )
         if not 1 <= self.n_best <= inner.n_best:
             raise ConfigError(
                 f"n_best must be between 1 and the number of candidates ({inner.n_best}), got {self.n_best}"
@@ -56,7 +58,10 @@ class MBR:
 
 
 def expected_chrf(texts: list[str]) -> dict[str, float]:
-    """Return the mean chrF2 of each text with all texts, including itself, as references."""
+    """Return the expected chrF2 of each text.
+
+    Every candidate also serves as a pseudo-reference, weighted by its frequency.
+    """
     from sacrebleu.metrics.chrf import CHRF
 
     metric, counts = CHRF(), Counter(texts)

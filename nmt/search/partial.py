@@ -1,7 +1,8 @@
 """The partial hypotheses of a search, with its length limits, forced prefixes and banned tokens.
 
-Shape letters: B running sentences, W rows of each, R = B*W rows, T target tokens including the start token,
-K best tokens of a row, P gathered tokens of a row, X banned tokens of a row, V vocabulary.
+Shape suffixes: B running sentences, W rows of each, R = B*W rows, T target tokens including the start token, K best
+tokens of a row, P gathered tokens of a row, X banned tokens of a row, G n-grams of a row, N tokens of an n-gram, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class PartialHypotheses:
         self._forces_from = int(self.max_length_B.min(initial=0))
         self.parents_R: Ints = self.sentence_B.repeat(width)
         self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)
-        self.state = model.prefill(request.sources, track_attention=track_attention)
+        self.state = model.init_search_state(request.sources, track_attention=track_attention)
 
     def __len__(self) -> int:
         return len(self.sentence_B)
@@ -104,9 +105,9 @@ class PartialHypotheses:
         return self.tokens_RT.shape[1] - 1
 
     def step(self, k: int, *, gather_RP: Ints | None = None, all_log_probs: bool = False) -> StepResult:
-        """Return the model's best next tokens, with -inf for what the constraints do not allow.
+        """Return the model's best next tokens, with -inf for tokens that prefix, length limits or bans exclude.
 
-        Probabilities stay what the model says of all tokens, so those of the allowed ones need not sum to one.
+        Log-probabilities are not renormalized over the allowed tokens.
         """
         forced_R, banned_RX, asked_RP = self._forced(), self._banned(), gather_RP
         if forced_R is not None:
@@ -123,7 +124,9 @@ class PartialHypotheses:
                 log_p_RV[row, banned_RX[row, at]] = -np.inf
             if gathered_log_p_RP is not None and asked_RP is not None:
                 gathered_log_p_RP[(asked_RP[:, :, None] == banned_RX[:, None]).any(-1)] = -np.inf
-        if forced_R is not None and forced_log_p_R is not None and gathered_log_p_RP is not None:  # no ban is above it
+        if (
+            forced_R is not None and forced_log_p_R is not None and gathered_log_p_RP is not None
+        ):  # a forced token overrides a ban
             rows = (forced_R != NOT_FORCED).nonzero()[0]
             result.log_p_RK[rows] = -np.inf
             result.log_p_RK[rows, :1], result.tokens_RK[rows, :1] = forced_log_p_R[rows, None], forced_R[rows, None]
@@ -171,14 +174,14 @@ class PartialHypotheses:
 
 
 def repeated_ngrams(tokens_RT: Ints, size: int) -> Ints:
-    """Return the tokens that would repeat an n-gram of their row, [R, X], padded with -1.
+    """Return the tokens that would repeat an n-gram of their row, [R, G], padded with -1.
 
     `tokens_RT` begins with the start token, which does not belong to an n-gram.
     """
     target_RT = tokens_RT[:, 1:]
     if target_RT.shape[1] < size:
         return np.full((len(tokens_RT), 0), -1)
-    grams_RXN = np.lib.stride_tricks.sliding_window_view(target_RT, size, axis=1)
+    grams_RGN = np.lib.stride_tricks.sliding_window_view(target_RT, size, axis=1)
     last_R1N = target_RT[:, None, target_RT.shape[1] - size + 1 :]
-    repeated_RX = (grams_RXN[:, :, :-1] == last_R1N).all(-1)
-    return np.where(repeated_RX, grams_RXN[:, :, -1], -1)
+    repeated_RG = (grams_RGN[:, :, :-1] == last_R1N).all(-1)
+    return np.where(repeated_RG, grams_RGN[:, :, -1], -1)

@@ -1,6 +1,6 @@
 """Input and output of a search, and the interface of its model. All arrays are NumPy arrays.
 
-Shape letters: B sentences, R rows (partial hypotheses), S source tokens, T target tokens, K best tokens of a row,
+Shape suffixes: B sentences, R rows (partial hypotheses), S source tokens, T target tokens, K best tokens of a row,
 X banned tokens of a row, P gathered tokens of a row, V vocabulary.
 """
 
@@ -33,7 +33,7 @@ class SearchRequest:
     prefixes: Sequence[Sequence[int]] = field(default=())
     """Token ids that each translation must begin with; empty: no prefixes."""
     constraints: Sequence[Sequence[Sequence[int]]] = field(default=())
-    """Sequences of token ids that must appear in each translation; only the search `constrained` supports them."""
+    """Sequences of token ids that must appear in each translation; only the `constrained` search supports them."""
     detokenize: Callable[[Sequence[int]], str] = str
     """Returns the text of token ids, for searches that compare texts."""
     banned_ids: Sequence[int] = ()
@@ -82,8 +82,8 @@ class StepResult:
     """A model's prediction of the next token of each row."""
 
     log_p_RK: Floats
-    """Log-probabilities of the best tokens, best first; NaN ranks above all. Of equal ones the lower id comes first,
-    except with PyTorch, which does not define their order."""
+    """Log-probabilities of the best tokens, best first; NaN ranks above all. Ties are broken by the lower id, except
+    with PyTorch, which does not define their order."""
     tokens_RK: Ints
     gathered_log_p_RP: Floats | None = None
     """Log-probabilities of the gathered tokens, whether banned or not."""
@@ -105,7 +105,7 @@ class State(Protocol):
 class StepModel(Protocol):
     """A model that a search can decode with."""
 
-    def prefill(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> State:
+    def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> State:
         """Encode source sentences and return the initial decoder state."""
 
 

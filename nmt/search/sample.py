@@ -1,4 +1,4 @@
-"""Sampling from the model's distribution. Shape letters: B sentences, R rows, T steps, V vocabulary.
+"""Sampling from the model's distribution. Shape suffixes: B sentences, R rows, T steps, V vocabulary.
 
 The random numbers depend on the seed and the sentence only, not on the batch or the machine.
 """
@@ -42,12 +42,12 @@ class Sample(SearchOptions):
             raise ConfigError(f"n_best must be between 1 and {MAX_SAMPLES}, got {self.n_best}")
         if not MIN_VALUE <= self.temperature <= 100:
             raise ConfigError(
-                f"temperature must be between {MIN_VALUE} and 100, got {self.temperature}", "1.0 is usual"
+                f"temperature must be between {MIN_VALUE} and 100, got {self.temperature}", "a typical value is 1.0"
             )
         if self.top_k < 0:
             raise ConfigError(f"top_k must be 0 or more, got {self.top_k}")
         if not MIN_VALUE <= self.top_p <= 1:
-            raise ConfigError(f"top_p must be between {MIN_VALUE} and 1, got {self.top_p}", "0.9 is usual")
+            raise ConfigError(f"top_p must be between {MIN_VALUE} and 1, got {self.top_p}", "a typical value is 0.9")
 
     @property
     def rows(self) -> int:

@@ -25,7 +25,7 @@ TIMEOUT = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """The ranks that train together. The default is a single process: rank 0 of 1."""
 
     rank: int = 0
@@ -70,7 +70,7 @@ class Group:
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[Group]:
+def process_group(device: torch.device) -> Iterator[RankGroup]:
     """Join the process group of torchrun, if torchrun started this process.
 
     Raises:
@@ -78,14 +78,14 @@ def process_group(device: torch.device) -> Iterator[Group]:
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size == 1:
-        yield Group()
+        yield RankGroup()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
     backend = "nccl" if device.type == "cuda" else "gloo"
     try:
         dist.init_process_group(backend, timeout=TIMEOUT)
-        yield Group(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUT))
+        yield RankGroup(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUT))
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise

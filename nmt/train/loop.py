@@ -15,7 +15,7 @@ from nmt.train.trainer import Trainer
 
 
 def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None) -> bool:
-    """Train until the last update. Return False if training was stopped before."""
+    """Train until the last update. Return False if it was stopped earlier."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
     budget = TimeBudget(time_limit, state, num_final_validations=2 if config.average_last else 1)
     validation_due = state.step >= config.steps or state.step % config.valid_every == 0
@@ -23,8 +23,11 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
         _validate(trainer, metrics, budget, stop)
         if not state.scores:
             return False
-    if state.step >= config.steps or (config.patience and state.validations_since_best >= config.patience):
+    if state.step >= config.steps:
         log("training is already complete; increase train.steps to continue")
+        return True
+    if config.patience and state.validations_since_best >= config.patience:
+        log("training has already stopped early; increase train.patience to continue")
         return True
     trainer.model.train()
     stats, spikes = RunningStats(), LossSpikeDetector()

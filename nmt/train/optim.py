@@ -1,4 +1,8 @@
-"""Adam and learning-rate schedules. A schedule maps the update number, starting from 1, to a learning rate."""
+"""Adam and learning-rate schedules. A schedule maps the update number, starting from 1, to a learning rate.
+
+`total` is train.steps, or fewer under a time limit. Schedules that decay to zero reach it one update after `total`,
+because an update with a learning rate of zero would be wasted.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +33,12 @@ def inverse_sqrt(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup:
 
 
 def linear(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warmup to `peak`, then linear decay that reaches zero one update after the last.
-
-    An update with a learning rate of zero would be wasted. `total` is train.steps, or fewer under a time limit.
-    """
+    """Linear warmup to `peak`, then linear decay to zero by the end of training."""
     return float(peak * max(0.0, min(step / warmup, (total - step + 1) / max(1, total - warmup))))
 
 
 def cosine(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400) -> float:
-    """Linear warmup to `peak`, then cosine decay (Loshchilov and Hutter 2017) to zero, one update after the last."""
+    """Linear warmup to `peak`, then cosine decay (Loshchilov and Hutter 2017) to zero by the end of training."""
     fraction = max(0.0, (step - warmup) / max(1, total - warmup + 1))
     return float(peak * min(step / warmup, (1 + math.cos(math.pi * min(1.0, fraction))) / 2))
 
@@ -48,9 +49,9 @@ def constant(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int
 
 
 def wsd(step: int, total: int, dim: int, *, peak: float = 1e-3, warmup: int = 400, decay: float = 0.2) -> float:
-    """Warmup-stable-decay: linear warmup to `peak`, constant, then linear decay over the last fraction `decay`.
+    """Warmup-stable-decay: linear warmup to `peak`, constant, then linear decay to zero by the end of training.
 
-    The learning rate reaches zero one update after the last. Hu et al. 2024 (MiniCPM), section 4.2, with linear decay.
+    The decay takes the last fraction `decay` of the updates. Hu et al. 2024 (MiniCPM), section 4.2, with linear decay.
     """
     return float(peak * max(0.0, min(1.0, step / warmup, (total - step + 1) / max(1.0, decay * total))))
 

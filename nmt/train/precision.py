@@ -41,14 +41,14 @@ def _fastest(config: Config) -> str:
     batch_size = max(4, min(config.train.batch_tokens, int(FLOPS / 6 / num_parameters)) // LENGTH)
     x_BSD = torch.randn(batch_size, LENGTH, model.dim)
     mask_B11S = torch.ones(batch_size, 1, 1, LENGTH, dtype=torch.bool)
-    place = LayerPosition(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
+    position = LayerPosition(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
 
     def forward_backward(precision: str) -> Callable[[], object]:
         x = x_BSD.to(runtime.torch_dtype(precision)).requires_grad_()
-        return lambda: layer(x, mask_B11S, place).float().sum().backward()
+        return lambda: layer(x, mask_B11S, position).float().sum().backward()
 
     candidates = {precision: forward_backward(precision) for precision in ("fp32", "bf16")}
-    task = f"training, {batch_size * LENGTH}x{model.dim}x{model.ffn_dim}"
+    task = f"training, encoder layer {model.dim}x{model.ffn_dim} with {batch_size * LENGTH} tokens"
     try:
         return autotune.select_fastest(
             task, f"torch {torch.__version__}", candidates, 6.0 * batch_size * LENGTH * num_parameters

@@ -21,7 +21,7 @@ from nmt.console import log, progress
 from nmt.data.prepare import PreparedData
 from nmt.errors import TrainingError
 from nmt.model.build import count_parameters
-from nmt.train.distributed import Group
+from nmt.train.distributed import RankGroup
 from nmt.train.step import train_step
 from nmt.train.trainer import Trainer
 
@@ -34,7 +34,7 @@ MAX_SECONDS, MAX_UPDATES = 15.0, 100
 
 
 def find_batch_size(
-    config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: Group
+    config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
 ) -> int:
     """Return the largest `train.batch_tokens` whose worst-case batches fit in memory on every rank.
 
@@ -107,8 +107,7 @@ class Estimate:
     updates_per_epoch: int
     padding: float
     """Fraction of target positions that are padding."""
-    updates: int
-    """Number of measured updates."""
+    measured_updates: int
     tokens_per_second: float
     seconds_per_update: float
     memory: int | None
@@ -137,7 +136,7 @@ def estimate(trainer: Trainer) -> Estimate:
     num_updates, num_tokens, seconds = _measure_speed(trainer)
     num_parameters = count_parameters(trainer.model)
     num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
-    num_copies = 4 if config.ema else 3  # weights and two Adam moments; with EMA also the raw weights
+    num_copies = 4 if config.ema else 3  # weights and two Adam moments; with EMA also the non-averaged weights
     return Estimate(
         num_parameters, len(lengths_N), epoch_tokens, -(-len(batches) // config.grad_accumulation),
         1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,

@@ -1,4 +1,4 @@
-"""Retrains a run from its record and compares the two runs."""
+"""Train a run again from its recorded config and data and compare the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reproduction:
     scores: dict[str, tuple[float, float]]
     """Scores of the best validation, of the original run and of the new run."""
     identical_weights: bool
-    """Whether the weights of the last checkpoints are bitwise identical."""
+    """Whether the weights of the latest checkpoints are bitwise identical."""
     differences: list[str]
     """Differences in hardware and versions."""
 
@@ -70,8 +70,8 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
         raise TrainingError("the reproduction was stopped", "run the command again to resume it")
     old_scores, new_scores = (info["best"]["validation"] for info in (original, new))
     scores = {name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores}
-    last_checkpoints = [checkpoint.checkpoints(each)[-1] for each in (run, new_run)]
-    old_sum, new_sum = (checkpoint.read_meta(path)["sha256"][checkpoint.WEIGHTS] for path in last_checkpoints)
+    latest_checkpoints = [checkpoint.checkpoints(each)[-1] for each in (run, new_run)]
+    old_sum, new_sum = (checkpoint.read_meta(path)["sha256"][checkpoint.WEIGHTS] for path in latest_checkpoints)
     return Reproduction(run, new_run, scores, old_sum == new_sum, _differences(original["sessions"], new["sessions"]))
 
 

@@ -32,7 +32,7 @@ from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search
 from nmt.train import loop
-from nmt.train.distributed import Group, process_group
+from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import schedule
 from nmt.train.precision import training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
@@ -77,7 +77,7 @@ def train(
     Args:
         config: the experiment.
         run: run directory; unless `resume`, it must not contain a run.
-        resume: continue from the newest intact checkpoint.
+        resume: continue from the latest intact checkpoint.
         device: `auto`, `cpu` or `cuda`.
         precision: `auto`, `fp32`, `bf16` or `fp16`.
         time_limit: limit of this session in seconds, including data preparation and the final validation.
@@ -151,8 +151,8 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_
     dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
     if auto_batch_size:
-        config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, Group()))
-    return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, Group()))
+        config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
+    return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
 
 
 def _check_auto_batch_size(device: torch.device, resume: bool) -> None:
@@ -167,7 +167,7 @@ def _with_batch_size(config: Config, batch_tokens: int) -> Config:
 
 
 def _build_trainer(
-    config: Config, run: Path, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: Group
+    config: Config, run: Path, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
 ) -> Trainer:
     try:
         return Trainer(config, run, prepared, device, dtype, group)

@@ -15,7 +15,7 @@ from nmt.config import TrainConfig
 from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
-from nmt.train.distributed import Group
+from nmt.train.distributed import RankGroup
 from nmt.train.loss import batch_loss
 
 
@@ -39,12 +39,12 @@ def train_step(
     *,
     tokens: int | None = None,
     scaler: GradScaler | None = None,
-    group: Group | None = None,
+    group: RankGroup | None = None,
 ) -> StepStats:
     """Make one update from one or more microbatches.
 
-    The loss is summed over all microbatches and ranks and divided by their total number of target tokens, so the
-    result does not depend on how an update is split.
+    The loss is summed over all microbatches and ranks and divided by their total number of target tokens. Apart from
+    dropout masks, the result does not depend on how an update is split.
 
     Args:
         model: the model, in training mode.
@@ -61,7 +61,7 @@ def train_step(
         MemoryError: out of memory; the weights are unchanged and nothing was sent to other ranks.
     """
     scaler = scaler or GradScaler(enabled=False)
-    group = group or Group()
+    group = group or RankGroup()
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad(set_to_none=True)
     try:

@@ -54,7 +54,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of a run; `failed` is the exit code if it failed, else 0."""
+    """Result of a run."""
 
     name: str
     options: dict[str, str]
@@ -63,7 +63,8 @@ class RunResult:
     hours: float = 0.0
     scores: dict[str, float] | None = None
     """Scores of the best validation (valid_bleu, ...) and of the test set (BLEU, chrF2)."""
-    failed: int = 0
+    exit_code: int = 0
+    """Exit code of the command that failed; 0 if none did."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,17 @@ class SummaryRow:
     """
 
     options: dict[str, str]
-    runs: int
-    failed: int
+    num_finished: int
+    num_failed: int
     scores: dict[str, tuple[float, float | None]]
     hours: float
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Parse `KEY=V1,V2,...`. Commas inside brackets and quotes do not separate values.
+    """Parse `KEY=V1,V2,...`. Commas inside parentheses, brackets and quotes do not separate values.
 
     Raises:
-        UsageError: a key or value is missing or a duplicate, or a bracket or quote is not closed.
+        UsageError: a key or value is missing or a duplicate, or a parenthesis, bracket or quote is not closed.
     """
     grid: dict[str, list[str]] = {}
     for text in texts:
@@ -103,7 +104,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _split(values: str) -> list[str] | None:
-    """Split at commas outside brackets and quotes. Return None if one of those is not closed."""
+    """Split at commas outside parentheses, brackets and quotes. Return None if one of those is not closed."""
     parts, depth, quote = [""], 0, ""
     for character in values:
         if character == "," and not depth and not quote:
@@ -134,7 +135,7 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
     _make_directory(directory)
     with locked(directory / LOCK, lambda: _raise_locked(directory)):
         _check_unchanged(sweep, directory)
-        finished = {result.name: result for result in read_results(directory) if not result.failed}
+        finished = {result.name: result for result in read_results(directory) if not result.exit_code}
         write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
         num_remaining = sum(_name(options, seed) not in finished for options, seed in sweep.runs())
         log(f"{num_remaining} of {len(list(sweep.runs()))} runs remaining in {directory}")
@@ -232,10 +233,10 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
         command += ["--time-limit", f"{seconds}s"]
     code = 0 if seconds == 0 else _run_nmt(command)[0]
     if code:
-        return RunResult(name, dict(options), seed, failed=code)
+        return RunResult(name, dict(options), seed, exit_code=code)
     code, out = _run_nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", sweep.device])
     if code:
-        return RunResult(name, dict(options), seed, failed=code)
+        return RunResult(name, dict(options), seed, exit_code=code)
     info = run_info.collect(run)
     scores = dict(info["best"]["validation"])
     scores.pop("best_metric_value", None)

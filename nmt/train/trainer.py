@@ -26,7 +26,7 @@ from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
-from nmt.train.distributed import Group
+from nmt.train.distributed import RankGroup
 from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, adam, schedule
 from nmt.train.run_dir import truncate_after
@@ -43,10 +43,10 @@ class Trainer:
         prepared: PreparedData,
         device: torch.device,
         dtype: torch.dtype,
-        group: Group | None = None,
+        group: RankGroup | None = None,
     ) -> None:
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
-        self.group = group or Group()
+        self.group = group or RankGroup()
         self.tokenizer = prepared.tokenizer()
         runtime.seed_everything(config.seed)
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
@@ -108,7 +108,7 @@ class Trainer:
             raise CheckpointError(f"the weights of {path} do not fit this model", "use equal model options") from None
 
     def restore(self) -> bool:
-        """Restore the newest intact checkpoint of the run. Return False if there is none.
+        """Restore the latest intact checkpoint of the run. Return False if there is none.
 
         Raises:
             CheckpointError: all checkpoints are damaged.
@@ -120,7 +120,7 @@ class Trainer:
             if self.group.is_main:
                 truncate_after(self.run, 0)
             return False
-        _, weights, training = saved or checkpoint.read(path)
+        weights, training = saved[1:] if saved else checkpoint.load(path)
         meta = checkpoint.read_meta(path)
         if meta["tokenizer"] != self.tokenizer.checksum:
             raise TrainingError(
@@ -185,7 +185,7 @@ class Trainer:
         return stats
 
     def _step_with_oom_retry(self, update: Update) -> StepStats:
-        """Make the update; if it runs out of memory, retry with smaller microbatches, which gives the same result."""
+        """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout masks differ."""
         tokens = update.tokens
         if self.loader.sampler:  # each rank segments only its own sentences
             tokens = sum(self.group.all_gather(sum(batch.tokens for batch in update.batches)))
@@ -207,7 +207,7 @@ class Trainer:
                 f"a single pair of {size} tokens does not fit in memory", "reduce train.max_length or model.dim"
             )
         if self.max_microbatch_tokens is None:
-            log("the batches do not fit in memory and are split; gradient accumulation keeps the updates identical")
+            log("the batches do not fit in memory and are split; the updates are identical apart from dropout masks")
         self.max_microbatch_tokens = size // 2
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

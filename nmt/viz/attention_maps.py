@@ -1,6 +1,6 @@
 """Attention maps of a sentence and its translation, with the probabilities of each decoding step.
 
-Shape letters: L layers, H heads, S source tokens, T target tokens, including end tokens, V vocabulary.
+Shape suffixes: L layers, H heads, S source tokens, T target tokens, including end tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from nmt.model.attention import record_attention
 from nmt.model.transformer import Transformer
 from nmt.registry import format_spec, parse
 from nmt.runs.discovery import LoadedModel
-from nmt.search import SEARCHES, search
+from nmt.search import SEARCHES
+from nmt.search import search as parse_search
 
 END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
@@ -106,7 +107,7 @@ class AttentionMaps:
 
 
 def attention_maps(
-    loaded: LoadedModel, text: str, *, target: str | None = None, spec: str | None = None, num_alternatives: int = 5
+    loaded: LoadedModel, text: str, *, target: str | None = None, search: str | None = None, num_alternatives: int = 5
 ) -> AttentionMaps:
     """Translate a sentence and return the attention weights of all layers.
 
@@ -114,7 +115,7 @@ def attention_maps(
         loaded: the model.
         text: source sentence.
         target: translation; None uses the best translation of the search.
-        spec: search; None uses the search of the model's config.
+        search: spec string of a search; None uses the search of the model's config.
         num_alternatives: number of alternative tokens to return for each step.
 
     Raises:
@@ -132,7 +133,7 @@ def attention_maps(
     n_best = []
     if target is None:
         engine = engine_from_models([model], "cpu", "fp32", tokenizer.decode)
-        algorithm = search(_with_all_beams(spec or config.search))
+        algorithm = parse_search(_with_all_beams(search or config.search))
         hypotheses = engine.search([Source(src)], algorithm, lambda _: None)[0]
         n_best = [
             RankedTranslation(tokenizer.decode(h.ids), h.score, h.log_prob)

@@ -29,7 +29,7 @@ AXES = {
 FAINT, DOTTED = {"alpha": 0.4}, {"marker": "o", "markersize": 3.0}
 PANELS: dict[str, dict[str, dict[str, Any]]] = {
     "loss, nats per token": {
-        "loss": FAINT | {"label": "training, with its label smoothing"},
+        "loss": FAINT | {"label": "training (label-smoothed)"},
         "valid_loss": DOTTED | {"label": "validation"},
     },
     "validation BLEU": {"valid_bleu": DOTTED},

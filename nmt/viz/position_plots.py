@@ -1,6 +1,6 @@
-"""Plot position encodings: their values, single channels and the similarity of positions.
+"""Plot position encodings: their values, single dimensions and the similarity of positions.
 
-Shape letters: M positions or distances, C channels or heads, T positions.
+Shape suffixes: M positions or distances, C dimensions or heads, T positions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nmt.model.positions import EncodingTable
 from nmt.viz import figures
 
 MAX_LINES = 5
-"""Maximum number of channels drawn as lines."""
+"""Maximum number of dimensions drawn as lines."""
 
 
 def draw(tables: Mapping[str, EncodingTable], output: Path) -> None:
@@ -29,7 +29,7 @@ def draw(tables: Mapping[str, EncodingTable], output: Path) -> None:
     page = figures.figure(output, 14, 0.4 + 3.2 * len(tables))
     for row, (name, table) in zip(page.subplots(len(tables), 3, squeeze=False), tables.items(), strict=True):
         _heat_map(page, row[0], name, table)
-        _channels(row[1], table)
+        _dimensions(row[1], table)
         _similarity(row[2], table)
         for axis in (row[0].xaxis, row[0].yaxis, row[1].xaxis, row[2].xaxis):
             axis.get_major_locator().set_params(integer=True)
@@ -60,7 +60,7 @@ def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     values_MC = table.values_MC.float()
     max_value = float(values_MC.abs().max()) or 1.0
     first_row, last_row = int(table.rows_M[0]), int(table.rows_M[-1])
-    first_column = 0 if table.column == "channel" else 1
+    first_column = 0 if table.column == "dimension" else 1
     extent = (first_column - 0.5, first_column + values_MC.shape[1] - 0.5, last_row + 0.5, first_row - 0.5)
     image = panel.imshow(
         values_MC.numpy(),
@@ -75,13 +75,13 @@ def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
     page.colorbar(image, ax=panel)
 
 
-def _channels(panel: Any, table: EncodingTable) -> None:
+def _dimensions(panel: Any, table: EncodingTable) -> None:
     num_columns = table.values_MC.shape[1]
-    num_lines = min(num_columns, MAX_LINES if table.column == "channel" else num_columns)
+    num_lines = min(num_columns, MAX_LINES if table.column == "dimension" else num_columns)
     for number in range(num_lines):
-        # Channels of the first half: sinusoids of higher channels are almost constant.
-        column = number * max(1, num_columns // 2 // num_lines) if table.column == "channel" else number
-        label = f"{table.column} {column if table.column == 'channel' else column + 1}"
+        # Dimensions of the first half: sinusoids of higher dimensions are almost constant.
+        column = number * max(1, num_columns // 2 // num_lines) if table.column == "dimension" else number
+        label = f"{table.column} {column if table.column == 'dimension' else column + 1}"
         panel.plot(table.rows_M.numpy(), table.values_MC[:, column].float().numpy(), label=label, linewidth=1.2)
     panel.set(title=f"single {table.column}s", xlabel=table.by)
     panel.grid(alpha=0.3)

@@ -11,8 +11,8 @@ change() {
 }
 common=("$@")
 change arch --grid model.arch=transformer,rnn
-change norm --grid model.norm_position=post
-change normalization --grid model.norm=rms
+change norm_position --grid model.norm_position=post
+change norm --grid model.norm=rms
 change activation --grid model.activation=gelu,swiglu
 change attention --grid model.attention_score=additive
 change window --grid model.attention_window=2,8

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the cost of layers by length and width: self-attention, windowed self-attention, recurrence, convolution.
+"""Measure the cost of layers by length and model dimension: attention, windowed attention, recurrence, convolution.
 
     scripts/experiments/cost.py -o docs/figures/cost.svg
 
@@ -28,6 +28,8 @@ from nmt.model.attention import SelfAttention, split_kv
 Cost = tuple[float, float]
 """Seconds, and bytes saved for the backward pass."""
 HEADS, KERNEL, WINDOW = 8, 3, 32
+UNITS = (("forward + backward time (ms)", 1e3), ("activation memory (MB)", 1e-6))
+"""Labels of the two costs, and the factors that convert them to these units."""
 
 
 class Attention(nn.Module):
@@ -73,7 +75,7 @@ LAYERS: dict[str, Callable[[int], nn.Module]] = {
     "self-attention": Attention,
     f"self-attention, window {WINDOW}": lambda dim: Attention(dim, WINDOW),
     "recurrence": Recurrence,
-    f"convolution, kernel {KERNEL}": Convolution,
+    f"convolution, kernel size {KERNEL}": Convolution,
 }
 
 
@@ -92,11 +94,11 @@ def main() -> None:
     by_length = measure([(n, options.width) for n in options.lengths], options.repeats, options.device)
     by_width = measure([(options.length, d) for d in options.widths], options.repeats, options.device)
     tables = {
-        f"length, at width {options.width}": (options.lengths, by_length),
-        f"width, at length {options.length}": (options.widths, by_width),
+        f"length, at dimension {options.width}": (options.lengths, by_length),
+        f"dimension, at length {options.length}": (options.widths, by_width),
     }
     for label, (sizes, costs) in tables.items():
-        for index, unit, scale in ((0, "ms", 1e3), (1, "MB", 1e-6)):
+        for index, (unit, scale) in enumerate(UNITS):
             print(table(f"{unit} by {label}", sizes, costs, index, scale), end="\n\n")
     if options.output:
         draw(tables).savefig(options.output)
@@ -163,11 +165,7 @@ def table(label: str, sizes: list[int], costs: dict[str, list[Cost]], index: int
 def draw(tables: dict[str, tuple[list[int], dict[str, list[Cost]]]]) -> Figure:
     """Plot time and memory by length and by width."""
     figure = Figure(figsize=(11, 6.5), layout="constrained")
-    for row, (index, unit, scale) in zip(
-        figure.subplots(2, 2),
-        ((0, "ms, forward and backward", 1e3), (1, "MB saved for backward", 1e-6)),
-        strict=True,
-    ):
+    for index, (row, (unit, scale)) in enumerate(zip(figure.subplots(2, 2), UNITS, strict=True)):
         for axes, (label, (sizes, costs)) in zip(row, tables.items(), strict=True):
             for name, layer_costs in costs.items():
                 axes.plot(sizes, [cost[index] * scale for cost in layer_costs], marker="o", markersize=3, label=name)

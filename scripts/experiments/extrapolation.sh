@@ -11,7 +11,7 @@ require_parallel prefix
 shift
 text="${NMT_RUNS:-runs}/experiments/extrapolation.data"
 [ -d "$text" ] || scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
-names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,xlnet,t5,deberta,alibi,none}"
+names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,transformer_xl,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
   --set train.max_length=20 --grid "model.position_encoding=$names" "$@" >&2
 

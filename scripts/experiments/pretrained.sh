@@ -103,7 +103,7 @@ echo "|---|---|---|---|"
 for name in "${names[@]}"; do
   scores=()
   model="$runs/$name"
-  for step in "$model"/step-*; do # the last checkpoint, not the best one
+  for step in "$model"/step-*; do # the latest checkpoint, not the best one
     if [ -d "$step" ]; then model="$step"; fi
   done
   for prefix in "$data/corpora/tatoeba/valid" "$data/corpora/tatoeba/test" "$typos"; do

@@ -37,7 +37,7 @@ def german_number(n: int) -> str:
 
 
 def clock(hour: int, minute: int) -> tuple[str, str]:
-    """Return a time of day in words in both languages (hours 1 to 12; multiples of 5 minutes but 25 and 35)."""
+    """Return a time of day in words in both languages (hours 1 to 12; multiples of 5 minutes except 25 and 35)."""
     following = hour % 12 + 1
     en, de = EN_SMALL, DE_SMALL
     if minute == 0:

@@ -40,8 +40,8 @@ class Adjective:
     en: str
     de: str
     stem: str = ""
-    en_more: str = ""
-    de_more: str = ""
+    en_comparative: str = ""
+    de_comparative: str = ""
 
     @property
     def root(self) -> str:
@@ -160,7 +160,7 @@ def named(name: str, person: Person) -> Participant:
 
 
 def relative(noun: Thing, person: Person, owner: str, *, plural: bool = False) -> Participant:
-    """Create a person described by kinship or role: my brother, the neighbours."""
+    """Create a person described by kinship or role: my brother, the neighbors."""
     phrase = Phrase(noun, owner, plural=plural)
     en = phrase.en()
     return Participant(person, en, en, (phrase.de("nom"), phrase.de("acc"), phrase.de("dat")))

@@ -1,10 +1,11 @@
-"""Detection of misalignment: regions in which the target is a few lines early or late, or does not fit at all.
+"""Detection of misalignment: regions in which targets are a few lines above or below their sources, or do not fit.
 
 The alignment score of a source line and a target line is a weighted sum of three features: a lexicon learned from the
 corpus, words shared by both sides (numbers, names, cognates), and the length ratio. A region in which another
 hypothesis fits better than "line n translates line n" is found with a cumulative sum (Page 1954).
 
-Shape letters: N pairs, H hypotheses, B blocks of lines, V buckets of words, F features, K candidates, M sampled lines.
+Shape suffixes: N pairs, H hypotheses, B blocks of lines, V buckets of words, F features, K candidates, M sampled lines,
+Y bytes of a bitmap.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nmt.data.check.features import Records
 from nmt.data.check.lengths import log_length_ratio, ratio_statistics
 
 SHIFTS = (0, *(sign * shift for shift in range(1, 9) for sign in (1, -1)))
-"""Numbers of lines by which the target may be late; 0 is aligned."""
+"""Numbers of lines by which the target may be below its source; 0 is aligned."""
 DISTANT_SHIFTS = (-41, 23, 37)
 """Shifts at which lines are never translations of each other. The same number of random lines is compared, too."""
 BLOCK_SIZE = 10
@@ -273,7 +274,7 @@ def _effect_size(mean_FK: Floats, variance_F: Floats) -> float:
     return float(np.sqrt((mean_FK**2 / variance_F[:, None]).sum(0)).max())
 
 
-def _unit_vectors(bits_NB: NDArray[np.uint8]) -> Floats:
-    bits_NV = np.unpackbits(bits_NB, axis=1).astype(np.float32)
+def _unit_vectors(bits_NY: NDArray[np.uint8]) -> Floats:
+    bits_NV = np.unpackbits(bits_NY, axis=1).astype(np.float32)
     unit_NV: Floats = bits_NV / np.sqrt(np.maximum(bits_NV.sum(1, keepdims=True), 1.0))
     return unit_NV

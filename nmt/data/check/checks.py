@@ -14,7 +14,7 @@ class Severity(IntEnum):
     WARNING = 1
     """The pair teaches a model something wrong."""
     ERROR = 2
-    """Training or its test results are invalid."""
+    """Training would fail, or test scores would be invalid."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Check:
     severity: Severity
     description: str
     fix: str
-    """What `--fix` does with the pair: drop, rewrite or keep."""
+    """What `--fix` does: drop or rewrite the pair, truncate the longer side, or keep the pair."""
     is_corpus_level: bool = False
     """Whether the check concerns a whole corpus; such a check has no bit."""
 
@@ -46,7 +46,7 @@ MULTIPLE_TARGETS = Check("multiple-targets", Severity.NOTE, "the source has anot
 TEST_OVERLAP = Check("test-overlap", Severity.ERROR, "the pair, or one side of it, is in a test set", "drop")
 NEAR_TEST_OVERLAP = Check("near-test-overlap", Severity.WARNING, "a side is almost equal to one in a test set", "drop")
 UNEQUAL_LINE_COUNTS = Check(
-    "unequal-line-counts", Severity.ERROR, "the sides have different numbers of lines", "keep", is_corpus_level=True
+    "unequal-line-counts", Severity.ERROR, "the sides have different numbers of lines", "truncate", is_corpus_level=True
 )
 MISALIGNED = Check(
     "misaligned", Severity.ERROR, "targets are translations of other lines or of none", "drop", is_corpus_level=True

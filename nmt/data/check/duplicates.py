@@ -1,4 +1,4 @@
-"""Detection of duplicates. Shape letters: N pairs, M candidates."""
+"""Detection of duplicates. Shape suffixes: N pairs, M candidates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nmt.data.check.minhash import band_keys
 
 BANDS = tuple((start, 6) for start in range(0, 59, 3))
 """First hash value and width of each band. Two pairs are compared only if all hash values of a band agree. Of pairs
-with a Jaccard similarity of 0.8, 98 % agree in one of these 20 overlapping bands."""
+with a Jaccard similarity of 0.8, 98% agree in one of these 20 overlapping bands."""
 MIN_SIMILARITY = 0.75
 """Minimum estimated Jaccard similarity of near duplicates: 0.8 minus one standard error (0.05) of the estimate."""
 CHUNK_SIZE = 1 << 16

@@ -1,4 +1,4 @@
-"""FindingCollector of all checks, from the records of the pairs. Shape letter: N pairs of all corpora."""
+"""Findings of all checks, from the records of the pairs. Shape suffix: N pairs of all corpora."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ MAX_EXAMPLE_CHARS = 200
 
 
 class FindingCollector:
-    """Problems of the pairs of several corpora; pairs are indexed consecutively over all corpora."""
+    """Detects problems that involve several pairs and collects the findings of all checks.
+
+    Pairs are indexed consecutively over all corpora.
+    """
 
     def __init__(
         self,
@@ -46,8 +49,8 @@ class FindingCollector:
         self.starts = [0, *itertools.accumulate(sizes)]
         self.problems_N = np.array(records["problems"])
         self.misaligned_N = np.zeros(len(records), bool)
-        self.notes: dict[str, Callable[[int], str]] = {}
-        """For each check, a function from a pair index to the note of an example."""
+        self.details: dict[str, Callable[[int], str]] = {}
+        """For each check, a function from a pair index to the detail of an example."""
 
     def collect(self, unequal_lengths: Sequence[str]) -> list[Finding]:
         """Return the findings of all checks; `unequal_lengths` has an error message or "" for each corpus."""
@@ -55,7 +58,7 @@ class FindingCollector:
             _mark_length_ratios(self.records[start:end], self.problems_N[start:end])
         self._mark_duplicates()
         for check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
-            self.notes[check.name] = lambda i: self.overlap_index.describe(int(self.records["test"][i]))
+            self.details[check.name] = lambda i: self.overlap_index.describe(int(self.records["test"][i]))
         for name in self.ignore & BITS.keys():
             self.problems_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
         findings = []
@@ -76,8 +79,8 @@ class FindingCollector:
         for corpus, (start, end) in zip(self.corpora, pairwise(self.starts), strict=True):
             for region in find_misaligned_regions(self.records[start:end]):
                 self.misaligned_N[start + region.start : start + region.end] = True
-                note = f"from line {region.start + 1:,} to {region.end:,} {_describe_shift(region.shift)}"
-                examples.append(Example(corpus.name, region.start + 1, "", "", note))
+                detail = f"from line {region.start + 1:,} to {region.end:,} {_describe_shift(region.shift)}"
+                examples.append(Example(corpus.name, region.start + 1, "", "", detail))
         return [Finding(checks.MISALIGNED, int(self.misaligned_N.sum()), examples)] if examples else []
 
     def _mark_duplicates(self) -> None:
@@ -88,7 +91,7 @@ class FindingCollector:
             (checks.MULTIPLE_TARGETS, duplicates.same_source_N),
         ):
             self.problems_N[earlier_N >= 0] |= BITS[check.name]
-            self.notes[check.name] = lambda i, earlier_N=earlier_N: f"see {self._describe(int(earlier_N[i]))}"  # type: ignore[misc]
+            self.details[check.name] = lambda i, earlier_N=earlier_N: f"see {self._describe(int(earlier_N[i]))}"  # type: ignore[misc]
 
     def _describe(self, i: int) -> str:
         corpus = bisect.bisect_right(self.starts, i) - 1
@@ -109,8 +112,8 @@ class FindingCollector:
             for i, (source, target) in _read_pairs(corpus, start, {i for i in findings_of_pair if start <= i < end}):
                 sides = source[:MAX_EXAMPLE_CHARS], target[:MAX_EXAMPLE_CHARS]
                 for finding in findings_of_pair[i]:
-                    note = self.notes[finding.check.name](i) if finding.check.name in self.notes else ""
-                    finding.examples.append(Example(corpus.name, i - start + 1, *sides, note))
+                    detail = self.details[finding.check.name](i) if finding.check.name in self.details else ""
+                    finding.examples.append(Example(corpus.name, i - start + 1, *sides, detail))
         return findings
 
 
@@ -118,7 +121,7 @@ def _describe_shift(shift: int | None) -> str:
     if shift is None:
         return "no target fits its source"
     lines = "1 line" if abs(shift) == 1 else f"{abs(shift)} lines"
-    return f"the target is {lines} {'late' if shift > 0 else 'early'}"
+    return f"the target is {lines} {'below' if shift > 0 else 'above'} its source"
 
 
 def _mark_length_ratios(records: Records, problems_N: NDArray[np.uint32]) -> None:

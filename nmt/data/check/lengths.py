@@ -1,4 +1,4 @@
-"""Length ratios of sentence pairs. Shape letter: N pairs."""
+"""Length ratios of sentence pairs. Shape suffix: N pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalized words, hashes and MinHash digests of sentences. Shape letters: N sentences, P hash functions."""
+"""Normalized words, hashes and MinHash digests of sentences. Shape suffixes: N sentences, P hash functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hash_word_pair(source: Sequence[str], target: Sequence[str]) -> int:
 def minhash(sentences: Sequence[Sequence[str]], side: int) -> NDArray[np.uint32]:
     """Return the MinHash digests of the words and word bigrams of sentences, [N, P].
 
-    Equal words of different sides are different tokens. Numbers are replaced by 0, so that sentences that differ only
+    Equal words of different sides are different tokens. Numbers are replaced with 0, so that sentences that differ only
     in numbers are similar.
     """
     import rensa

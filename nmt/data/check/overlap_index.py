@@ -1,6 +1,6 @@
 """Index of test sentences, to find training pairs that overlap with a test set.
 
-Shape letters: N pairs, T test sentences, C candidates.
+Shape suffixes: N pairs, T test sentences, C candidates.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Example:
     line: int
     source: str
     target: str
-    note: str = ""
+    detail: str = ""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """The results of all checks. Shape letter: N pairs of all corpora."""
+    """The results of all checks. Shape suffix: N pairs of all corpora."""
 
     corpora: list[tuple[str, int]]
     """Name and number of pairs of each corpus."""
@@ -79,7 +79,7 @@ class Report:
             "test_sets": [{"name": name, "pairs": pairs} for name, pairs in self.test_sets],
             "languages": list(self.languages),
             "severity": self.severity.name.lower() if self.severity is not None else "none",
-            "problems": [
+            "findings": [
                 {
                     "check": name,
                     "severity": finding.check.severity.name.lower(),

@@ -1,7 +1,7 @@
 """Check parallel corpora for problems, and repair them.
 
 Each pair is reduced to a record of fixed size in a temporary file, so that memory use stays low. Problems that concern
-several pairs (duplicates, length ratios, misalignment) are detected in these records. Shape letter: N pairs.
+several pairs (duplicates, length ratios, misalignment) are detected in these records. Shape suffix: N pairs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run_checks(
         max_examples: maximum number of examples per check.
 
     Raises:
-        DataError: There are no pairs, or a corpus is corrupted.
+        DataError: there are no pairs, or a corpus is corrupted.
     """
     options = FeatureOptions(languages, OverlapIndex.from_test_sets(test_sets))
     counts = [corpus.count for corpus in corpora]

@@ -31,7 +31,7 @@ def get_corpus(spec: str) -> Corpus:
     """Return the corpus of a spec string without accessing the disk or the network.
 
     Raises:
-        ConfigError: The corpus or an option is unknown.
+        ConfigError: the corpus or an option is unknown.
     """
     return resolve("corpus", SOURCES, spec)()
 
@@ -51,9 +51,9 @@ def open_split(spec: str, split: str, src: str, tgt: str) -> Split:
         tgt: language code of the target.
 
     Raises:
-        ConfigError: The corpus or an option is unknown.
-        DataError: The split or language pair does not exist, or the text is corrupted.
-        DownloadError: The corpus cannot be downloaded.
+        ConfigError: the corpus or an option is unknown.
+        DataError: the split or language pair does not exist, or the text is corrupted.
+        DownloadError: the corpus cannot be downloaded.
     """
     if split not in SPLITS:
         raise DataError(f"unknown split '{split}'", f"known: {', '.join(SPLITS)}")

@@ -24,7 +24,7 @@ class CorpusInfo:
     """Description of a corpus for `nmt data list`. Numbers are approximate, or None if they depend on the user."""
 
     pairs: int | None
-    size: int | None
+    download_bytes: int | None
     """Download size in bytes; 0 if nothing is downloaded."""
     license: str
     source: str

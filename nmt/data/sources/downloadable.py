@@ -57,7 +57,7 @@ class DownloadableCorpus:
     archive: str = ""
     """Name of the published archive, to find it in a directory."""
     needs_holdout: bool = False
-    """Whether validation and test sets are held out of the corpus."""
+    """Whether validation and test sets are held out from the corpus."""
     split_stems: Mapping[str, str] | None = None
     """Published file names of the splits, if a directory may have several."""
     languages: tuple[str, str] = ("en", "de")
@@ -107,7 +107,7 @@ class DownloadableCorpus:
         """Install the corpus from `source` (an archive or directory) or from the network, and return its directory.
 
         Raises:
-            DownloadError: The corpus cannot be downloaded, or an archive is corrupted or unsafe.
+            DownloadError: the corpus cannot be downloaded, or an archive is corrupted or unsafe.
             DataError: `source` does not have the corpus, or the text is corrupted.
         """
         if self.is_installed and not force:
@@ -173,7 +173,7 @@ class DownloadableCorpus:
         return json.dumps(meta, indent=2, ensure_ascii=False) + "\n"
 
     def _readers(self, files: Sequence[Path], errors: str, origin: str) -> tuple[SplitReaders, bool]:
-        """Return the readers of the splits, and whether splits are held out of train."""
+        """Return the readers of the splits, and whether splits are held out from train."""
         readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
         readers = readers or self.find_splits(files, errors)
         if not readers:
@@ -199,7 +199,7 @@ def find_standard_splits(
     """Find train, valid and test among files with names such as train.en.gz, val.de, test_2016.en.
 
     Raises:
-        DataError: A split is ambiguous, or one of its two files is missing.
+        DataError: a split is ambiguous, or one of its two files is missing.
     """
     paths = group_by_prefix(files, languages)
     readers: dict[str, PairReader] = {}

@@ -25,15 +25,15 @@ def files(
     columns: tuple[str, str] | None = None,
     hold_out: bool = True,
     errors: str = "strict",
-    license: str = "yours",
+    license: str = "not specified",
     build_command: str = "",
 ) -> Files:
     """Read your files. A split is a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV file or two files.
 
     Args:
         train: the training text.
-        valid: the validation text; default: source sentences held out of train.
-        test: the test text; default: source sentences held out of train.
+        valid: the validation text; default: source sentences held out from train.
+        test: the test text; default: source sentences held out from train.
         columns: languages of the columns of a TSV file, or of two files without language suffixes; default (src, tgt).
         hold_out: False keeps all of train for training when valid or test are in another corpus.
         errors: "strict" raises an error for text that is not UTF-8, "replace" decodes invalid bytes as U+FFFD.
@@ -71,7 +71,7 @@ class Files:
             raise ConfigError(f"corpus 'files': errors must be 'strict' or 'replace', got '{self.errors}'")
 
     def open(self, split: str, src: str, tgt: str) -> Split:
-        """Return a split that is specified or held out of train."""
+        """Return a split that is specified or held out from train."""
         self.validate()
         missing = [name for name in ("valid", "test") if name not in self.splits]
         if split not in self.splits and ("train" not in self.splits or not self.hold_out):
@@ -119,7 +119,7 @@ def find_language_file(prefix: Path, language: str) -> Path:
     """Return PREFIX.LANGUAGE, plain or compressed.
 
     Raises:
-        DataError: The file does not exist.
+        DataError: the file does not exist.
     """
     plain = prefix.with_name(f"{prefix.name}.{language}")
     for path in (plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSED)):

@@ -1,7 +1,7 @@
-"""Validation and test sets held out of a corpus without such splits.
+"""Validation and test sets held out from a corpus without such splits.
 
 Source sentences are held out rather than pairs, because many corpora have several translations of a sentence.
-Sentences that differ only in case, punctuation or white space are considered equal. A hash of the sentence decides
+Sentences that differ only in case, punctuation or whitespace are considered equal. A hash of the sentence decides
 whether it is held out, so the result does not depend on the order of the corpus and changes little when the corpus
 grows. Training pairs whose target sentence is held out with another source are dropped, so that the reverse direction
 is not contaminated.
@@ -27,7 +27,7 @@ from nmt.errors import DataError
 MAX_SENTENCES = 2000
 """Maximum number of sentences per held-out split."""
 MIN_RATIO = 20
-"""Minimum ratio of the corpus to a held-out split, in sentences."""
+"""A held-out split has at most one in this many source sentences."""
 MIN_WORDS = 3
 """Minimum number of words of a held-out sentence, or of letters in scripts without spaces."""
 VERSION = "holdout-1"

@@ -34,7 +34,10 @@ def opus(
             raise ConfigError(f"corpus 'opus': invalid value '{value}'", "opus(corpus='Books', version='v1')")
     pair = "-".join(sorted(languages))
     info = CorpusInfo(
-        None, None, "see the page of the corpus", f"opus.nlpl.eu, any: opus(corpus='{corpus}', version='{version}')"
+        None,
+        None,
+        "see the page of the corpus",
+        "opus.nlpl.eu; choose a corpus with opus(corpus='NAME', version='VERSION')",
     )
     languages_option = "" if languages == ("en", "de") else f", languages={languages}"
     spec = f"\"opus(corpus='{corpus}', version='{version}'{languages_option})\""
@@ -56,7 +59,7 @@ def news_commentary() -> DownloadableCorpus:
 def opus100() -> DownloadableCorpus:
     """A sample of one million pairs of OPUS, with validation and test sets of 2,000 pairs (Zhang et al. 2020)."""
     page = "https://huggingface.co/datasets/Helsinki-NLP/opus-100"
-    return hub("opus100", "Helsinki-NLP/opus-100", CorpusInfo(1_004_000, 116_680_890, "depends on the part", page))
+    return hub("opus100", "Helsinki-NLP/opus-100", CorpusInfo(1_004_000, 116_680_890, "varies by source corpus", page))
 
 
 def _moses(

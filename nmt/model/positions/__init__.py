@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
 from nmt.model.positions.base import EncodingTable, LayerPosition, PositionEncoding, StackSpec
-from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, XLNet
+from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
 
 POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
     "sinusoidal": Sinusoidal,
@@ -17,7 +17,7 @@ POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
     "floater": Floater,
     "rotary": Rotary,
     "shaw": Shaw,
-    "xlnet": XLNet,
+    "transformer_xl": TransformerXL,
     "t5": T5,
     "deberta": DeBERTa,
     "alibi": ALiBi,

@@ -16,7 +16,7 @@ from nmt.model.positions.base import GrowingTable, PositionEncoding, StackSpec, 
 
 
 def sinusoid_rates(dim: int) -> Tensor:
-    """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair of channels."""
+    """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair of dimensions."""
     return torch.exp(torch.arange(0, dim, 2, dtype=torch.float64) * (-math.log(10000.0) / dim))
 
 
@@ -102,7 +102,7 @@ class Floater(PositionEncoding):
 
     p[k] = p[k-1] + ∫ h(τ, p(τ); θ) dτ, τ from k-1 to k; all layers share h, and each layer has its own initial
     value p[0] and adds its p to its input. h is the sum of the vector field of sinusoidal encodings, which rotates each
-    pair of channels at its own rate, and a network initialized to zero. Only the initial value of the first layer is
+    pair of dimensions at its own rate, and a network initialized to zero. Only the initial value of the first layer is
     nonzero, so training starts from sinusoidal encodings. The system is solved in a rotating frame, where it
     changes slowly.
     """
@@ -180,7 +180,7 @@ class Floater(PositionEncoding):
         return self._rotate(velocity_LD, -time)
 
     def _rotate(self, x_LD: Tensor, time: Tensor) -> Tensor:
-        """Rotate each pair of channels by the time multiplied by its rate, like sinusoids."""
+        """Rotate each pair of dimensions by the time multiplied by its rate, like sinusoids."""
         angle = time[..., None] * self.rate.to(x_LD.device)
         sin, cos = angle.sin(), angle.cos()
         even, odd = x_LD[..., ::2], x_LD[..., 1::2]

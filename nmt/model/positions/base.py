@@ -1,6 +1,7 @@
 """The base class of all position encodings, which is also the encoding without positions.
 
-Shape letters: B sentences, T tokens, D width, H heads, K head width, Q queries, S keys, L layers.
+Shape suffixes: B sentences, T tokens, D width, H heads, K head dimension, Q queries, S keys, L layers, M positions or
+distances, C dimensions or heads.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class EncodingTable:
     """The positions, starting at 0, or the distances i - j."""
     values_MC: Tensor
     by: Literal["position", "distance"]
-    column: Literal["channel", "head"]
+    column: Literal["dimension", "head"]
 
 
 class PositionEncoding(nn.Module):
-    """No positions: without a look-ahead mask, the model ignores the order of its tokens.
+    """No positions: without a causal mask, the model ignores the order of its tokens.
 
     Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`, `start` + 1, ..., keys
     at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances only, because windowed attention evaluates
@@ -84,7 +85,7 @@ class PositionEncoding(nn.Module):
         added_BTD = self.embed(
             torch.zeros(1, length, self.stack.dim, device=device), layer if self.adds_at_every_layer else 0, 0
         )
-        return EncodingTable(torch.arange(length), added_BTD[0], "position", "channel")
+        return EncodingTable(torch.arange(length), added_BTD[0], "position", "dimension")
 
     def all_distances(self, length: int) -> Tensor:
         """Return all distances between `length` positions, in ascending order."""

@@ -1,7 +1,7 @@
 """Relative position encodings, which act inside attention.
 
-Shape letters: B sentences, T tokens, D width, H heads, K head width, Q queries, S keys, M distances, L layers. The
-distance of a query i and a key j is i - j: positive if the key comes first.
+Shape suffixes: B sentences, T tokens, D width, H heads, K head dimension, Q queries, S keys, M distances, L layers, X
+any size. The distance of a query i and a key j is i - j: positive if the key comes first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nmt.model.positions.base import (
 class Rotary(PositionEncoding):
     """Rotated queries and keys (Su et al. 2021, RoFormer, equation 34).
 
-    Channels 2i and 2i+1 of the query or key at position m are rotated by m·θ_i, θ_i = base^(-2i/K); the inner product
+    Dimensions 2i and 2i+1 of the query or key at position m are rotated by m·θ_i, θ_i = base^(-2i/K); the inner product
     of a query and a key then depends on their distance only.
     """
 
@@ -42,20 +42,20 @@ class Rotary(PositionEncoding):
 
         Args:
             stack: the stack that uses the encoding.
-            base: the longest wavelength, divided by 2π.
+            base: base of the geometric sequence of wavelengths (an upper bound on the longest, divided by 2π).
         """
         super().__init__(stack)
         check_range("rotary", base=(base, 1.0, math.inf))
         width = stack.dim // stack.heads
         if width % 2:
             raise ConfigError(
-                f"position encoding 'rotary' requires an even head width, got {width} (model.dim / model.heads)",
+                f"position encoding 'rotary' requires an even head dimension, got {width} (model.dim / model.heads)",
                 "change model.heads or model.dim",
             )
         self.encodings = GrowingTable(functools.partial(_rotations, width=width, base=base))
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
-        """Rotate pairs of channels by position times rate."""
+        """Rotate pairs of dimensions by position times rate."""
         x_float_BTHK = x_BTHK.float()  # with rounded sines, products would not depend on the distance only
         cos_sin_T2K = self.encodings.rows(start, start + x_BTHK.shape[1], x_float_BTHK)
         cos_T1K, sin_T1K = cos_sin_T2K[:, :1], cos_sin_T2K[:, 1:]
@@ -63,9 +63,9 @@ class Rotary(PositionEncoding):
         return (x_float_BTHK * cos_T1K + swapped_BTHK * sin_T1K).to(x_BTHK.dtype)
 
     def table(self, length: int, layer: int) -> EncodingTable:
-        """Return the rotations of a query whose pairs of channels are all (1, 0)."""
+        """Return the rotations of a query whose pairs of dimensions are all (1, 0)."""
         pairs_BTHK = torch.tensor([1.0, 0.0]).repeat(1, length, 1, self.stack.dim // self.stack.heads // 2)
-        return EncodingTable(torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "channel")
+        return EncodingTable(torch.arange(length), self.rotate(pairs_BTHK, 0)[0, :, 0], "position", "dimension")
 
 
 class Shaw(PositionEncoding):
@@ -107,19 +107,19 @@ class Shaw(PositionEncoding):
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the vectors added to keys."""
         distance_M = self.all_distances(length)
-        return EncodingTable(distance_M, self.keys_LMK[layer][self._vector_index(distance_M)], "distance", "channel")
+        return EncodingTable(distance_M, self.keys_LMK[layer][self._vector_index(distance_M)], "distance", "dimension")
 
-    def _index(self, like_BHQx: Tensor, num_keys: int, start: int) -> Tensor:
+    def _index(self, like_BHQX: Tensor, num_keys: int, start: int) -> Tensor:
         """Return the vector index of each query and key, expanded over sentences and heads."""
-        distance_QS = distances(like_BHQx.shape[2], num_keys, start, like_BHQx.device)
-        return self._vector_index(distance_QS).expand(*like_BHQx.shape[:2], -1, -1)
+        distance_QS = distances(like_BHQX.shape[2], num_keys, start, like_BHQX.device)
+        return self._vector_index(distance_QS).expand(*like_BHQX.shape[:2], -1, -1)
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         """Return the vector index of each distance: j - i, clipped, counted from 0."""
         return self.clip - distance.clamp(-self.clip, self.clip)
 
 
-class XLNet(PositionEncoding):
+class TransformerXL(PositionEncoding):
     """Projected sinusoids of the distance, and two learned queries (Dai et al. 2019, section 3.3; Yang et al. 2019).
 
     e_ij = (x_i W_Q (x_j W_K)ᵀ + x_i W_Q (R_{i-j} W_R)ᵀ + u (x_j W_K)ᵀ + v (R_{i-j} W_R)ᵀ) / √K, where u and v are
@@ -128,7 +128,7 @@ class XLNet(PositionEncoding):
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
-        check_even_dim("xlnet", stack.dim)
+        check_even_dim("transformer_xl", stack.dim)
         self.heads, width = stack.heads, stack.dim // stack.heads
         self.projections = nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
         self.u_LHK, self.v_LHK = (nn.Parameter(torch.zeros(stack.layers, stack.heads, width)) for _ in range(2))
@@ -151,14 +151,14 @@ class XLNet(PositionEncoding):
         """Return the projected sinusoids."""
         distance_M = self.all_distances(length)
         values_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim))
-        return EncodingTable(distance_M, values_MD, "distance", "channel")
+        return EncodingTable(distance_M, values_MD, "distance", "dimension")
 
 
 class T5(PositionEncoding):
     """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020, section 2.1).
 
     Half of the buckets hold single distances; the sizes of the others grow logarithmically up to `max_distance`, and
-    the last one holds all larger distances. Without a look-ahead mask, keys after the query have half of the buckets.
+    the last one holds all larger distances. Without a causal mask, keys after the query have half of the buckets.
     All layers share the biases.
     """
 
@@ -238,7 +238,7 @@ class DeBERTa(PositionEncoding):
         """Return the vectors, projected as keys."""
         distance_M = self.all_distances(length)
         values_MD = self.key_projections[layer](self.table_MD)[self._vector_index(distance_M)]
-        return EncodingTable(distance_M, values_MD, "distance", "channel")
+        return EncodingTable(distance_M, values_MD, "distance", "dimension")
 
     def _vector_index(self, distance: Tensor) -> Tensor:
         return distance.clamp(-self.clip, self.clip - 1) + self.clip
@@ -267,7 +267,7 @@ class ALiBi(PositionEncoding):
 
 
 def _rotations(length: int, width: int, base: float) -> Tensor:
-    """Return cosine and sine of the rotation of each channel at each position, [T, 2, K] in float32."""
+    """Return cosine and sine of the rotation of each dimension at each position, [T, 2, K] in float32."""
     rate_K = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angle_TK = (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).repeat_interleave(2, 1)
     return torch.stack((angle_TK.cos(), angle_TK.sin()), 1).float()

@@ -93,7 +93,7 @@ def comparisons() -> Iterator[Pair]:
         (one, other, q)
         for things, qualities_ in lex.SUITS
         for q in qualities_
-        if q.de_more and (things in of_size or q in always)
+        if q.de_comparative and (things in of_size or q in always)
         for one in things
         for other in things
         if one is not other
@@ -102,16 +102,17 @@ def comparisons() -> Iterator[Pair]:
         a, b = Phrase(one), Phrase(other)
         if more:
             yield c.sentence(
-                f"{a.en()} is {q.en_more} than {b.en()}", f"{a.de('nom')} ist {q.de_more} als {b.de('nom')}"
+                f"{a.en()} is {q.en_comparative} than {b.en()}",
+                f"{a.de('nom')} ist {q.de_comparative} als {b.de('nom')}",
             )
         else:
             yield c.sentence(f"{a.en()} is as {q.en} as {b.en()}", f"{a.de('nom')} ist so {q.de} wie {b.de('nom')}")
-    people = [q for q in lex.CHARACTER if q.de_more]
+    people = [q for q in lex.CHARACTER if q.de_comparative]
     others = [who for who in [*lex.PRONOUNS, *lex.OTHERS] if who is not lex.THE_CHILDREN]
     adults = [who for who in lex.NOT_ADDRESSED if who is not lex.THE_CHILDREN]
     for one, other, q, (options, how) in draw("compare people", 450, adults, others, people, PRESENT):
         if one.person != other.person and one.en not in other.en and other.en not in one.en:
-            than = (f"{q.en_more} than {other.en_object}", f"{q.de_more} als {other.form('nom')}")
+            than = (f"{q.en_comparative} than {other.en_object}", f"{q.de_comparative} als {other.form('nom')}")
             yield say(Clause(one, Predicate("be", "sein", complement=than), **options), how)
 
 

@@ -25,6 +25,7 @@ from nmt.cli import (
     environment,
     evaluate,
     export,
+    import_,
     info,
     plot,
     reproduce,
@@ -112,9 +113,10 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config, doctor.doctor,
+    import_.import_, info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config,
+    doctor.doctor,
 ):  # fmt: skip
-    app.command()(command)
+    app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(plot.app, name="plot")

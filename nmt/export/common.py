@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from nmt.config import ModelConfig
 from nmt.data.tokenizer import BOS, EOS, Tokenizer, tokenizer_file
 from nmt.errors import UsageError
 from nmt.model.transformer import Transformer
+from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
 from nmt.search import SearchRequest, StepModel, search
 
@@ -25,26 +26,24 @@ BATCH_SIZE = 64
 """Number of sentences that an engine translates together."""
 
 
-def require_transformer(loaded: LoadedModel, engine: str, supported: Sequence[str] = ()) -> Transformer:
+def require_transformer(loaded: LoadedModel, engine: str, supported: Mapping[str, Collection[str]]) -> Transformer:
     """Return the model if the engine supports it.
 
     Args:
         loaded: the model.
         engine: name of the engine, for the error message.
-        supported: options of `ModelConfig` of which the engine supports every value; of the others it supports only
-            the defaults, which are those of the paper.
+        supported: values that the engine supports for options of `ModelConfig`; an empty collection means all. Of the
+            other options, it supports only the defaults.
 
     Raises:
         UsageError: the engine does not support the model.
     """
     config = loaded.config.model
+    defaults = {"kv_heads": (0, config.heads)}
     for name in ("arch", "norm", "activation", "position_encoding", "attention_score", "attention_window", "kv_heads"):
-        value, default = getattr(config, name), getattr(ModelConfig, name)
-        if name not in supported and value not in (
-            default,
-            f"{default}()",
-            config.heads if name == "kv_heads" else None,
-        ):
+        value = getattr(config, name)
+        values = supported.get(name, defaults.get(name, (getattr(ModelConfig, name),)))
+        if values and (parse(value)[0] if isinstance(value, str) else value) not in values:
             raise UsageError(f"{engine} does not support model.{name}={value}", "--to safetensors supports every model")
     return cast(Transformer, loaded.model)
 

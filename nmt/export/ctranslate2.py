@@ -15,11 +15,16 @@ from nmt.export.common import Translate, copy_run_files, num_positions, require_
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.layers import Linear
-from nmt.model.positions.absolute import sinusoids
+from nmt.model.positions.absolute import concatenated_sinusoids, sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
 from nmt.search import search
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+"""Activation functions of nmt, and their names in CTranslate2."""
+SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_sinusoids}
+"""Functions that compute the tables of absolute position encodings."""
 
 
 def export(loaded: LoadedModel, directory: Path) -> None:
@@ -34,17 +39,22 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     config = loaded.config.model
     encoding, options = parse(config.position_encoding)
     rotary = encoding == "rotary"
-    model = require_transformer(loaded, "CTranslate2", ("position_encoding",) if rotary else ())
+    model = require_transformer(
+        loaded, "CTranslate2", {"position_encoding": ("rotary", *SINUSOIDS), "activation": ACTIVATIONS}
+    )
     specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, directory)
-    common = {"pre_norm": config.norm_position == "pre", "activation": specs.Activation.RELU}
+    common = {
+        "pre_norm": config.norm_position == "pre",
+        "activation": getattr(specs.Activation, ACTIVATIONS[config.activation]),
+    }
     if rotary:
         common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", 10000.0)}
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
         specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
     )
-    positions_ND = _array(sinusoids(num_positions(loaded), config.dim))
+    positions_ND = _array(SINUSOIDS.get(encoding, sinusoids)(num_positions(loaded), config.dim))
     for stack, role in ((spec.encoder, "source"), (spec.decoder, "target")):
         embeddings = stack.embeddings[0] if role == "source" else stack.embeddings
         embeddings.weight = _array(model.embedding_weight(role))
@@ -54,6 +64,8 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         _norm(spec.encoder.layer_norm, model.encoder_norm)
         _norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.output_weight_VD)
+    if model.output_bias_V is not None:
+        spec.decoder.projection.bias = _array(model.output_bias_V)
     for layer_spec, encoder_layer in zip(spec.encoder.layer, model.encoder_layers, strict=True):
         _layer(layer_spec, encoder_layer)
     for layer_spec, decoder_layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):

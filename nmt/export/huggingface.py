@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.data.pair_tokenizer import SOURCE, TARGET, VOCABULARY, PairTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
 from nmt.export.common import Translate, max_tokens, num_positions, require_package, require_transformer
@@ -36,7 +37,10 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     Raises:
         UsageError: Transformers is not installed, or does not support the model.
     """
-    model = require_transformer(loaded, "Hugging Face")
+    encodings = ("sinusoidal", "sinusoidal_concatenated")
+    model = require_transformer(
+        loaded, "Hugging Face", {"position_encoding": encodings, "activation": ("relu", "gelu", "silu")}
+    )
     transformers = require_package("Transformers", "transformers")
     config_class, model_class = (
         (transformers.MarianConfig, transformers.MarianMTModel)
@@ -47,6 +51,8 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         hf_model = model_class(config_class(**_config(loaded)))
         weights = hf_model.state_dict()
         computed = {name: t for name, t in weights.items() if "embed_positions" in name or "logits_bias" in name}
+        if model.output_bias_V is not None:
+            computed["final_logits_bias"] = model.output_bias_V[None]
         hf_model.load_state_dict(computed | _weights(model, weights.keys()))
         hf_model.generation_config = transformers.GenerationConfig(**_generation(loaded))
         hf_model.save_pretrained(directory)
@@ -87,7 +93,7 @@ def _config(loaded: LoadedModel) -> dict[str, Any]:
         "d_model": config.dim,
         "max_position_embeddings": num_positions(loaded),
         "scale_embedding": True,
-        "activation_function": "relu",
+        "activation_function": config.activation,
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,
@@ -119,14 +125,14 @@ def _generation(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> None:
-    """Write the tokenizer: the SentencePiece model for both sides, and the ids of its pieces."""
+    """Write the tokenizer: the SentencePiece models of both sides, and the ids of the pieces."""
     tokenizer = loaded.tokenizer
-    files = {name: directory / name for name in ("source.spm", "target.spm", "vocab.json")}
-    for name in ("source.spm", "target.spm"):
-        files[name].write_bytes(tokenizer.model)
+    files = {name: directory / name for name in (SOURCE, TARGET, VOCABULARY)}
+    files[SOURCE].write_bytes(tokenizer.source if isinstance(tokenizer, PairTokenizer) else tokenizer.model)
+    files[TARGET].write_bytes(tokenizer.target if isinstance(tokenizer, PairTokenizer) else tokenizer.model)
     pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
     ids = {piece: i for i, piece in enumerate(pieces)}
-    files["vocab.json"].write_text(json.dumps(ids, ensure_ascii=False, indent=0), encoding="utf-8")
+    files[VOCABULARY].write_text(json.dumps(ids, ensure_ascii=False, indent=0), encoding="utf-8")
     transformers.MarianTokenizer(
         *map(str, files.values()),
         source_lang=loaded.config.data.src,
@@ -143,7 +149,9 @@ def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> 
 
 def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:
     """Return the weights under their Transformers names, with reordered features."""
-    order_D = torch.arange(model.config.dim).view(-1, 2).t().flatten()  # 0 2 4 ... 1 3 5 ...
+    order_D = torch.arange(model.config.dim)
+    if model.config.position_encoding == "sinusoidal":
+        order_D = order_D.view(-1, 2).t().flatten()  # 0 2 4 ... 1 3 5 ...
     weights = {
         "model.encoder.embed_tokens.weight": model.embedding_weight("source")[:, order_D],
         "model.decoder.embed_tokens.weight": model.embedding_weight("target")[:, order_D],

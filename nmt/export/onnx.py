@@ -97,7 +97,7 @@ def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
     Raises:
         UsageError: the model is not supported.
     """
-    supported = ("norm", "activation", "position_encoding", "attention_score", "kv_heads")
+    supported = dict.fromkeys(("norm", "activation", "position_encoding", "attention_score", "kv_heads"), ())
     model = copy.deepcopy(require_transformer(loaded, "ONNX", supported)).requires_grad_(False)
     for name in ("source_positions", "target_positions"):
         if isinstance(getattr(model, name), Floater):

@@ -89,6 +89,6 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
         data = limits | {"imported": record | {"sha256": model.checksum}}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
-        model_card.write_card(work)
+    model_card.write_card(run)
     log(f"imported {record['source']} ({record['license']})")
     return run

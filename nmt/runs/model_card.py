@@ -83,6 +83,11 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
         "test": [_describe_score(test, score) for test in info["tests"] for score in test["scores"]],
         "disk": [f"{info['bytes'] / 1e6:,.0f} MB, {len(info['checkpoints'])} checkpoints"],
     }
+    if origin := info["imported"]:
+        revision = f", revision {origin['revision'][:12]}" if origin.get("revision") else ""
+        lines["imported"] = [f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"]
+        if not info["training"]["updates"]:
+            lines |= {"data": [], "training": [], "best": []}
     return {name: entries for name, entries in lines.items() if entries}
 
 

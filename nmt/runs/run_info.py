@@ -81,6 +81,7 @@ def collect(run: Path) -> dict[str, Any]:
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
     return {
         "name": run.resolve().name,
+        "imported": data.get("imported"),
         "source": config.data.src,
         "target": config.data.tgt,
         "parameters": _count_parameters(best),

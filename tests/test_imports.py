@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import pickle
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +236,77 @@ def test_pickled_weights_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "opus/model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "opus/pytorch_model.bin")
     assert import_model(str(tmp_path / "opus"), tmp_path / "run").is_dir()
+
+
+REPOSITORY, COMMIT = "someone/opus-mt-en-de", "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CommandLine, list[str]]]:
+    """A loopback server with one repository in the protocol of the Hugging Face Hub, and the paths of its requests."""
+    marian(tmp_path / "published")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "published").iterdir()}
+    files["tf_model.h5"] = b"not needed"
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            name = self.path.rpartition("/")[2]
+            if self.path.startswith(f"/api/models/{REPOSITORY}"):
+                siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
+                info = {"id": REPOSITORY, "sha": COMMIT, "siblings": siblings, "cardData": {"license": "cc-by-4.0"}}
+                tree = [{"type": "file", "path": name, "size": len(files[name]), "oid": name} for name in files]
+                return self.answer(json.dumps(tree if "/tree/" in self.path else info).encode(), "application/json")
+            if self.path == f"/{REPOSITORY}/resolve/{COMMIT}/{name}" and name in files:
+                return self.answer(files[name], "application/octet-stream")
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def answer(self, content: bytes, kind: str) -> None:
+            self.send_response(200)
+            for key, value in {
+                "Content-Type": kind, "Content-Length": str(len(content)), "X-Repo-Commit": COMMIT,
+                "ETag": f'"{hashlib.sha1(content).hexdigest()}"',
+            }.items():  # fmt: skip
+                self.send_header(key, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0",
+    }  # fmt: skip
+    yield CommandLine(tmp_path, environment), requests
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+def test_download_from_the_hub(hub: tuple[CommandLine, list[str]]) -> None:
+    nmt, requests = hub
+    done = nmt.process("import", REPOSITORY)  # huggingface_hub reads the environment when it is imported
+    assert (done.code, done.out) == (0, "runs/opus-mt-en-de\n"), done.err
+    assert re.search(rf"downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", done.err)
+    assert not [path for path in requests if "tf_model" in path]
+    info = " ".join(nmt("info", "runs/opus-mt-en-de").out.split())
+    assert f"{REPOSITORY}, revision {COMMIT[:12]}, license cc-by-4.0" in info
+    count = len(requests)
+    offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
+    again = offline.process("import", REPOSITORY, "--run", "runs/again")
+    assert again.code == 0, again.err
+    assert "using the cached" in again.err
+    assert len(requests) == count
+    nmt.process("import", "someone/else").assert_fails(1, "has no public model someone/else", "hint: ")
+    offline.process("import", "someone/else").assert_fails(1, "someone/else is not in its cache", "hint: ")
+    unreachable = CommandLine(nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"})
+    unreachable.process("import", "someone/else").assert_fails(1, "cannot reach the Hugging Face Hub", "hint: ")

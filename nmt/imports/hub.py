@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from huggingface_hub import HfApi, errors, snapshot_download
+from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_cache
 
 from nmt.console import log
 from nmt.errors import DownloadError
@@ -42,15 +42,22 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         files = [name for name in (*FILES, weights) if name in sizes]
         license_ = str(getattr(info.card_data, "license", None) or "not specified")
         log(f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license {license_})")
-        directory = snapshot_download(repository, revision=info.sha, allow_patterns=files)
-        return Path(directory), {"source": repository, "revision": info.sha, "license": license_}
+        directory = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
+        return directory, {"source": repository, "revision": directory.name, "license": license_}
     except (errors.GatedRepoError, errors.RepositoryNotFoundError, errors.HFValidationError):
         raise DownloadError(
             f"the Hugging Face Hub has no public model {repository}", "check the name, or log in with hf auth login"
         ) from None
     except errors.RevisionNotFoundError:
         raise DownloadError(f"{repository} has no revision {revision}", "leave out --revision") from None
-    except (errors.HfHubHTTPError, httpx.HTTPError, errors.LocalEntryNotFoundError, OSError) as error:
+    except (
+        errors.HfHubHTTPError,
+        httpx.HTTPError,
+        errors.LocalEntryNotFoundError,
+        OSError,
+        LookupError,
+        TypeError,
+    ) as error:
         raise DownloadError(
             f"cannot download {repository}: {str(error).splitlines()[0]}",
             "run the command again to resume",
@@ -58,12 +65,12 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
 
 
 def _from_cache(repository: str, revision: str | None, error: Exception) -> tuple[Path, dict[str, Any]]:
-    try:
-        directory = Path(snapshot_download(repository, revision=revision, local_files_only=True))
-    except errors.LocalEntryNotFoundError:
+    config = try_to_load_from_cache(repository, "config.json", revision=revision or "main")
+    if not isinstance(config, str):
         raise DownloadError(
             f"cannot reach the Hugging Face Hub ({str(error).splitlines()[0]}), and {repository} is not in its cache",
             "connect to the internet, or import a local directory",
-        ) from None
+        )
+    directory = Path(config).parent
     log(f"cannot reach the Hugging Face Hub; using the cached {repository}")
     return directory, {"source": repository, "revision": directory.name, "license": "not specified"}

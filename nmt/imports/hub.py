@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_cache
 
 from nmt.console import log
@@ -33,7 +32,9 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
     try:
         try:
             info = HfApi().model_info(repository, revision=revision, files_metadata=True)
-        except (errors.OfflineModeIsEnabled, httpx.TransportError) as error:
+        except errors.HfHubHTTPError:  # the Hub has answered
+            raise
+        except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
             return _from_cache(repository, revision, error)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
         weights = next((name for name in WEIGHT_FILES if name in sizes), None)

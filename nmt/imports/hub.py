@@ -14,6 +14,9 @@ from nmt.console import log
 from nmt.errors import DownloadError
 from nmt.imports.huggingface import FILES, WEIGHT_FILES
 
+HTTPError: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
+"""Of httpx or httpx2, depending on the version of huggingface_hub."""
+
 
 def download(repository: str, revision: str | None = None) -> tuple[Path, dict[str, Any]]:
     """Download the files of a model that an import needs.
@@ -34,7 +37,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
             info = HfApi().model_info(repository, revision=revision, files_metadata=True)
         except errors.HfHubHTTPError:  # the Hub has answered
             raise
-        except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
+        except (errors.OfflineModeIsEnabled, HTTPError) as error:
             return _from_cache(repository, revision, error)
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
         weights = next((name for name in WEIGHT_FILES if name in sizes), None)
@@ -51,14 +54,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         ) from None
     except errors.RevisionNotFoundError:
         raise DownloadError(f"{repository} has no revision {revision}", "leave out --revision") from None
-    except (
-        errors.HfHubHTTPError,
-        httpx.HTTPError,
-        errors.LocalEntryNotFoundError,
-        OSError,
-        LookupError,
-        TypeError,
-    ) as error:
+    except (HTTPError, errors.LocalEntryNotFoundError, OSError, LookupError, TypeError) as error:
         raise DownloadError(
             f"cannot download {repository}: {str(error).splitlines()[0]}",
             "run the command again to resume",

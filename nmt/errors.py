@@ -1,4 +1,6 @@
-"""Errors that a user can cause. Each is one line, a hint and an exit code; a traceback means a bug in nmt.
+"""Errors that a user can cause. Each has a one-line message, usually a hint, and an exit code.
+
+A traceback means a bug in nmt.
 
 NMTError            exit code 1: the request is valid but failed
 ├── DataError       data files, corpora and prepared data

@@ -68,9 +68,9 @@ def check_precision(name: str, device: str, *, inference: bool = False) -> None:
     if name not in choices:
         raise UsageError(f"unknown precision '{name}'", suggest(name, choices))
     if name == "fp16" and device == "cpu":
-        raise UsageError("fp16 needs a GPU", "use --precision auto, which selects the fastest precision")
+        raise UsageError("fp16 needs a GPU", "use --precision auto, which selects fp32 or bf16")
     if name == "int8" and device != "cpu":
-        raise UsageError("int8 needs a CPU", "use --precision auto, which selects the fastest precision")
+        raise UsageError("int8 needs a CPU", "use --precision auto, which selects fp32 or bf16")
 
 
 def torch_dtype(precision: str) -> torch.dtype:

@@ -25,7 +25,7 @@ from nmt.data.normalization import normalize
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
 from nmt.export import EXPORTS, LOADERS, safetensors, verify
-from nmt.export.common import greedy_translate, max_tokens
+from nmt.export.common import greedy_translator, max_tokens
 from nmt.export.onnx import OnnxModel, graphs
 from nmt.inference import Source
 from nmt.inference.ctranslate2 import CTranslate2Engine
@@ -157,7 +157,7 @@ def test_token_probabilities_equal_nmt(to: str, loaded: LoadedModel) -> None:
 
 def test_translations_equal_nmt(to: str, loaded: LoadedModel) -> None:
     translate = LOADERS[to](exported(to, loaded))
-    expected = [*map(normalize, greedy_translate(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
+    expected = [*map(normalize, greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
     assert len(set(expected)) > 1
     assert [*map(normalize, translate(LINES))] == expected  # what these models say may end on control characters
     assert normalize(translate(LINES[2:3])[0]) == expected[2]
@@ -240,7 +240,7 @@ def test_onnx_supports_every_transformer_variant(trained: CommandLine, changes: 
 def test_shared_layers_are_exported_repeatedly(trained: CommandLine, tmp_path: Path) -> None:
     loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
-    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translate(TorchModel([loaded.model]), loaded.tokenizer)(
+    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(
         LINES
     )
 
@@ -253,7 +253,7 @@ def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, p
     ids = [loaded.tokenizer.encode(line) for line in LINES]
     for own_T, expected_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
         assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
-    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translate(TorchModel([loaded.model]), loaded.tokenizer)(
+    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(
         LINES
     )
 
@@ -446,7 +446,9 @@ def test_failed_verification_discards_the_export(
     ) as actual:
         verify.export(run, "safetensors", directory)
     assert not isinstance(actual.value, UsageError)
-    assert "in nmt, but '" in actual.value.hint
+    assert "the export was discarded" in actual.value.message
+    assert "in nmt, but '" in actual.value.message
+    assert "--min-agreement" in actual.value.hint
     with pytest.raises(SystemExit) as exit_:
         app(["export", str(run), "--to", "safetensors", "-o", str(directory)], prog_name="nmt")
     assert exit_.value.code == 1

@@ -147,7 +147,7 @@ def main() -> None:
     if sys.stderr is None:  # closed: not needed for results
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        _report(NMTError("standard output is closed", "results would be lost"))
+        _report(NMTError("standard output is closed", "redirect standard output to a file"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="replace")

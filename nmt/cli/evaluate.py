@@ -57,16 +57,17 @@ def evaluate(
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
-    """Translate test sets and report BLEU, chrF and TER with confidence intervals, or COMET.
+    """Translate test sets and report BLEU, chrF and TER with confidence intervals, and COMET.
 
-    The default is BLEU on the test split of the training corpus. Scores are computed by sacreBLEU on cased,
-    detokenized text and printed with their signatures. Hypotheses and a JSON report are written to a directory.
+    The default is BLEU on data.test of the config, or on the test split of the first training corpus. Scores are
+    computed by sacreBLEU on cased, detokenized text and printed with their signatures. Hypotheses and a JSON report are
+    written to a directory.
 
     Examples:
       nmt evaluate
       nmt evaluate --model runs/multi30k --bleu --chrf --beam-size 8
       nmt evaluate --src mine.en --ref mine.de --ref other.de
-      nmt evaluate --test wmt14 --test wmt13
+      nmt evaluate --test wmt14/full --test wmt13
     """
     check_test_options(src, ref, test)
     check_encoding_errors(encoding_errors)

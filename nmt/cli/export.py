@@ -18,7 +18,7 @@ def export(
         Path | None,
         typer.Option(
             help="File with source sentences for the verification.",
-            show_default="100 sentences of the test set or the phrasebook",
+            show_default="100 lines of the test or validation set, else of the phrasebook",
         ),
     ] = None,
     min_agreement: Annotated[

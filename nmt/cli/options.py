@@ -36,13 +36,12 @@ ModelOption = Annotated[
 ]  # fmt: skip
 MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained model; repeat to ensemble."
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+AUTO_PRECISION_HELP = "auto: fp32 or bf16, whichever is faster; on a GPU, bf16 if it has bf16 units."
 SearchPrecisionOption = Annotated[
     str,
-    typer.Option("--precision", help="auto, fp32, bf16, fp16 or int8. auto: the fastest precision on this machine."),
+    typer.Option("--precision", help=f"auto, fp32, bf16, fp16 or int8. {AUTO_PRECISION_HELP}"),
 ]
-PrecisionOption = Annotated[
-    str, typer.Option(help="auto, fp32, bf16 or fp16. auto: the fastest precision on this machine.")
-]
+PrecisionOption = Annotated[str, typer.Option(help=f"auto, fp32, bf16 or fp16. {AUTO_PRECISION_HELP}")]
 SearchOption = Annotated[
     str,
     typer.Option(help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's"),
@@ -87,7 +86,7 @@ def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[st
 def load_test_sets(
     data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, encoding_errors: str
 ) -> list[TestSet]:
-    """Load the test sets: --src and --ref, --test, or the test split of the model's corpus."""
+    """Load the test sets: --src and --ref, --test, or the model's default test set."""
     from nmt.evaluate import test_sets
 
     if src is not None:

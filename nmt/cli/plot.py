@@ -64,7 +64,7 @@ def positions(
         typer.Option(min=1, max=64, help="Number of attention heads; must divide --dim.", show_default="4"),
     ] = None,
 ) -> None:
-    """Plot position encodings: a heat map, some channels, and the similarity of positions.
+    """Plot position encodings: a heat map, single dimensions or heads, and the similarity of positions.
 
     Trainable encodings are plotted at initialization, unless --model is set.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.duration import format_duration, parse_duration
-from nmt.cli.options import ConfigOption, PrecisionOption, SetOption
+from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
 from nmt.config import Config
 from nmt.console import SILENT
 from nmt.errors import UsageError
@@ -47,7 +47,7 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also log to TensorBoard files in RUN/tensorboard.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     set_: SetOption = None,
 ) -> None:

@@ -79,9 +79,10 @@ def translate(
 ) -> None:
     """Translate sentences, files or standard input.
 
-    Without any input in a terminal, nmt prompts for sentences. The default model is the newest run, or a pretrained
-    English-German model if there are no runs. The output has one line per input line in the same order; with
-    --top-beams N, it has N lines per input line, which are empty if the search finds fewer translations.
+    Without any input in a terminal, nmt prompts for sentences. The default model is the newest run (with --to, the
+    newest that translates into that language), else a pretrained model. The output has one line per input line in the
+    same order; with --top-beams N, it has N lines per input line, which are empty if the search finds fewer
+    translations.
 
     Examples:
       nmt translate "im thirsty"

@@ -73,7 +73,7 @@ class ModelConfig:
     attention_window: int = 0
     """Self-attention window: tokens visible on each side. 0: unlimited."""
     kv_heads: int = 0
-    """Number of key and value heads (grouped-query attention). Must divide heads. 0: equal to heads."""
+    """Number of key-value heads (grouped-query attention). Must divide heads. 0: equal to heads."""
     layer_sharing: int = 1
     """Number of consecutive layers that share their weights. 1: no sharing."""
     dropout: float = 0.1
@@ -101,7 +101,7 @@ class TrainConfig:
     max_length: int = 256
     """Maximum number of tokens per side. Longer training pairs are skipped and counted."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
-    """Learning-rate schedule: noam, inverse_sqrt, linear, cosine, constant or wsd, with options."""
+    """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd (warmup-stable-decay)."""
     beta1: float = 0.9
     """Adam: decay rate of the first moment."""
     beta2: float = 0.98

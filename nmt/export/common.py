@@ -92,8 +92,8 @@ def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str
     return translations
 
 
-def greedy_translate(model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None) -> Translate:
-    """Return an engine that runs the greedy search of nmt on a model.
+def greedy_translator(model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None) -> Translate:
+    """Return a function that translates with a model and the greedy search of nmt.
 
     Args:
         model: the model.

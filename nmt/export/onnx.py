@@ -32,7 +32,7 @@ from nmt.errors import UsageError
 from nmt.export.common import (
     Translate,
     copy_run_files,
-    greedy_translate,
+    greedy_translator,
     num_positions,
     require_package,
     require_transformer,
@@ -63,9 +63,9 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     # All sizes are distinct, so that the exporter can tell the dynamic dimensions apart.
     source_BS, mask_BS = torch.zeros(3, 7, dtype=torch.long), torch.ones(3, 7, dtype=torch.bool)
     config = loaded.config.model
-    heads, width = config.kv_heads or config.heads, config.dim // config.heads
-    past = torch.zeros(config.decoder_layers, 2, 3, heads, 5, width)
-    cross_kv = torch.zeros(config.decoder_layers, 2, 3, heads, 7, width)
+    heads, head_dim = config.kv_heads or config.heads, config.dim // config.heads
+    past = torch.zeros(config.decoder_layers, 2, 3, heads, 5, head_dim)
+    cross_kv = torch.zeros(config.decoder_layers, 2, 3, heads, 7, head_dim)
     with _quiet():
         torch.onnx.export(
             encoder, (source_BS, mask_BS), directory / ENCODER,
@@ -88,7 +88,7 @@ def load(directory: Path) -> Translate:
         UsageError: ONNX Runtime is not installed.
     """
     config, tokenizer, *_ = discovery.load_settings(directory)
-    return greedy_translate(OnnxModel.load(directory), tokenizer, max_positions(config.model))
+    return greedy_translator(OnnxModel.load(directory), tokenizer, max_positions(config.model))
 
 
 def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -156,8 +156,8 @@ class OnnxState:
 
     def __init__(self, decoder: Any, cross_kv: NDArray[np.float32], mask_BS: NDArray[np.bool_]) -> None:
         self.decoder, self.cross_kv, self.mask_RS = decoder, cross_kv, mask_BS
-        layers, two, sentences, heads, _, width = cross_kv.shape
-        self.past = np.zeros((layers, two, sentences, heads, 0, width), np.float32)
+        layers, two, sentences, heads, _, head_dim = cross_kv.shape
+        self.past = np.zeros((layers, two, sentences, heads, 0, head_dim), np.float32)
 
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row."""

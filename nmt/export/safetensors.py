@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import ConfigError, suggest
-from nmt.export.common import Translate, copy_run_files, greedy_translate
+from nmt.export.common import Translate, copy_run_files, greedy_translator
 from nmt.inference.pytorch import TorchModel
 from nmt.paths import sha256
 from nmt.runs import checkpoint, discovery
@@ -57,4 +57,4 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
 def load(directory: Path) -> Translate:
     """Return a translator for a directory written by `export`."""
     loaded = discovery.load(directory)
-    return greedy_translate(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)
+    return greedy_translator(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)

@@ -93,7 +93,8 @@ def export(
         path: a run or one of its checkpoints.
         to: spec string of a format in `EXPORTS`.
         directory: the directory to create, which must not exist; None: a directory in the run, named after the format.
-        verify_with: file of source sentences; None: see `_default_sentences`.
+        verify_with: file of source sentences; None: the first `MAX_LINES` lines of the model's test or
+            validation set if it is on disk, else of the phrasebook.
         min_agreement: minimum share of identical translations; otherwise the export is discarded.
 
     Raises:
@@ -120,8 +121,9 @@ def export(
         if verification.agreement < min_agreement:
             raise NMTError(
                 f"only {verification.num_identical} of {len(sources)} translations with {to} are identical to those of"
-                f" nmt; --min-agreement requires {min_agreement:.1%}",
-                f"the export was discarded; {verification.first_difference()}",
+                f" nmt, but --min-agreement requires {min_agreement:.1%}; the export was discarded:"
+                f" {verification.first_difference()}",
+                "lower --min-agreement if the differences are acceptable",
             )
     return verification
 

@@ -26,7 +26,7 @@ MIN_BATCH_ROWS = 32
 BATCHES_PER_THREAD = 4
 """Number of batches per thread, if there are enough sentences. With several, threads finish at nearly the same time."""
 MAX_SCORE_TOKENS = 1024
-"""Maximum number of target tokens in a batch to score."""
+"""Maximum number of tokens in a batch to score, counted on the longer side, including padding."""
 
 
 class Model(StepModel, Protocol):

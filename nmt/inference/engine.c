@@ -1,13 +1,15 @@
 /* The native inference engine: the forward pass of a Transformer for search, on one core, without PyTorch. native.py
    compiles and calls it.
 
-   `model_new` packs the matrices in float32, bfloat16 or int8. `init_search_state` encodes a batch of sentences and projects the
-   keys and values of cross-attention; `decode_step` reads one more token per row and returns the best next tokens.
+   `model_new` packs the matrices in float32, bfloat16 or int8. `init_search_state` encodes a batch of sentences and
+   projects the keys and values of cross-attention; `decode_step` reads one more token per row and returns the best next
+   tokens.
    Activations are float32. The order of operations on a row depends only on the row, so a translation does not depend
    on its batch. Inputs are not validated here, but in native.py.
 
-   Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model width, H heads, G
-   heads of keys and values, K head dimension, F feed-forward width, V vocabulary, I inputs and O outputs of a matrix. */
+   Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model dimension, H query
+   heads, G key-value heads, K head dimension, F feed-forward width, V vocabulary, I inputs and O outputs of a
+   matrix. */
 
 #include <math.h>
 #include <stdint.h>

@@ -127,7 +127,7 @@ def _pytorch_engine(
 
     if precision == "int8":
         reason = native.unavailable_reason() or "it does not support this model"
-        raise UsageError(f"int8 needs the native engine: {reason}", "--precision auto picks the fastest precision")
+        raise UsageError(f"int8 needs the native engine: {reason}", "use --precision auto, which selects fp32 or bf16")
     if precision == "auto":
         precision = runtime.gpu_precision(torch.device(device)) if device != "cpu" else "fp32"
     models = [model.to(device) for model in models]

@@ -1,4 +1,4 @@
-"""Translate documents: split paragraphs into sentences, and restore the layout of the paragraphs.
+"""Translate line-wrapped text sentence by sentence: split paragraphs, and restore their layout.
 
 Blank lines separate paragraphs. A sentence may continue on the next line of its paragraph. The translation is wrapped
 to the width of the paragraph, unless the paragraph is a single line. An indented line, a heading or a list item starts
@@ -74,11 +74,11 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
 
 
 def translate(translator: Translator, lines: Iterable[str], search: str | None = None) -> Iterator[str]:
-    """Yield the lines of a translated document.
+    """Yield the lines of line-wrapped text, translated sentence by sentence.
 
     Args:
         translator: translates the sentences.
-        lines: lines of the document.
+        lines: lines of the text.
         search: spec string of a search; None uses the search of the model's config.
 
     Raises:

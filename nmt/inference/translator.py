@@ -51,7 +51,7 @@ class Translator:
         Args:
             path: run directory (its best checkpoint is used), checkpoint directory or name of a pretrained model.
                 Several paths form an ensemble.
-            device: auto, cpu or cuda.
+            device: auto, cpu, cuda or cuda:N.
             precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring always uses float32.
             engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a directory that
                 `nmt export` wrote).
@@ -89,8 +89,9 @@ class Translator:
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line, in the order of the lines.
 
-        Whitespace around a line is preserved, so a blank line stays blank. A line that is longer than almost all
-        training lines is split at sentence or clause boundaries, and the translations of its segments are joined.
+        Whitespace around a line is preserved, so a blank line stays blank. A line longer than the 99.9th
+        percentile of the training lines in tokens, or the 99th in sentences, is split at sentence or clause boundaries,
+        and the translations of its segments are joined.
 
         Args:
             lines: source text, one or more sentences per line.
@@ -139,7 +140,7 @@ class Translator:
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Translation]:
         """Yield the given translations with the model's scores, in order; `score` is the log-probability.
 
-        Lines are not split, even if they are longer than almost all training lines.
+        Lines are not split, even if `translate` would split them.
 
         Raises:
             DataError: a line has more tokens than the model has positions.

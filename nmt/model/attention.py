@@ -1,7 +1,8 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2), its scoring functions, and windowed attention.
 
-Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D width, H heads of queries, G heads of keys
-and values, K head dimension, N blocks, X any size. Masks are boolean, True = attend, broadcastable to [B, H, Q, S].
+Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D model dimension, H query heads, G
+key-value heads, K head dimension, N blocks, X any size. Masks are boolean, True = attend, broadcastable to
+[B, H, Q, S].
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def split_kv(kv_BS2GK: Tensor) -> tuple[Tensor, Tensor]:
 class DotProduct(nn.Module):
     """qkᵀ/√K, the scaled dot product (Vaswani et al. 2017, equation 1)."""
 
-    def __init__(self, heads: int, width: int) -> None:
+    def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
@@ -54,9 +55,9 @@ class Additive(nn.Module):
     at once, so it takes K times the memory of a dot product.
     """
 
-    def __init__(self, heads: int, width: int) -> None:
+    def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
-        self.weight_HK = nn.Parameter(torch.empty(heads, width).uniform_(-1, 1) * math.sqrt(3 / width))
+        self.weight_HK = nn.Parameter(torch.empty(heads, head_dim).uniform_(-1, 1) * math.sqrt(3 / head_dim))
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
         """Return the scores, [B, H, Q, S]."""
@@ -81,8 +82,8 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
-        self.width = config.dim // config.heads
-        self.score_fn = ATTENTION_SCORES[config.attention_score](self.heads, self.width)
+        self.head_dim = config.dim // config.heads
+        self.score_fn = ATTENTION_SCORES[config.attention_score](self.heads, self.head_dim)
         self.is_dot_product = isinstance(self.score_fn, DotProduct)
         self.dropout = Dropout(config.attention_dropout)
         self.recorded_weights: list[Tensor] | None = None
@@ -140,14 +141,14 @@ class Attention(nn.Module):
         return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, mask)
 
     def _scale(self, q: Tensor, position: LayerPosition | None) -> Tensor:
-        return q / math.sqrt((position.encoding.num_score_terms if position else 1) * self.width)
+        return q / math.sqrt((position.encoding.num_score_terms if position else 1) * self.head_dim)
 
     def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
         """Repeat keys or values for every head of queries that shares them: [B, H, S, K]."""
         return x_BGSK if self.kv_heads == self.heads else x_BGSK.repeat_interleave(self.heads // self.kv_heads, 1)
 
     def _split_heads(self, x_BTX: Tensor) -> Tensor:
-        split_BTHK: Tensor = x_BTX.unflatten(-1, (-1, self.width))
+        split_BTHK: Tensor = x_BTX.unflatten(-1, (-1, self.head_dim))
         return split_BTHK
 
 
@@ -156,7 +157,7 @@ class SelfAttention(Attention):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        kv_dim = self.kv_heads * self.width
+        kv_dim = self.kv_heads * self.head_dim
         self.window = config.attention_window
         self.qkv = Linear(config.dim, config.dim + 2 * kv_dim, parts=(config.dim, kv_dim, kv_dim))
         self.out = Linear(config.dim, config.dim)
@@ -230,7 +231,7 @@ class CrossAttention(Attention):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        kv_dim = self.kv_heads * self.width
+        kv_dim = self.kv_heads * self.head_dim
         self.q = Linear(config.dim, config.dim)
         self.kv = Linear(config.dim, 2 * kv_dim, parts=(kv_dim, kv_dim))
         self.out = Linear(config.dim, config.dim)

@@ -1,6 +1,6 @@
 """The KV cache of decoder self-attention.
 
-Shape suffixes: T target tokens so far, R rows, G heads of keys and values, K head dimension.
+Shape suffixes: T target tokens so far, R rows, G key-value heads, K head dimension.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class KVCache:
 
     def append(self, layer: int, kv_RT2GK: Tensor) -> Tensor:
         """Append keys and values of new positions and return all of this layer, [T, 2, R, G, K]."""
-        rows, new, _, heads, width = kv_RT2GK.shape
+        rows, new, _, heads, head_dim = kv_RT2GK.shape
         end, cached = self.length + new, self._layers[layer]
         if cached is None or end > len(cached):
-            buffer = kv_RT2GK.new_empty(-(-end // BLOCK) * BLOCK, 2, rows, heads, width)
+            buffer = kv_RT2GK.new_empty(-(-end // BLOCK) * BLOCK, 2, rows, heads, head_dim)
             if cached is not None:
                 buffer[: self.length] = cached[: self.length]
             self._layers[layer] = cached = buffer

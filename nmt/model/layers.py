@@ -1,4 +1,4 @@
-"""Layers that all architectures share. Shape suffixes: B sentences, T tokens, D width, F feed-forward width.
+"""Layers that all architectures share. Shape suffixes: B sentences, T tokens, D model dimension, F feed-forward width.
 
 Parameters are stored in float32 and cast to the dtype of the activations where they are used. Mixed precision therefore
 only sets the dtype of the embeddings, and gradients are float32. After `.to()` for inference, the cast is a no-op.

@@ -1,7 +1,7 @@
-"""The recurrent encoder-decoder with attention (Bahdanau et al. 2015), the predecessor of the Transformer.
+"""A recurrent encoder-decoder with attention, after Bahdanau et al. (2015).
 
-Shape suffixes: B sentences, S source tokens, T target tokens, D width, E = 2D, W rows (beams) per sentence, R = B*W
-rows, L layers. Masks are boolean, True = attend.
+Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, E = 2D, W rows (beams) per sentence,
+R = B*W rows, L layers. Masks are boolean, True = attend.
 
 A bidirectional GRU encodes the source. At each target position the decoder attends to the encoder output, with its last
 hidden state as the query; a GRU computes the next hidden state from the previous token and the attention context. The

@@ -1,7 +1,7 @@
 """The base class of encoder-decoder models: embeddings, the output layer, and the interface of training and search.
 
-Shape suffixes: B sentences, S source tokens, T target tokens, D width, V vocabulary, R rows (B times the beams of
-each), N target positions without padding. Masks are boolean, True = attend.
+Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, V vocabulary, R rows (B times the
+beams of each), N target positions without padding. Masks are boolean, True = attend.
 
 Training and search run the same code: `decode` takes any number of target tokens and a state. In training the state is
 empty and T is the whole sentence; in search T is 1 and the state caches the tokens so far.
@@ -32,7 +32,7 @@ class Seq2Seq(nn.Module, ABC):
 
         Args:
             config: sizes and dropout.
-            vocab_size: v, number of pieces of the joint tokenizer.
+            vocab_size: V, number of pieces of the joint tokenizer.
             pad: id whose embedding is initialized to zero.
         """
         super().__init__()

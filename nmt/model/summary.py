@@ -24,13 +24,13 @@ class LayerSummary:
     depth: int
     """Nesting level; 0: encoder, decoder and other top-level modules."""
     kind: str
-    """Class name; empty for a parameter."""
+    """Class name; empty for a parameter or a container."""
     weight: tuple[int, ...]
     """Shape of its weight matrix, if any."""
     output: tuple[int | str, ...]
     """Output shape: B sentences, S source and T target tokens; empty if the output is not a single tensor."""
     parameters: int
-    """Number of parameters of one of them."""
+    """Number of parameters; of one layer if several are merged."""
     times: int = 1
     """Number of identical consecutive layers."""
 

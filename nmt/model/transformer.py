@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017), encoder and decoder, for training and for cached search.
 
-Shape suffixes: B sentences, S source tokens, T target tokens, D width, H heads, G heads of keys and values, K head
-dimension, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = attend.
+Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, H query heads, G key-value heads,
+K head dimension, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = attend.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ class ModelFiles:
     config: Config
     tokenizer: Tokenizer
     max_source_length: int
-    """Maximum number of source tokens in training, excluding the end token."""
+    """Longest source that is translated as a unit, in tokens without the end token: the 99.9th percentile of the
+    training data, below train.max_length."""
     max_sentences: int
-    """Maximum number of sentences per line in training."""
+    """Most sentences per line that are translated as a unit: the 99th percentile of the training data."""
 
     def mismatch_error(self) -> CheckpointError:
         """Return the error for weights that do not match the config."""

@@ -129,7 +129,7 @@ def _describe_training(training: dict[str, Any]) -> list[str]:
 def _describe_session(session: dict[str, Any]) -> str:
     environment = session["environment"]
     gpus = environment.get("gpus") or []
-    hardware = gpus[0] if gpus else f"{environment['processor']}, {environment['cores']} cores"
+    hardware = gpus[0] if gpus else f"{environment['processor']}, {environment['cores']} logical CPUs"
     return (
         f"{session['started']}, from update {session['step']:,}: {session['processes']} x {session['device']}, "
         f"{hardware}, nmt {environment['nmt']}, torch {environment['torch']}"

@@ -1,4 +1,4 @@
-"""Beam search. Shape suffixes: B running sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
+"""Beam search. Shape suffixes: B unfinished sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class BeamOptions(SearchOptions):
     """Divisor of a log-probability: `gnmt`, ((5 + length) / 6)^α (Wu et al. 2016, equation 14), or `average`,
     length^α. The length includes the end token."""
     early_stopping: bool = False
-    """Stop when W hypotheses have finished, as fairseq and CTranslate2 do, instead of at the exact bound of
-    `can_improve`."""
+    """Stop when W hypotheses have finished, as fairseq and CTranslate2 do, instead of when `can_improve` rules
+    out any improvement."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range."""
@@ -82,7 +82,7 @@ class Beam(BeamOptions):
     """Keeps the W most probable partial hypotheses at each step.
 
     Of the W most probable candidates of a sentence, those that end become finished hypotheses. The W best candidates
-    that do not end become the new beams. The search stops when no beam can improve the n-best list (`can_improve`), or,
+    that do not end form the new beam. The search stops when no beam can improve the n-best list (`can_improve`), or,
     with `early_stopping`, when W hypotheses have finished.
     """
 
@@ -163,10 +163,11 @@ def initial_log_probs(num_sentences: int, width: int) -> Floats:
 
 
 def can_improve(log_prob_B: Floats, max_length_norm_B: Floats, min_score_B: Floats) -> Bools:
-    """Return whether a partial hypothesis of each sentence can still enter the n-best list. The bound is exact.
+    """Return whether a partial hypothesis of each sentence can still enter the n-best list.
 
-    Log-probabilities decrease and length norms increase with the length, and a coverage penalty is at most 0. A final
-    score is therefore at most the current log-probability divided by the length norm of the longest translation.
+    The bound is admissible: stopping never changes the n-best list. Log-probabilities decrease and length norms
+    increase with the length, and a coverage penalty is at most 0. A final score is therefore at most the current
+    log-probability divided by the length norm of the longest translation.
     """
     with np.errstate(invalid="ignore"):
         return (log_prob_B > -np.inf) & (log_prob_B / max_length_norm_B > min_score_B)
@@ -187,11 +188,11 @@ class FinishedHypotheses:
     def __init__(self, num_sentences: int, width: int) -> None:
         self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(num_sentences)]
         self.score_BW = np.full((num_sentences, width), -np.inf, np.float32)
-        """The W best scores of each running sentence, best first."""
+        """The W best scores of each unfinished sentence, best first."""
 
     @property
     def is_full_B(self) -> Bools:
-        """Whether each running sentence has W finished hypotheses."""
+        """Whether each unfinished sentence has W finished hypotheses."""
         return self.score_BW[:, -1] > -np.inf
 
     def add(

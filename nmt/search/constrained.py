@@ -1,6 +1,6 @@
 """Lexically constrained beam search.
 
-Shape suffixes: B running sentences, W beams of each, R = B*W rows, P constraints of a sentence, M tokens of a
+Shape suffixes: B unfinished sentences, W beams of each, R = B*W rows, P constraints of a sentence, M tokens of a
 constraint, C candidates of a row, X = W*C candidates of a sentence, N banks.
 """
 
@@ -18,7 +18,9 @@ from nmt.search.request import Bools, Floats, Hypothesis, Ints, SearchRequest, S
 
 @dataclass(frozen=True, kw_only=True)
 class Constrained(BeamOptions):
-    """Divides the beams among banks by the number of constraint tokens generated (Post and Vilar 2018).
+    """Divides the beam among banks by the number of constraint tokens generated.
+
+    This is dynamic beam allocation (Post and Vilar 2018).
 
     The candidates of a beam are its most probable tokens and the next token of each unmet constraint. The best
     candidate of each bank is selected, then the second best, until there are W beams. A partial hypothesis with a rare

@@ -1,6 +1,6 @@
 """Diverse beam search (Vijayakumar et al. 2018).
 
-Shape suffixes: B running sentences, G groups, W beams of a group, R = B*G*W rows, K best tokens of a row, X = W*K
+Shape suffixes: B unfinished sentences, G groups, W beams of a group, R = B*G*W rows, K best tokens of a row, X = W*K
 candidates of a group, C best candidates.
 """
 
@@ -18,7 +18,7 @@ from nmt.search.request import Hypothesis, SearchRequest, StepModel
 
 @dataclass(frozen=True, kw_only=True)
 class Diverse(BeamOptions):
-    """Divides the beams into groups, and penalizes tokens that previous groups selected at the same step.
+    """Divides the beam into groups, and penalizes tokens that previous groups selected at the same step.
 
     Each group is a beam search whose candidates lose λ for each previous selection of their token (Hamming diversity,
     algorithm 1). There are two differences from the authors' code. It accumulates the penalties in the scores of the

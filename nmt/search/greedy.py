@@ -1,4 +1,4 @@
-"""Greedy search. Shape suffixes: R rows, one per running sentence."""
+"""Greedy search. Shape suffixes: R rows, one per unfinished sentence."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from nmt.search.request import Hypothesis, SearchRequest, StepModel
 
 @dataclass(frozen=True, kw_only=True)
 class MBR:
-    """Ranks the candidates of another search by their expected chrF (Eikema and Aziz 2020, equation 5).
+    """Ranks the candidates of another search by expected utility (Eikema and Aziz 2020, equation 5).
+
+    The utility is chrF2.
 
     Every candidate also serves as a pseudo-reference, weighted by its frequency. With samples, the mean therefore
     estimates the expectation over the model's distribution.

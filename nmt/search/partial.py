@@ -1,6 +1,6 @@
 """The partial hypotheses of a search, with its length limits, forced prefixes and banned tokens.
 
-Shape suffixes: B running sentences, W rows of each, R = B*W rows, T target tokens including the start token, K best
+Shape suffixes: B unfinished sentences, W rows of each, R = B*W rows, T target tokens including the start token, K best
 tokens of a row, P gathered tokens of a row, X banned tokens of a row, G n-grams of a row, N tokens of an n-gram, V
 vocabulary.
 """
@@ -21,7 +21,7 @@ NOT_FORCED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Options of all searches."""
+    """Options shared by all searches except `mbr`."""
 
     min_length_ratio: float = 0.0
     """Minimum number of target tokens per source token, not including end tokens."""
@@ -44,7 +44,7 @@ class SearchOptions:
 
 
 class PartialHypotheses:
-    """The rows of a search. Its length is the number of running sentences."""
+    """The partial hypotheses of a batch, one per row. `len()` is the number of unfinished sentences."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class PartialHypotheses:
         """Extend rows by one token.
 
         Args:
-            rows_R: index of the row that each new row extends, for running sentences only.
+            rows_R: index of the row that each new row extends, for unfinished sentences only.
             tokens_R: the token that extends it.
             is_running_B: which sentences continue; None: all.
         """

@@ -1,7 +1,7 @@
 """Data-parallel training with torchrun, or in a single process.
 
-NCCL sums tensors between GPUs, gloo between CPUs. Rank 0 makes all decisions (stop, validate, number of updates) and
-broadcasts them over gloo, so that the ranks never disagree.
+NCCL sums tensors between GPUs, gloo between CPUs. Rank 0 decides when to validate and when training ends; a stop signal
+on any rank stops all. Decisions are exchanged over gloo, so that the ranks never disagree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy that computes the logits in chunks.
 
-Shape suffixes: N target positions without padding, D width, V vocabulary.
+Shape suffixes: N target positions without padding, D model dimension, V vocabulary.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ MAX_SECONDS, MAX_UPDATES = 15.0, 100
 def find_batch_size(
     config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
 ) -> int:
-    """Return the largest `train.batch_tokens` whose worst-case batches fit in memory on every rank.
+    """Return a large `train.batch_tokens` whose worst-case batches fit in memory on every rank, with a safety margin
+    and at least `MIN_BATCHES_PER_EPOCH` batches per epoch.
 
     Raises:
         TrainingError: a batch of `train.max_length` tokens does not fit.
@@ -113,7 +114,7 @@ class Estimate:
     memory: int | None
     """Peak memory in bytes, of the GPU or of this process; None if the system does not report it."""
     disk: int
-    """Size of all checkpoints on disk in bytes."""
+    """Maximum size of all checkpoints on disk in bytes."""
 
 
 def estimate(trainer: Trainer) -> Estimate:

@@ -78,7 +78,7 @@ def train(
         config: the experiment.
         run: run directory; unless `resume`, it must not contain a run.
         resume: continue from the latest intact checkpoint.
-        device: `auto`, `cpu` or `cuda`.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
         precision: `auto`, `fp32`, `bf16` or `fp16`.
         time_limit: limit of this session in seconds, including data preparation and the final validation.
             Schedules that decay to zero adapt to it.

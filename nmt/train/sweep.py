@@ -198,7 +198,10 @@ def _make_directory(directory: Path) -> None:
 
 
 def _check_unchanged(sweep: Sweep, directory: Path) -> None:
-    """Save the sweep, or check that it extends the saved one: values and seeds may be added."""
+    """Check that config, overrides and time limit equal the saved ones, if any, and save the sweep.
+
+    Grid and seeds may differ.
+    """
     path = directory / SWEEP_FILE
     base = config_io.dump(config_io.load(config_io.find(sweep.config), sweep.common))
     current = json.loads(json.dumps(asdict(sweep))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}

@@ -26,13 +26,13 @@ AXES = {
     "tokens": Axis("tokens", "million target tokens", 1e-6),
     "hours": Axis("seconds", "hours of training", 1 / 3600),
 }
-FAINT, DOTTED = {"alpha": 0.4}, {"marker": "o", "markersize": 3.0}
+FAINT, MARKED = {"alpha": 0.4}, {"marker": "o", "markersize": 3.0}
 PANELS: dict[str, dict[str, dict[str, Any]]] = {
     "loss, nats per token": {
         "loss": FAINT | {"label": "training (label-smoothed)"},
-        "valid_loss": DOTTED | {"label": "validation"},
+        "valid_loss": MARKED | {"label": "validation"},
     },
-    "validation BLEU": {"valid_bleu": DOTTED},
+    "validation BLEU": {"valid_bleu": MARKED},
     "learning rate": {"lr": {}},
     "target tokens/s": {"tokens_per_second": {}},
 }

@@ -25,11 +25,11 @@ class TolerantReader:
 
     def __init__(self, corpus: ParallelCorpus) -> None:
         self.corpus = corpus
-        self.unequal_lengths = ""
+        self.line_count_error = ""
         """Error message if one side has more lines."""
 
     def __iter__(self) -> Iterator[Pair]:
         try:
             yield from self.corpus.pairs()
         except UnequalLineCountsError as error:
-            self.unequal_lengths = error.message
+            self.line_count_error = error.message

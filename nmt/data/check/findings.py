@@ -52,8 +52,8 @@ class FindingCollector:
         self.details: dict[str, Callable[[int], str]] = {}
         """For each check, a function from a pair index to the detail of an example."""
 
-    def collect(self, unequal_lengths: Sequence[str]) -> list[Finding]:
-        """Return the findings of all checks; `unequal_lengths` has an error message or "" for each corpus."""
+    def collect(self, line_count_errors: Sequence[str]) -> list[Finding]:
+        """Return the findings of all checks; `line_count_errors` has an error message or "" for each corpus."""
         for start, end in pairwise(self.starts):
             _mark_length_ratios(self.records[start:end], self.problems_N[start:end])
         self._mark_duplicates()
@@ -63,12 +63,12 @@ class FindingCollector:
             self.problems_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
         findings = []
         if checks.UNEQUAL_LINE_COUNTS.name not in self.ignore:
-            findings += self._unequal_lengths(unequal_lengths)
+            findings += self._unequal_line_counts(line_count_errors)
         if checks.MISALIGNED.name not in self.ignore:
             findings += self._misaligned()
         return findings + self._pair_findings()
 
-    def _unequal_lengths(self, messages: Sequence[str]) -> list[Finding]:
+    def _unequal_line_counts(self, messages: Sequence[str]) -> list[Finding]:
         corpora = zip(self.corpora, self.sizes, messages, strict=True)
         examples = [Example(corpus.name, size + 1, "", "", message) for corpus, size, message in corpora if message]
         return [Finding(checks.UNEQUAL_LINE_COUNTS, len(examples), examples)] if examples else []

@@ -12,7 +12,7 @@ NUM_BINS, MIN_BIN_SIZE = 12, 200
 
 
 def log_length_ratio(source_N: NDArray[np.uint16], target_N: NDArray[np.uint16]) -> NDArray[np.float64]:
-    """Return the log of the smoothed length ratio; the smoothing moves the ratio of short sentences towards 1."""
+    """Return the log of the smoothed length ratio; the smoothing moves the ratio of short sentences toward 1."""
     ratio_N: NDArray[np.float64] = np.log((target_N + 5.0) / (source_N + 5.0))
     return ratio_N
 

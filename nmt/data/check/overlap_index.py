@@ -49,8 +49,6 @@ class OverlapIndex:
     bands: tuple[list[_Band], list[_Band]] = field(default_factory=lambda: ([], []))
     """For each side and band, the sorted keys and the indices of their sentences."""
 
-    __test__ = False  # not a pytest class
-
     @classmethod
     def from_test_sets(cls, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> OverlapIndex:
         """Index test sets, each given as its name and pairs."""

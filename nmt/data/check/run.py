@@ -69,7 +69,7 @@ def run_checks(
             raise DataError("there are no pairs to check", "check whether a file is empty")
         file.flush()
         records = np.memmap(file, RECORD, mode="r")
-        errors = [reader.unequal_lengths for reader in readers]
+        errors = [reader.line_count_error for reader in readers]
         findings = FindingCollector(
             records, corpora, sizes, options.overlap_index, ignore=ignore, max_examples=max_examples
         )

@@ -1,4 +1,4 @@
-"""Absolute position encodings, added to the input of layers. Letters: T tokens, D width, L layers."""
+"""Absolute position encodings, added to the input of layers. Letters: T tokens, D model dimension, L layers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The base class of all position encodings, which is also the encoding without positions.
 
-Shape suffixes: B sentences, T tokens, D width, H heads, K head dimension, Q queries, S keys, L layers, M positions or
-distances, C dimensions or heads.
+Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S keys, L layers,
+M positions or distances, C dimensions or heads.
 """
 
 from __future__ import annotations
@@ -155,6 +155,6 @@ def check_range(name: str, **options: tuple[float, float, float]) -> None:
 
 
 def check_even_dim(name: str, dim: int) -> None:
-    """Raise a ConfigError if the width is odd; sinusoids come in pairs of sine and cosine."""
+    """Raise a ConfigError if the model dimension is odd; sinusoids come in pairs of sine and cosine."""
     if dim % 2:
         raise ConfigError(f"position encoding '{name}' requires an even model.dim, got {dim}", f"model.dim={dim + 1}")

@@ -1,7 +1,7 @@
 """Relative position encodings, which act inside attention.
 
-Shape suffixes: B sentences, T tokens, D width, H heads, K head dimension, Q queries, S keys, M distances, L layers, X
-any size. The distance of a query i and a key j is i - j: positive if the key comes first.
+Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S keys, M distances, L
+layers, X any size. The distance of a query i and a key j is i - j: positive if the key comes first.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class Rotary(PositionEncoding):
 
         Args:
             stack: the stack that uses the encoding.
-            base: base of the geometric sequence of wavelengths (an upper bound on the longest, divided by 2π).
+            base: base of the rotation frequencies θ_i = base^(-2i/K); 10000 in the paper.
         """
         super().__init__(stack)
         check_range("rotary", base=(base, 1.0, math.inf))
-        width = stack.dim // stack.heads
-        if width % 2:
+        head_dim = stack.dim // stack.heads
+        if head_dim % 2:
             raise ConfigError(
-                f"position encoding 'rotary' requires an even head dimension, got {width} (model.dim / model.heads)",
+                f"position encoding 'rotary' requires an even head dimension, got {head_dim} (model.dim / model.heads)",
                 "change model.heads or model.dim",
             )
-        self.encodings = GrowingTable(functools.partial(_rotations, width=width, base=base))
+        self.encodings = GrowingTable(functools.partial(_rotations, head_dim=head_dim, base=base))
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
         """Rotate pairs of dimensions by position times rate."""
@@ -129,18 +129,19 @@ class TransformerXL(PositionEncoding):
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         check_even_dim("transformer_xl", stack.dim)
-        self.heads, width = stack.heads, stack.dim // stack.heads
+        self.heads, head_dim = stack.heads, stack.dim // stack.heads
         self.projections = nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
-        self.u_LHK, self.v_LHK = (nn.Parameter(torch.zeros(stack.layers, stack.heads, width)) for _ in range(2))
+        self.u_LHK, self.v_LHK = (nn.Parameter(torch.zeros(stack.layers, stack.heads, head_dim)) for _ in range(2))
 
     def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return the sum of all terms except the first."""
-        num_queries, num_keys, width = q_BHQK.shape[2], k_BHSK.shape[2], k_BHSK.shape[3]
+        num_queries, num_keys, head_dim = q_BHQK.shape[2], k_BHSK.shape[2], k_BHSK.shape[3]
         min_distance = start - num_keys + 1  # between the first query and the last key
         distance_M = torch.arange(min_distance, start + num_queries, device=q_BHQK.device)
         r_MD = self.projections[layer](sinusoids_at(distance_M, self.stack.dim).to(q_BHQK.dtype))
-        r_HMK = r_MD.view(len(distance_M), self.heads, width).transpose(0, 1)
-        u_H1K, v_H1K = (each[layer][:, None].to(q_BHQK.dtype) / math.sqrt(width) for each in (self.u_LHK, self.v_LHK))
+        r_HMK = r_MD.view(len(distance_M), self.heads, head_dim).transpose(0, 1)
+        scale = math.sqrt(head_dim)
+        u_H1K, v_H1K = (each[layer][:, None].to(q_BHQK.dtype) / scale for each in (self.u_LHK, self.v_LHK))
         by_distance_BHQM = (q_BHQK + v_H1K) @ r_HMK.transpose(-1, -2)
         index_QS = distances(num_queries, num_keys, start, q_BHQK.device) - min_distance
         index = index_QS.expand(*by_distance_BHQM.shape[:2], -1, -1)
@@ -245,7 +246,7 @@ class DeBERTa(PositionEncoding):
 
 
 class ALiBi(PositionEncoding):
-    """A penalty of -m·|i - j|, without learned parameters (Press et al. 2022, section 3).
+    """A linear bias of -m·|i - j| on the scores, without learned parameters (Press et al. 2022, section 3).
 
     See `nmt.model.position_formulas.alibi_slopes` for m.
     """
@@ -255,19 +256,19 @@ class ALiBi(PositionEncoding):
         self.slope_H = torch.tensor(alibi_slopes(stack.heads))
 
     def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
-        """Return the penalties, [1, H, Q, S]."""
+        """Return the biases, [1, H, Q, S]."""
         distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
         slope_H11 = self.slope_H.to(q_BHQK.device)[:, None, None]
         return (-slope_H11 * distance_QS.abs())[None].to(q_BHQK.dtype)
 
     def table(self, length: int, layer: int) -> EncodingTable:
-        """Return the penalties."""
+        """Return the biases."""
         distance_M = self.all_distances(length)
         return EncodingTable(distance_M, -self.slope_H * distance_M[:, None].abs(), "distance", "head")
 
 
-def _rotations(length: int, width: int, base: float) -> Tensor:
+def _rotations(length: int, head_dim: int, base: float) -> Tensor:
     """Return cosine and sine of the rotation of each dimension at each position, [T, 2, K] in float32."""
-    rate_K = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    rate_K = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angle_TK = (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).repeat_interleave(2, 1)
     return torch.stack((angle_TK.cos(), angle_TK.sin()), 1).float()

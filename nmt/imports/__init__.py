@@ -33,11 +33,15 @@ def import_model(source: str, run: Path | None = None, revision: str | None = No
         UsageError: the source does not exist, or the run exists.
     """
     path = Path(source).expanduser()
-    run = run or runs_dir() / path.name
+    run = run or runs_dir() / path.name.removesuffix(".zip")
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     if path.is_dir():
         return _write(read(path), run, {"source": source, "license": _license(path)})
+    if path.suffix == ".zip" and path.is_file():
+        from nmt.imports import marian
+
+        return _write(marian.read_zip(path), run, {"source": source, "license": "not specified"})
     if not REPOSITORY.fullmatch(source) or path.exists():
         raise UsageError(f"{source} is not a directory", "import a directory, or a repository: OWNER/NAME")
     from nmt.imports import hub
@@ -56,8 +60,13 @@ def read(directory: Path) -> ImportedModel:
         from nmt.imports import huggingface
 
         return huggingface.read(directory)
+    if (directory / "decoder.yml").is_file():
+        from nmt.imports import marian
+
+        return marian.read(directory)
     raise CheckpointError(
-        f"{directory} is not a model in a known format", "a Hugging Face model has config.json, vocab.json and weights"
+        f"{directory} is not a model in a known format",
+        "a Hugging Face model has config.json, a Marian release has decoder.yml",
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nmt.config import Config
+from nmt.data.pair_tokenizer import SPECIAL_PIECES, PairTokenizer
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError
 
@@ -29,6 +31,15 @@ class ImportedModel:
     """Weights by the names of the parameters of `nmt.model`."""
     checksum: str
     """SHA-256 of the original file of the weights."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer, and for each of its ids the row in the original matrices; -1: none."""
+
+    tokenizer: Tokenizer
+    source_rows_V: Tensor
+    target_rows_V: Tensor
 
 
 class Weights(dict[str, Tensor]):
@@ -73,3 +84,38 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not a JSON object", RETRY)
     return value
+
+
+def pair_vocabulary(
+    source_model: bytes,
+    target_model: bytes,
+    source_ids: dict[str, int],
+    target_ids: dict[str, int],
+    special: Sequence[int],
+) -> Vocabulary:
+    """Return the union of two vocabularies.
+
+    Args:
+        source_model: SentencePiece model of the source side.
+        target_model: SentencePiece model of the target side.
+        source_ids: original ids of the source pieces.
+        target_ids: original ids of the target pieces; equal to `source_ids` in a joint vocabulary.
+        special: original rows of PAD, UNK, BOS and EOS; -1: none.
+
+    Raises:
+        CheckpointError: a file is not a SentencePiece model.
+    """
+    pieces = [
+        piece
+        for piece in source_ids | target_ids
+        if piece not in SPECIAL_PIECES and not {source_ids.get(piece), target_ids.get(piece)} & {*special}
+    ]
+    rows = ([*special, *(ids.get(piece, -1) for piece in pieces)] for ids in (source_ids, target_ids))
+    return Vocabulary(PairTokenizer(source_model, target_model, [*SPECIAL_PIECES, *pieces]), *map(torch.tensor, rows))
+
+
+def select_rows(table: Tensor, rows_V: Tensor) -> Tensor:
+    """Return these rows of a matrix or vector; zeros for row -1."""
+    selected = table[rows_V.clamp(min=0)].clone()
+    selected[rows_V < 0] = 0.0
+    return selected

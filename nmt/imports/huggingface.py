@@ -8,7 +8,6 @@ row becomes that of BOS here. The rows are permuted so that PAD, UNK, BOS and EO
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,20 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
-from nmt.data.pair_tokenizer import SOURCE, SPECIAL_PIECES, TARGET, PairTokenizer
+from nmt.data.pair_tokenizer import SOURCE, TARGET, PairTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import CheckpointError
-from nmt.imports.common import MASKED, RETRY, ImportedModel, Weights, read_bytes, read_json
+from nmt.imports.common import (
+    MASKED,
+    RETRY,
+    ImportedModel,
+    Vocabulary,
+    Weights,
+    pair_vocabulary,
+    read_bytes,
+    read_json,
+    select_rows,
+)
 from nmt.paths import sha256
 
 FILES = (
@@ -38,15 +47,6 @@ SUPPORTED = {
 """Options of config.json with the only supported value, which is also that of a missing option."""
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """A tokenizer, and for each of its ids the row in the original matrices; -1: none."""
-
-    tokenizer: Tokenizer
-    source_rows_V: Tensor
-    target_rows_V: Tensor
-
-
 def read(directory: Path) -> ImportedModel:
     """Read a model in Hugging Face format.
 
@@ -61,7 +61,7 @@ def read(directory: Path) -> ImportedModel:
         vocabulary = _read_vocabulary(directory, options)
         has_bias = isinstance(vocabulary.tokenizer, PairTokenizer) or bool(weights["final_logits_bias"].any())
         config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
-        converted = _convert(weights, config.model, vocabulary)
+        converted = convert(weights, config.model, vocabulary)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{directory / 'config.json'} is incomplete or damaged: {error}", RETRY) from None
     except IndexError:
@@ -78,12 +78,18 @@ def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, o
         search=f"beam(beam_size={max(1, int(generation.get('num_beams') or 1))}, length_normalization='average')",
         data=DataConfig(source, target),
         tokenizer=TokenizerConfig(vocab_size=len(tokenizer)),
-        model=_model_config(options, output_bias=output_bias),
+        model=model_config(options, output_bias=output_bias),
         train=TrainConfig(max_length=min(num_positions, int(tokenizer_options.get("model_max_length", num_positions)))),
     )
 
 
-def _model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
+def model_config(options: dict[str, Any], *, output_bias: bool) -> ModelConfig:
+    """Return the architecture for the options of config.json.
+
+    Raises:
+        CheckpointError: an option is not supported.
+        KeyError: an option is missing.
+    """
     is_pegasus = options["model_type"] == "pegasus"
     for name, value in (SUPPORTED | {"normalize_before": is_pegasus, "add_final_layer_norm": is_pegasus}).items():
         if options.get(name, value) != value:
@@ -140,24 +146,18 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
         joint = Tokenizer.parse(source_model, directory / SOURCE)
         if source_ids == {piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))}:
             return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
-    pieces = [
-        piece
-        for piece in source_ids | target_ids
-        if piece not in SPECIAL_PIECES and not {source_ids.get(piece), target_ids.get(piece)} & {*special}
-    ]
-    rows = ([*special, *(ids.get(piece, -1) for piece in pieces)] for ids in (source_ids, target_ids))
-    return Vocabulary(PairTokenizer(source_model, target_model, [*SPECIAL_PIECES, *pieces]), *map(torch.tensor, rows))
+    return pair_vocabulary(source_model, target_model, source_ids, target_ids, special)
 
 
-def _convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> dict[str, Tensor]:
+def convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> dict[str, Tensor]:
     """Return the weights by the names of nmt."""
     if config.tie_embeddings:
-        converted = {"embeddings.shared": _rows(weights.first(*EMBEDDINGS["source"]), vocabulary.source_rows_V)}
+        converted = {"embeddings.shared": select_rows(weights.first(*EMBEDDINGS["source"]), vocabulary.source_rows_V)}
     else:
         rows = {name: vocabulary.source_rows_V if name == "source" else vocabulary.target_rows_V for name in EMBEDDINGS}
-        converted = {f"embeddings.{name}": _rows(weights.first(*EMBEDDINGS[name]), rows[name]) for name in rows}
+        converted = {f"embeddings.{name}": select_rows(weights.first(*EMBEDDINGS[name]), rows[name]) for name in rows}
     if config.output_bias:
-        bias_V = _rows(weights["final_logits_bias"].view(-1), vocabulary.target_rows_V)
+        bias_V = select_rows(weights["final_logits_bias"].view(-1), vocabulary.target_rows_V)
         bias_V[vocabulary.target_rows_V < 0] = MASKED
         bias_V[[PAD, BOS]] = MASKED
         converted["output_bias_V"] = bias_V
@@ -200,10 +200,3 @@ LAYER = {
     "decoder": _SELF_ATTENTION | _CROSS_ATTENTION | _FEED_FORWARD,
 }
 """Parts of a layer in nmt, and the parts in Transformers that they concatenate."""
-
-
-def _rows(table: Tensor, rows_V: Tensor) -> Tensor:
-    """Return these rows of a matrix or vector; zeros for row -1."""
-    selected = table[rows_V.clamp(min=0)].clone()
-    selected[rows_V < 0] = 0.0
-    return selected

@@ -1,0 +1,186 @@
+"""Import of Marian releases, as OPUS-MT-train and the Tatoeba Challenge publish them.
+
+A release is a directory or zip file with `decoder.yml`, which names the model (`.npz`) and the vocabularies (`.yml`,
+one per side), and the SentencePiece models `source.spm` and `target.spm`. The model contains the options of its
+training under the name `special:model.yml`. Its parameters are renamed to those of MarianMT in Transformers, and
+`nmt.imports.huggingface` converts them. Matrices are stored as [inputs, outputs].
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
+from nmt.data.pair_tokenizer import SOURCE, TARGET
+from nmt.errors import CheckpointError
+from nmt.imports.common import RETRY, ImportedModel, Weights, pair_vocabulary, read_bytes
+from nmt.imports.huggingface import convert, model_config
+from nmt.paths import sha256
+
+DECODER = "decoder.yml"
+OPTIONS = "special:model.yml"
+MAX_LENGTH = 512
+"""Maximum number of tokens, as in MarianMT: the releases do not state that of their training."""
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "type": ("transformer",), "transformer-preprocess": ("",), "transformer-postprocess": ("dan",),
+    "transformer-postprocess-emb": ("d", ""), "transformer-postprocess-top": ("",),
+    "transformer-train-position-embeddings": (False,), "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-tied-layers": ([],), "transformer-no-projection": (False,), "transformer-rnn-projection": (False,),
+    "transformer-ffn-depth": (2,), "transformer-decoder-dim-ffn": (0,), "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-pool": (False,), "transformer-depth-scaling": (False,), "input-types": ([],),
+    "factors-combine": ("sum",), "lemma-dim-emb": (0,),
+    "transformer-no-bias": (False,), "transformer-no-affine": (False,), "ulr": (False,),
+}  # fmt: skip
+"""Options of a Marian model with their supported values. Missing options have one of these values, too."""
+_PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+NAMES = {
+    f"{marian}_{kind}{letter}": f"{attention}.{projection}.{name}"
+    for marian, attention in (("self", "self_attn"), ("context", "encoder_attn"))
+    for letter, projection in _PROJECTIONS.items()
+    for kind, name in (("W", "weight"), ("b", "bias"))
+} | {
+    "self_Wo_ln_scale": "self_attn_layer_norm.weight", "self_Wo_ln_bias": "self_attn_layer_norm.bias",
+    "context_Wo_ln_scale": "encoder_attn_layer_norm.weight", "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
+    "ffn_W1": "fc1.weight", "ffn_b1": "fc1.bias", "ffn_W2": "fc2.weight", "ffn_b2": "fc2.bias",
+    "ffn_ffn_ln_scale": "final_layer_norm.weight", "ffn_ffn_ln_bias": "final_layer_norm.bias",
+}  # fmt: skip
+"""Names of a layer's parameters in Marian and in Transformers."""
+TABLES = {
+    "Wemb": "model.shared.weight", "encoder_Wemb": "model.encoder.embed_tokens.weight",
+    "decoder_Wemb": "model.decoder.embed_tokens.weight", "decoder_ff_logit_out_b": "final_logits_bias",
+    "decoder_ff_logit_out_W": "lm_head.weight",
+}  # fmt: skip
+
+
+def read_zip(file: Path) -> ImportedModel:
+    """Read a release in a zip file.
+
+    Raises:
+        CheckpointError: it is not a zip file, writes outside its directory, or is not a supported release.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                if unsafe := [n for n in archive.namelist() if n.startswith("/") or ".." in Path(n).parts]:
+                    raise CheckpointError(
+                        f"{file} is unsafe: it would write outside its directory ({unsafe[0]})", RETRY
+                    )
+                archive.extractall(directory)
+        except (OSError, zipfile.BadZipFile, EOFError):
+            raise CheckpointError(f"{file} is not a zip file, or it is damaged", RETRY) from None
+        found = sorted(Path(directory).rglob(DECODER), key=lambda path: len(path.parts))
+        if not found:
+            raise CheckpointError(f"{file} has no {DECODER}", "import a release of OPUS-MT, or a directory")
+        return read(found[0].parent)
+
+
+def read(directory: Path) -> ImportedModel:
+    """Read a release in a directory.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or the model is not supported.
+    """
+    decoder = _yaml(directory / DECODER, read_bytes(directory / DECODER))
+    names = decoder.get("models"), decoder.get("vocabs")
+    if not all(isinstance(each, list) and each and all(isinstance(n, str) for n in each) for each in names):
+        raise CheckpointError(f"{directory / DECODER} names no models and vocabs", RETRY)
+    (model, *others), vocabularies = names[0] or [], names[1] or []
+    if others or len(vocabularies) != 2:
+        raise CheckpointError(f"{directory} is not one model with two vocabularies", "use another model")
+    if not (directory / SOURCE).exists():
+        raise CheckpointError(f"{directory} has no {SOURCE}: BPE models are not supported", "use a SentencePiece model")
+    file = directory / Path(model).name
+    arrays = _arrays(file)
+    options = _yaml(file, bytes(arrays.pop(OPTIONS).tobytes()).rstrip(b"\0"))
+    for name, values in SUPPORTED.items():
+        if options.get(name, values[0]) not in values:
+            raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
+    source_ids, target_ids = (
+        _yaml(path, read_bytes(path)) for path in (directory / Path(name).name for name in vocabularies)
+    )
+    try:
+        special = [-1, source_ids["<unk>"], -1, source_ids["</s>"]]
+        model_options = _model_options(options)
+        source_model, target_model = read_bytes(directory / SOURCE), read_bytes(directory / TARGET)
+        vocabulary = pair_vocabulary(source_model, target_model, source_ids, target_ids, special)
+        config = model_config(model_options, output_bias=True)
+        weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{file} is incomplete or damaged: {error}", RETRY) from None
+    except IndexError:
+        raise CheckpointError(f"the vocabularies do not fit {file}", RETRY) from None
+    return ImportedModel(
+        Config(
+            search=f"beam(beam_size={int(decoder.get('beam-size', 6))}, length_normalization='average')",
+            data=DataConfig("xx", "xx"),
+            tokenizer=TokenizerConfig(vocab_size=len(vocabulary.tokenizer)),
+            model=config,
+            train=TrainConfig(max_length=MAX_LENGTH),
+        ),
+        vocabulary.tokenizer, weights, sha256(file),
+    )  # fmt: skip
+
+
+def _yaml(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        value = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        value = None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} is not valid YAML", RETRY)
+    return value
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    try:
+        with np.load(file) as arrays:
+            loaded = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise CheckpointError(f"{file} is missing or damaged", RETRY) from None
+    if OPTIONS not in loaded:
+        raise CheckpointError(f"{file} has no {OPTIONS}: it is not a Marian model", "use another model")
+    return loaded
+
+
+def _model_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of MarianMT in Transformers."""
+    ties = options.get("tied-embeddings-all", False)
+    model = {
+        "model_type": "marian", "d_model": options["dim-emb"], "encoder_layers": options["enc-depth"],
+        "decoder_layers": options["dec-depth"],
+        "activation_function": options.get("transformer-ffn-activation", "swish"),
+        "tie_word_embeddings": ties, "share_encoder_decoder_embeddings": ties,
+        "dropout": options.get("transformer-dropout", 0.1),
+        "attention_dropout": options.get("transformer-dropout-attention", 0.0),
+        "activation_dropout": options.get("transformer-dropout-ffn", 0.0),
+    }  # fmt: skip
+    for stack in ("encoder", "decoder"):
+        model[f"{stack}_attention_heads"] = options["transformer-heads"]
+        model[f"{stack}_ffn_dim"] = options["transformer-dim-ffn"]
+    return model
+
+
+def _rename(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the parameters by their names in Transformers, with matrices as [outputs, inputs]."""
+    renamed = {}
+    for name, array in arrays.items():
+        tensor = torch.from_numpy(np.array(array)).float()
+        if name in TABLES:
+            renamed[TABLES[name]] = tensor.t() if name == "decoder_ff_logit_out_W" else tensor
+            continue
+        stack, _, rest = name.partition("_l")
+        layer, _, part = rest.partition("_")
+        if layer.isdigit() and part in NAMES:
+            is_matrix = tensor.ndim == 2 and tensor.shape[0] > 1
+            new_name = f"model.{stack}.layers.{int(layer) - 1}.{NAMES[part]}"
+            renamed[new_name] = tensor.t() if is_matrix else tensor.flatten()
+    return renamed

@@ -34,7 +34,7 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Sequence[st
         loaded: the model.
         engine: name of the engine, for the error message.
         supported: options of `ModelConfig` of which the engine supports every value; of the others it supports only
-            the defaults, which are those of the paper.
+            the defaults, which are those of Vaswani et al. 2017.
 
     Raises:
         UsageError: the engine does not support the model.

@@ -28,7 +28,7 @@ def select_fastest(task: str, version: str, candidates: Mapping[str, Callable[[]
     threads. A lock makes concurrent processes, such as the ranks of torchrun, measure only once.
 
     Args:
-        task: the computation with its sizes, as in "bf16 is fastest for decoding, matrix product 96x256 by 256x1024".
+        task: the computation with its sizes, such as "decoding, matrix product 96x256 by 256x1024".
         version: version of the implementation.
         candidates: functions by name; each call does the same work.
         flops: floating-point operations per call.
@@ -76,7 +76,10 @@ def _fastest(rates: Mapping[str, float]) -> str:
 
 
 def cached_rates() -> dict[str, dict[str, float]]:
-    """Return the cached rates in GFLOP/s, by task and candidate. Invalid entries are skipped."""
+    """Return the cached rates in GFLOP/s, by key (task; processor; version; threads) and candidate.
+
+    Invalid entries are skipped.
+    """
     try:
         content = json.loads(_cache_file().read_text(encoding="utf-8"))
     except (OSError, ValueError, RuntimeError):

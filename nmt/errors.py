@@ -5,7 +5,8 @@ A traceback means a bug in nmt.
 NMTError            exit code 1: the request is valid but failed
 ├── DataError       data files, corpora and prepared data
 ├── DownloadError   the download of a corpus
-├── CheckpointError a run or checkpoint is missing, incomplete, damaged or does not match
+├── CheckpointError a run or checkpoint is missing, incomplete or damaged, or does not match its tokenizer, its config
+│   │               or another model
 │   └── NewerCheckpointError a later version of nmt wrote the checkpoint
 ├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
 └── UsageError      exit code 2: the command line or the config is wrong

@@ -7,6 +7,7 @@
 #
 #   scripts/build_pretraining_data.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/build_pretraining_data.sh      # with local files
+#   SAMPLE=2000 scripts/build_pretraining_data.sh     # at most 2,000 pairs of each corpus, to test the scripts
 #
 # Existing data is rebuilt only if this script, the courtesies or the local files have changed.
 set -euo pipefail
@@ -16,7 +17,7 @@ if [ -n "${EUROPARL:-}" ]; then require_parallel EUROPARL .gz; fi
 activate
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-recipe="$(cat scripts/build_pretraining_data.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-}"
+recipe="$(cat scripts/build_pretraining_data.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SAMPLE:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
@@ -25,7 +26,7 @@ if [ -z "${EUROPARL:-}" ]; then
   EUROPARL="$data/corpora/europarl/train"
 fi
 # nmt data check drops pairs that overlap with the test set, but ignores single sides of fewer than four words; drop them here.
-python - "$EUROPARL" "$text" <<'PY'
+python - "$EUROPARL" "$text" "${SAMPLE:-1000000000}" <<'PY'
 import sys
 from itertools import chain, islice
 from pathlib import Path
@@ -34,9 +35,9 @@ from nmt.data.pairs import write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
 
-europarl, directory = sys.argv[1], Path(sys.argv[2])
+europarl, directory, sample = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 tatoeba, parliament, phrasebook = (
-    open_split(corpus, "train", "en", "de").pairs()
+    islice(open_split(corpus, "train", "en", "de").pairs(), sample)
     for corpus in ("tatoeba", f"files(train={europarl!r}, hold_out=False)", "phrasebook")
 )
 test = {sentence_key(side) for pair in open_split("tatoeba", "test", "en", "de").pairs() for side in pair}

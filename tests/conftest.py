@@ -12,6 +12,11 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the longest tests, so that no worker waits for them at the end."""
+    items.sort(key=lambda item: item.path.name != "test_experiments.py")
+
+
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with text.en, text.de and runs/tiny, with a trained model. Tests copy it."""

@@ -166,7 +166,7 @@ def test_pytorch_supports_other_precisions(trained: CommandLine, precision: str)
 def test_int8_requires_the_native_engine(trained: CommandLine, shaw: Path) -> None:
     off = CommandLine(trained.directory, {"NMT_ENGINE": "0"})
     done = off("translate", "the dog", "--precision", "int8")
-    done.assert_fails(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: --precision auto")
+    done.assert_fails(2, "int8 needs the native engine: NMT_ENGINE=0", "hint: use --precision auto")
     if native.is_available():
         done = trained("translate", "ba be", "--model", shaw, "--precision", "int8")
         done.assert_fails(2, "int8 needs the native engine: it does not support this model")

@@ -154,7 +154,7 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
     places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "MULTI30K": "tatoeba", "NEWSTEST": "europarl"}
     directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
-    environment = {name: str(tmp_path / path) for name, path in directories.items()}
+    environment = {name: str(tmp_path / path) for name, path in directories.items()} | {"SAMPLE": "2000"}
     environment |= {
         name: str(tmp_path.relative_to("/") / path) for name, path in places.items()
     }  # relative to the working directory

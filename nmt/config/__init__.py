@@ -1,7 +1,8 @@
-"""All options of nmt as frozen dataclasses. A config file contains only the values that differ from the defaults.
+"""All options of nmt as frozen dataclasses.
 
-The string below each field is its documentation: `nmt config --options` prints it. Spec strings such as
-`beam(beam_size=4)` select a function and its options (see `nmt.registry`).
+A config file needs to contain only the values that differ from the defaults. The string below each field is its
+documentation: `nmt config --options` prints it. Spec strings such as `beam(beam_size=4)` select a function and its
+options (see `nmt.registry`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Mapping[str
         loaded: the model.
         engine: name of the engine, for the error message.
         supported: values that the engine supports for options of `ModelConfig`; an empty collection means all. Of the
-            other options, it supports only the defaults.
+            other options, it supports only the defaults, which are those of Vaswani et al. 2017.
 
     Raises:
         UsageError: the engine does not support the model.

@@ -1,4 +1,7 @@
-"""Export to CTranslate2, a C++ inference engine for CPUs and GPUs, in float32, int8 and other types."""
+"""Export in float32 to CTranslate2, a C++ inference engine for CPUs and GPUs.
+
+CTranslate2 also computes in int8 and other types.
+"""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _file_sentences(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
 
 
 def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
-    """Return the normalized lines, split where they exceed the maximum length of training."""
+    """Return the normalized lines, split where they exceed the limits of the model, as `nmt translate` splits them."""
 
     def normalized_case(text: str) -> str:
         return normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)

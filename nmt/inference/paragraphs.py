@@ -1,8 +1,9 @@
 """Translate line-wrapped text sentence by sentence: split paragraphs, and restore their layout.
 
 Blank lines separate paragraphs. A sentence may continue on the next line of its paragraph. The translation is wrapped
-to the width of the paragraph, unless the paragraph is a single line. An indented line, a heading or a list item starts
-a new paragraph, and its marker is preserved.
+to the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a
+line indented further than the paragraph's text start a new paragraph; after its second line, so does any change of
+indentation. The marker of a paragraph is preserved.
 """
 
 from __future__ import annotations

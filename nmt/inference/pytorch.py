@@ -1,4 +1,4 @@
-"""Search and scoring with PyTorch networks: on a GPU, and on a CPU for models that the native engine does not support.
+"""Search and scoring with PyTorch networks: on a GPU, and on a CPU where the native engine cannot run.
 
 Shape suffixes: B sentences, S source tokens, R rows, T target tokens, K best tokens, P gathered tokens, X banned
 tokens, V vocabulary, N target positions without padding.

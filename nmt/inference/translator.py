@@ -52,7 +52,8 @@ class Translator:
             path: run directory (its best checkpoint is used), checkpoint directory or name of a pretrained model.
                 Several paths form an ensemble.
             device: auto, cpu, cuda or cuda:N.
-            precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring always uses float32.
+            precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses float32, except with the
+                ctranslate2 engine.
             engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (for a directory that
                 `nmt export` wrote).
 
@@ -106,7 +107,8 @@ class Translator:
     def n_best(self, lines: Iterable[str | Line], search: str | None = None) -> Iterator[list[Translation]]:
         """Yield the n-best list of each line, with tokens, log-probabilities and alignment.
 
-        Log-probabilities are computed in float32, regardless of the precision of the search.
+        Log-probabilities are computed in float32, regardless of the precision of the search; the ctranslate2 engine
+        uses the precision of the search.
 
         Args:
             lines: see `translate`.

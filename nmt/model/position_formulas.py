@@ -25,8 +25,8 @@ def t5_buckets(
 ) -> NDArray[np.int64]:
     """Return the bucket of each distance i - j (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets hold single distances; the sizes of the others grow logarithmically up to `max_distance`, and
-    the last one holds all larger distances. Unless `causal`, keys after the query have half of the buckets.
+    Half of the buckets hold single distances; the others are logarithmically spaced up to `max_distance`, and the last
+    one holds all larger distances. Unless `causal`, keys after the query have half of the buckets.
     """
     if causal:
         first, count, magnitude = np.zeros_like(distance_M), num_buckets, distance_M.clip(0)

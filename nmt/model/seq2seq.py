@@ -3,8 +3,8 @@
 Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, V vocabulary, R rows (B times the
 beams of each), N target positions without padding. Masks are boolean, True = attend.
 
-Training and search run the same code: `decode` takes any number of target tokens and a state. In training the state is
-empty and T is the whole sentence; in search T is 1 and the state caches the tokens so far.
+Training and search run the same code: `decode` takes any number of target tokens and a state. In training the state
+holds no target tokens and T is the whole sentence; in search T is 1 and the state caches the tokens so far.
 """
 
 from __future__ import annotations

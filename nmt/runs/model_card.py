@@ -21,7 +21,7 @@ OPTIONAL_FIELDS = (
 
 
 def write_card(run: Path) -> Path | None:
-    """Write the model card of a run and return its path. A card that the user has edited is kept; then return None.
+    """Write the model card of a run and return its path. A card without the line `MARK` is kept; then return None.
 
     Raises:
         NMTError: the card cannot be written.

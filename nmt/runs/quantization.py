@@ -33,7 +33,7 @@ def quantize(weights: Mapping[str, NDArray[Any]]) -> Arrays:
 
 
 def dequantize(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Return the matrices that `quantize` has quantized in float32; other tensors are unchanged.
+    """Convert the int8 matrices written by `quantize` back to float32; other tensors are unchanged.
 
     Raises:
         KeyError: an int8 matrix has no scales.

@@ -82,8 +82,8 @@ class Beam(BeamOptions):
     """Keeps the W most probable partial hypotheses at each step.
 
     Of the W most probable candidates of a sentence, those that end become finished hypotheses. The W best candidates
-    that do not end form the new beam. The search stops when no beam can improve the n-best list (`can_improve`), or,
-    with `early_stopping`, when W hypotheses have finished.
+    that do not end form the new beam. The search stops when no partial hypothesis can improve the n-best list
+    (`can_improve`), or, with `early_stopping`, when W hypotheses have finished.
     """
 
     coverage_penalty: float = 0.0

@@ -22,11 +22,11 @@ class Constrained(BeamOptions):
 
     This is dynamic beam allocation (Post and Vilar 2018).
 
-    The candidates of a beam are its most probable tokens and the next token of each unmet constraint. The best
-    candidate of each bank is selected, then the second best, until there are W beams. A partial hypothesis with a rare
-    constraint token therefore does not compete with one without it. A hypothesis may end only when it meets all
-    constraints; near the length limit only constraint tokens are allowed. Constraints are matched independently, so
-    overlapping constraints may share tokens. An interrupted constraint starts over.
+    The candidates extend each partial hypothesis by its most probable tokens and by the next token of each unmet
+    constraint. The best candidate of each bank is selected, then the second best, until W are selected. A partial
+    hypothesis with a rare constraint token therefore does not compete with one without it. A hypothesis may end only
+    when it meets all constraints; near the length limit only constraint tokens are allowed. Constraints are matched
+    independently, so overlapping constraints may share tokens. An interrupted constraint starts over.
     """
 
     beam_size: int = 8
@@ -129,7 +129,7 @@ class Constraints:
         return missing_RC
 
     def num_required(self, met_RCP: Ints) -> Ints:
-        """Return the maximum number of tokens required to meet all constraints, [R, C].
+        """Return an upper bound on the number of tokens needed to meet all constraints, [R, C].
 
         Only one started constraint can continue, which interrupts the others.
         """

@@ -1,6 +1,6 @@
 """Sampling from the model's distribution. Shape suffixes: B sentences, R rows, T steps, V vocabulary.
 
-The random numbers depend on the seed and the sentence only, not on the batch or the machine.
+The random numbers depend only on the seed, `n_best` and the sentence, not on the batch or the machine.
 """
 
 from __future__ import annotations

@@ -120,7 +120,9 @@ class Shaw(PositionEncoding):
 
 
 class TransformerXL(PositionEncoding):
-    """Projected sinusoids of the distance, and two learned queries (Dai et al. 2019, section 3.3; Yang et al. 2019).
+    """Projected sinusoids of the distance, and two learned queries.
+
+    Dai et al. 2019, section 3.3; for both directions as in XLNet (Yang et al. 2019).
 
     e_ij = (x_i W_Q (x_j W_K)ᵀ + x_i W_Q (R_{i-j} W_R)ᵀ + u (x_j W_K)ᵀ + v (R_{i-j} W_R)ᵀ) / √K, where u and v are
     vectors of each layer and head.
@@ -158,9 +160,9 @@ class TransformerXL(PositionEncoding):
 class T5(PositionEncoding):
     """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets hold single distances; the sizes of the others grow logarithmically up to `max_distance`, and
-    the last one holds all larger distances. Without a causal mask, keys after the query have half of the buckets.
-    All layers share the biases.
+    Half of the buckets hold single distances; the others are logarithmically spaced up to `max_distance`, and the last
+    one holds all larger distances. Without a causal mask, keys after the query have half of the buckets. All layers
+    share the biases.
     """
 
     def __init__(self, stack: StackSpec, *, num_buckets: int = 32, max_distance: int = 128) -> None:
@@ -199,8 +201,8 @@ class DeBERTa(PositionEncoding):
     e_ij = (Q_i K_jᵀ + Q_i (P_δ(i,j) W_{K,r})ᵀ + K_j (P_δ(j,i) W_{Q,r})ᵀ) / √(3K), where δ(i,j) is i - j, clipped; all
     layers share the vectors P, and each has its own projections.
 
-    The position-to-content term follows the equation of the paper. The code of Microsoft and Transformers uses δ(i,j)
-    in it instead of δ(j,i), so their weights are not compatible.
+    The position-to-content term follows the equation of the paper. Microsoft's code and Hugging Face Transformers use
+    δ(i,j) in it instead of δ(j,i), so their weights are not compatible.
     """
 
     num_score_terms = 3

@@ -7,20 +7,27 @@ import io
 import json
 import pickle
 import re
+import shutil
+import subprocess
+import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece as spm
 import torch
+import yaml
 from commandline import CommandLine, sentences, write
 from safetensors.torch import load_file, save_file
 
 from nmt.data.tokenizer import UNK
 from nmt.imports import import_model
+from nmt.imports.marian import NAMES
 from nmt.inference.translator import Translator
 from nmt.runs import discovery
 
@@ -228,7 +235,7 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     (tmp_path / "runs/opus").mkdir(parents=True)
     (tmp_path / "opus").mkdir()
     nmt("import", "opus").assert_fails(2, "runs/opus already exists", "--run")
-    nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory", "OWNER/NAME")
+    nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory or zip file", "OWNER/NAME")
 
 
 def test_pickled_weights_are_loaded(tmp_path: Path) -> None:
@@ -310,3 +317,105 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str]]) -> None:
     offline.process("import", "someone/else").assert_fails(1, "someone/else is not in its cache", "hint: ")
     unreachable = CommandLine(nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"})
     unreachable.process("import", "someone/else").assert_fails(1, "cannot reach the Hugging Face Hub", "hint: ")
+
+
+def release(directory: Path) -> Path:
+    """Write the model of `marian` as a Marian release next to it, and return its directory."""
+    model, target = marian(directory), directory.with_name("release")
+    target.mkdir()
+    for name in ("source.spm", "target.spm"):
+        shutil.copyfile(directory / name, target / name)
+    ids = {piece: i for piece, i in json.loads((directory / "vocab.json").read_text()).items() if piece != "<pad>"}
+    (target / "vocab.yml").write_text(yaml.safe_dump(ids, allow_unicode=True, sort_keys=False))
+    decoder = {"models": ["model.npz"], "vocabs": ["vocab.yml", "vocab.yml"], "beam-size": 4, "relative-paths": True}
+    (target / "decoder.yml").write_text(yaml.safe_dump(decoder))
+    state = model.state_dict()
+    embeddings, bias = state["model.encoder.embed_tokens.weight"], state["final_logits_bias"]
+    arrays = {"Wemb": embeddings[:-1], "decoder_ff_logit_out_b": bias[:, :-1]}
+    for stack in ("encoder", "decoder"):
+        for layer in range(2):
+            for name, part in NAMES.items():
+                tensor = state.get(f"model.{stack}.layers.{layer}.{part}")
+                if tensor is not None:
+                    arrays[f"{stack}_l{layer + 1}_{name}"] = tensor.t() if tensor.ndim == 2 else tensor[None]
+    options = {
+        "type": "transformer", "dim-emb": 32, "enc-depth": 2, "dec-depth": 2, "transformer-heads": 4,
+        "transformer-dim-ffn": 48, "transformer-ffn-activation": "swish", "tied-embeddings-all": True,
+        "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
+    }  # fmt: skip
+    text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
+    np.savez(target / "model.npz", **{name: t.numpy() for name, t in arrays.items()}, **{"special:model.yml": text})
+    return target
+
+
+@pytest.mark.parametrize("as_zip", [False, True])
+def test_a_marian_release_equals_the_same_model_of_transformers(tmp_path: Path, as_zip: bool) -> None:
+    source = release(tmp_path / "opus")
+    if as_zip:
+        source = Path(shutil.make_archive(str(tmp_path / "opus-2020"), "zip", source))
+    first, second = (
+        Translator.load(import_model(str(path), tmp_path / path.stem / "run", src="en", tgt="de"), "cpu", "fp32")
+        for path in (source, tmp_path / "opus")
+    )
+    lines, targets = sentences(20)
+    search = "beam(beam_size=4)"
+    assert list(first.translate(lines, search)) == list(second.translate(lines, search))
+    pairs = list(zip(lines, targets, strict=True))
+    scores = [[score.log_prob for score in translator.score(pairs)] for translator in (first, second)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
+def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
+    pymarian = pytest.importorskip("pymarian", reason="needs pymarian")
+    directory = release(tmp_path / "opus")
+    (directory / "model.npz").unlink()
+    models = [spm.SentencePieceProcessor(model_file=str(directory / name)) for name in ("source.spm", "target.spm")]
+    lines = sentences(600)
+    for model, text, name in zip(models, lines, ("train.src", "train.tgt"), strict=True):
+        rows = (" ".join(row) for row in model.encode(text, out_type=str))
+        (directory / name).write_text("".join(f"{row}\n" for row in rows))
+    vocabularies = f"{directory / 'vocab.yml'} {directory / 'vocab.yml'}"
+    arguments = (
+        f"-t {directory / 'train.src'} {directory / 'train.tgt'} --vocabs {vocabularies} "
+        f"--model {directory / 'model.npz'} --type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2 "
+        "--transformer-heads 4 --transformer-dim-ffn 64 --transformer-postprocess dan --transformer-postprocess-emb d "
+        "--transformer-ffn-activation swish --tied-embeddings-all --after-batches 500 --cpu-threads 1 --mini-batch 32 "
+        "--learn-rate 0.003 --lr-warmup 50 --workspace 512 --quiet --seed 1"
+    )
+    code = f"import sys, _pymarian; sys.exit(_pymarian.main({arguments!r}.split()))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    marian_translator = pymarian.Translator(
+        models=[str(directory / "model.npz")], vocabs=vocabularies.split(), beam_size=4, normalize=1, quiet=True,
+        cpu_threads=1, mini_batch=1,
+    )  # fmt: skip
+    pieces = marian_translator.translate((directory / "train.src").read_text().splitlines()[:20])
+    expected = ["".join(row.split()).replace("▁", " ").strip() for row in pieces]
+    translator = Translator.load(import_model(str(directory), tmp_path / "run"), "cpu", "fp32")
+    assert list(translator.translate(lines[0][:20])) == expected
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "decoder.yml").write_text("- a: [b"), "decoder.yml is not valid YAML"),
+        (lambda d: (d / "decoder.yml").write_text("models: []"), "decoder.yml names no models and vocabs"),
+        (lambda d: (d / "vocab.yml").write_text("just text"), "vocab.yml is not valid YAML"),
+        (lambda d: (d / "vocab.yml").unlink(), "cannot read"),
+        (lambda d: (d / "source.spm").unlink(), "BPE models are not supported"),
+        (lambda d: (d / "model.npz").write_bytes(b"PK"), "model.npz is missing or damaged"),
+        (lambda d: np.savez(d / "model.npz", Wemb=np.zeros(3)), "has no special:model.yml"),
+    ],
+)
+def test_malformed_releases_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
+    damage(release(tmp_path / "opus"))
+    CommandLine(tmp_path)("import", "release").assert_fails(1, message, "hint: ")
+
+
+def test_unsafe_archives_are_rejected(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
+        archive.writestr("../outside", "text")
+    (tmp_path / "text.zip").write_text("no archive")
+    nmt = CommandLine(tmp_path)
+    nmt("import", "evil.zip").assert_fails(1, "would write outside its directory: ../outside")
+    nmt("import", "text.zip").assert_fails(1, "is not a zip file, or it is damaged")
+    assert not (tmp_path.parent / "outside").exists()

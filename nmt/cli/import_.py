@@ -9,22 +9,26 @@ import typer
 
 
 def import_(
-    source: Annotated[str, typer.Argument(help="Repository on the Hugging Face Hub (OWNER/NAME), or a directory.")],
+    source: Annotated[
+        str, typer.Argument(help="Repository on the Hugging Face Hub (OWNER/NAME), directory, or zip file.")
+    ],
     run: Annotated[Path | None, typer.Option(help="Run directory to create.", show_default="runs/NAME")] = None,
     revision: Annotated[
         str | None, typer.Option(help="Commit, branch or tag of the repository.", show_default="the latest commit")
     ] = None,
+    src_lang: Annotated[str | None, typer.Option(help="Source language code.", show_default="the model's")] = None,
+    tgt_lang: Annotated[str | None, typer.Option(help="Target language code.", show_default="the model's")] = None,
 ) -> None:
     """Import a published model as a run.
 
-    Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, and exports of
-    `nmt export --to hf-marian`. Every command works with the run: translate, evaluate, train --init-from, export, ...
+    Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian releases, and
+    exports of `nmt export --to hf-marian`. Every command works with the run: translate, evaluate, train --init-from, export, ...
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de
-      nmt import downloads/opus-mt-en-de --run runs/opus
+      nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
       nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')"
     """
     from nmt.imports import import_model
 
-    typer.echo(import_model(source, run, revision))
+    typer.echo(import_model(source, run, revision, src_lang, tgt_lang))

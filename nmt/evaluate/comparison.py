@@ -137,7 +137,7 @@ def compare(
         if len(system.hypotheses) != len(test.sources):
             lines = f"{system.name} has {len(system.hypotheses):,} lines and {test.name} {len(test.sources):,}"
             raise DataError(lines, "each line must be the translation of the source line with the same number")
-    max_resamples = MAX_RESAMPLED_LINES // 2 // len(test.sources)  # 95 bytes per resampled line
+    max_resamples = MAX_RESAMPLED_LINES // 2 // len(test.sources)  # two systems
     if resamples > max_resamples:
         raise UsageError(
             f"{resamples:,} resamples of {len(test.sources):,} lines need too much memory",

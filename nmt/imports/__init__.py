@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from nmt.console import log
@@ -19,13 +20,17 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 """Name of a repository on the Hugging Face Hub."""
 
 
-def import_model(source: str, run: Path | None = None, revision: str | None = None) -> Path:
+def import_model(
+    source: str, run: Path | None = None, revision: str | None = None, src: str | None = None, tgt: str | None = None
+) -> Path:
     """Import a model and return its run.
 
     Args:
         source: a repository of the Hugging Face Hub, or a local directory in the same format.
         run: the run to create; None: `runs/NAME`.
         revision: commit, branch or tag of the repository; None: the latest commit of the main branch.
+        src: source language code; None: that of the model.
+        tgt: target language code; None: that of the model.
 
     Raises:
         CheckpointError: the model cannot be read or is not supported.
@@ -37,17 +42,20 @@ def import_model(source: str, run: Path | None = None, revision: str | None = No
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     if path.is_dir():
-        return _write(read(path), run, {"source": source, "license": _license(path)})
-    if path.suffix == ".zip" and path.is_file():
+        model, record = read(path), {"source": source, "license": _license(path)}
+    elif path.suffix == ".zip" and path.is_file():
         from nmt.imports import marian
 
-        return _write(marian.read_zip(path), run, {"source": source, "license": "not specified"})
-    if not REPOSITORY.fullmatch(source) or path.exists():
-        raise UsageError(f"{source} is not a directory", "import a directory, or a repository: OWNER/NAME")
-    from nmt.imports import hub
+        model, record = marian.read_zip(path), {"source": source, "license": "not specified"}
+    elif REPOSITORY.fullmatch(source) and not path.exists():
+        from nmt.imports import hub
 
-    directory, record = hub.download(source, revision)
-    return _write(read(directory), run, record)
+        directory, record = hub.download(source, revision)
+        model = read(directory)
+    else:
+        raise UsageError(f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME")
+    data = replace(model.config.data, src=src or model.config.data.src, tgt=tgt or model.config.data.tgt)
+    return _write(replace(model, config=replace(model.config, data=data)), run, record)
 
 
 def read(directory: Path) -> ImportedModel:
@@ -85,6 +93,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
     from nmt.model.build import build_model
     from nmt.runs import checkpoint, model_card
 
+    config_io.check(model.config)
     network = build_model(model.config.model, len(model.tokenizer))
     try:
         network.load_state_dict(model.weights)

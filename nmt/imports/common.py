@@ -19,6 +19,8 @@ from nmt.errors import CheckpointError
 MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
 RETRY = "download the model again"
+UNKNOWN_LANGUAGES = ("src", "tgt")
+"""Language codes of a model whose files do not state them."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from nmt.errors import CheckpointError
 from nmt.imports.common import (
     MASKED,
     RETRY,
+    UNKNOWN_LANGUAGES,
     ImportedModel,
     Vocabulary,
     Weights,
@@ -71,7 +72,8 @@ def read(directory: Path) -> ImportedModel:
 
 def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool) -> Config:
     tokenizer_options = read_json(directory / "tokenizer_config.json", default={})
-    source, target = (str(tokenizer_options.get(name) or "xx") for name in ("source_lang", "target_lang"))
+    named = (tokenizer_options.get("source_lang"), tokenizer_options.get("target_lang"))
+    source, target = (str(name or unknown) for name, unknown in zip(named, UNKNOWN_LANGUAGES, strict=True))
     num_positions = int(options.get("max_position_embeddings", 512))
     generation = options | read_json(directory / "generation_config.json", default={})
     return Config(

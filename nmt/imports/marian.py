@@ -22,7 +22,7 @@ from torch import Tensor
 from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
 from nmt.data.pair_tokenizer import SOURCE, TARGET
 from nmt.errors import CheckpointError
-from nmt.imports.common import RETRY, ImportedModel, Weights, pair_vocabulary, read_bytes
+from nmt.imports.common import RETRY, UNKNOWN_LANGUAGES, ImportedModel, Weights, pair_vocabulary, read_bytes
 from nmt.imports.huggingface import convert, model_config
 from nmt.paths import sha256
 
@@ -70,10 +70,8 @@ def read_zip(file: Path) -> ImportedModel:
     with tempfile.TemporaryDirectory() as directory:
         try:
             with zipfile.ZipFile(file) as archive:
-                if unsafe := [n for n in archive.namelist() if n.startswith("/") or ".." in Path(n).parts]:
-                    raise CheckpointError(
-                        f"{file} is unsafe: it would write outside its directory ({unsafe[0]})", RETRY
-                    )
+                if unsafe := [name for name in archive.namelist() if not _is_safe(name)]:
+                    raise CheckpointError(f"{file} would write outside its directory: {unsafe[0]}", RETRY)
                 archive.extractall(directory)
         except (OSError, zipfile.BadZipFile, EOFError):
             raise CheckpointError(f"{file} is not a zip file, or it is damaged", RETRY) from None
@@ -104,9 +102,7 @@ def read(directory: Path) -> ImportedModel:
     for name, values in SUPPORTED.items():
         if options.get(name, values[0]) not in values:
             raise CheckpointError(f"{name}={options[name]} of the model is not supported", "use another model")
-    source_ids, target_ids = (
-        _yaml(path, read_bytes(path)) for path in (directory / Path(name).name for name in vocabularies)
-    )
+    source_ids, target_ids = (_vocabulary(directory / Path(name).name) for name in vocabularies)
     try:
         special = [-1, source_ids["<unk>"], -1, source_ids["</s>"]]
         model_options = _model_options(options)
@@ -121,7 +117,7 @@ def read(directory: Path) -> ImportedModel:
     return ImportedModel(
         Config(
             search=f"beam(beam_size={int(decoder.get('beam-size', 6))}, length_normalization='average')",
-            data=DataConfig("xx", "xx"),
+            data=DataConfig(*UNKNOWN_LANGUAGES),
             tokenizer=TokenizerConfig(vocab_size=len(vocabulary.tokenizer)),
             model=config,
             train=TrainConfig(max_length=MAX_LENGTH),
@@ -130,9 +126,22 @@ def read(directory: Path) -> ImportedModel:
     )  # fmt: skip
 
 
-def _yaml(path: Path, content: bytes) -> dict[str, Any]:
+def _is_safe(name: str) -> bool:
+    return not name.startswith(("/", "\\")) and ".." not in Path(name).parts
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    """Read a vocabulary; pieces such as `no` and `10` are text."""
+    ids = _yaml(path, read_bytes(path), "BaseLoader")
     try:
-        value = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return {str(piece): int(i) for piece, i in ids.items()}
+    except (ValueError, TypeError):
+        raise CheckpointError(f"{path} is not a vocabulary", RETRY) from None
+
+
+def _yaml(path: Path, content: bytes, loader: str = "SafeLoader") -> dict[str, Any]:
+    try:
+        value = yaml.load(content, Loader=getattr(yaml, f"C{loader}", getattr(yaml, loader)))
     except (yaml.YAMLError, UnicodeDecodeError):
         value = None
     if not isinstance(value, dict):

@@ -1,7 +1,8 @@
 """The native engine: `engine.c`, compiled on demand, and models packed for it. It does not need PyTorch.
 
 Shape suffixes: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
-tokens, V vocabulary, I inputs and O outputs of a matrix.
+tokens, V vocabulary, I inputs and O outputs of a matrix, M distances or
+buckets of distances, H heads.
 """
 
 from __future__ import annotations

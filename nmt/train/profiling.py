@@ -1,6 +1,7 @@
 """Measures the memory, speed and duration of a training run, and the largest batch size that fits in memory.
 
-Both measurements make real updates on the batches that need the most memory; the resulting weights are discarded.
+`find_batch_size` and `estimate` make real updates on the batches that need the most memory; `estimate` then measures
+the speed of ordinary updates. The resulting weights are discarded.
 """
 
 from __future__ import annotations

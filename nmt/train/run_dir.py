@@ -69,7 +69,7 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
 
 
 def saved_precision(run: Path) -> str:
-    """Return the precision that a run was trained in, which a resumed run keeps; `auto` if there is no checkpoint."""
+    """Return the precision of a run, the default when it is resumed; `auto` if there is no checkpoint."""
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
             return runtime.precision_name(checkpoint.read_progress(path).precision)

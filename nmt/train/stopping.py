@@ -18,7 +18,7 @@ class _InterruptedError(BaseException):
 
 
 class StopSignal:
-    """Signal handler. The first signal requests a stop after the current update; the second one interrupts."""
+    """Signal handler. The first requests a stop after the update, or interrupts a validation; the second interrupts."""
 
     def __init__(self) -> None:
         self.requested = False

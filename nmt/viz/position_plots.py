@@ -1,6 +1,6 @@
 """Plot position encodings: their values, single dimensions and the similarity of positions.
 
-Shape suffixes: M positions or distances, C dimensions or heads, T positions.
+Shape suffixes: M positions or distances, C dimensions or heads, T positions, X similarities or heads.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ class Severity(IntEnum):
     NOTE = 0
     """Worth knowing, and often intended."""
     WARNING = 1
-    """The pair teaches a model something wrong."""
+    """The pair teaches a model something wrong, or may inflate test scores."""
     ERROR = 2
-    """Training would fail, or test scores would be invalid."""
+    """Training would fail or learn from wrong translations, or test scores would be invalid."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Features of sentence pairs: problems of a single pair, and hashes and digests to compare it with others.
 
-Shape suffixes: N pairs, P hash functions.
+Shape suffix: N pairs.
 """
 
 from __future__ import annotations

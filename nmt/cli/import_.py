@@ -22,7 +22,7 @@ def import_(
     """Import a published model as a run.
 
     Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian releases, and
-    exports of `nmt export --to hf-marian`. Every command works with the run: translate, evaluate, train --init-from, export, ...
+    exports of `nmt export --to hf-marian`. Every command works with the run, also train --init-from and export.
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de

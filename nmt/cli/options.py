@@ -110,7 +110,7 @@ def search_spec(
     """Combine the search options into one spec string.
 
     Args:
-        search: --search; beam-search options conflict with another search passed here.
+        search: --search; an error if beam-search options are given and this is not a beam search.
         default: the search in the model's config; beam-search options replace a search other than beam search.
         beam_size: --beam-size.
         top_beams: --top-beams; increases the default beam size if necessary.

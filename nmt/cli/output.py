@@ -78,7 +78,7 @@ class JsonLinesFormat:
 
 
 def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
-    """Truncate an output file after its last complete input line, and return how many input lines it covers.
+    """Truncate an output file after the last complete output, and return how many input lines it covers.
 
     Args:
         path: the file; if it does not exist, returns 0.

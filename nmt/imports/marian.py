@@ -131,7 +131,7 @@ def _is_safe(name: str) -> bool:
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
-    """Read a vocabulary; pieces such as `no` and `10` are text."""
+    """Read a vocabulary as text: otherwise YAML reads `no` as a boolean and `10` as a number."""
     ids = _yaml(path, read_bytes(path), "BaseLoader")
     try:
         return {str(piece): int(i) for piece, i in ids.items()}

@@ -24,7 +24,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 8")
 
-/* Lanes of a float32 vector, and the rows and output vectors of a tile, whose sums fit in registers. */
+/* LANES: numbers in a float32 vector. A tile of a product has ROWS rows of PANELS vectors of outputs; its sums fit in
+   registers. */
 #if defined __AVX512BW__
 #define LANES 16
 #define ROWS 6
@@ -44,7 +45,8 @@
 #endif
 #define TILE (PANELS * LANES)
 
-/* Adds the products of unsigned and signed bytes to int32 sums, by fours; undefined where no instruction does that. */
+/* Multiplies unsigned by signed bytes and adds each group of four products to an int32 sum. The macro exists only where
+   one instruction does this. */
 #if LANES == 16 && defined __AVX512VNNI__
 #define DOT_BYTES(sums, x, w) _mm512_dpbusd_epi32((__m512i)(sums), (__m512i)(x), (__m512i)(w))
 #elif LANES == 8 && defined __AVXVNNI__
@@ -68,7 +70,7 @@ typedef float Four __attribute__((vector_size(16)));
 enum { FP32, BF16, INT8 };
 enum { RELU, GELU, SILU, SWIGLU };
 enum { NONE, SINUSOIDAL, CONCATENATED, LEARNED, ROTARY, ALIBI, T5 };
-enum { ENCODER, DECODER, TOP };
+enum { ENCODER, DECODER };
 enum { QKV, OUT, CROSS_Q, CROSS_KV, CROSS_OUT, UP, DOWN, MATRICES };
 enum { SELF_NORM, CROSS_NORM, FFN_NORM, NORMS };
 

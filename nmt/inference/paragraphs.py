@@ -2,8 +2,9 @@
 
 Blank lines separate paragraphs. A sentence may continue on the next line of its paragraph. The translation is wrapped
 to the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a
-line indented further than the paragraph's text start a new paragraph; after its second line, so does any change of
-indentation. The marker of a paragraph is preserved.
+line indented further than the paragraph's text start a new paragraph; from the third line of a paragraph on, so does a
+line whose indentation differs from that of the second. The marker of a paragraph, such as a list bullet, a number, `#`
+or `>`, is preserved.
 """
 
 from __future__ import annotations

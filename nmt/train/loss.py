@@ -46,7 +46,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             logits_NV = (hidden @ weight.t()).float()
             if bias_V is not None:
                 logits_NV += bias_V
-            prob_NV = logits_NV.softmax(-1)  # log Z follows from the maximum, which never underflows
+            prob_NV = logits_NV.softmax(-1)  # log Z = max z - log(max p): the largest probability never underflows
             log_z_N = logits_NV.amax(-1) - prob_NV.amax(-1).log()
             total += log_z_N.sum() - (1 - smoothing) * logits_NV.gather(1, target_N1).sum()
             if smoothing:

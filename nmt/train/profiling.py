@@ -71,7 +71,7 @@ def find_batch_size(
 
 
 def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Return a size that fits, at most an eighth below the maximum, less a margin; 0 if `smallest` does not fit."""
+    """Return the largest size that fits, to within an eighth, reduced by the margin; 0 if `smallest` does not fit."""
     fitting, too_large = 0, 0
     candidate = smallest
     while not too_large and fitting < largest:

@@ -18,7 +18,7 @@ class _InterruptedError(BaseException):
 
 
 class StopSignal:
-    """Signal handler. The first requests a stop after the update, or interrupts a validation; the second interrupts."""
+    """Signal handler. The first requests a stop or interrupts a validation; the second raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.requested = False

@@ -93,6 +93,7 @@ def published(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Any
     return directory, marian(directory, separate=request.param == "separate", **options)
 
 
+@pytest.mark.slow
 def test_log_probabilities_and_translations_equal_transformers(published: tuple[Path, Any], tmp_path: Path) -> None:
     directory, model = published
     run = import_model(str(directory), tmp_path / "run")
@@ -137,6 +138,7 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
     assert first == second
 
 
+@pytest.mark.slow
 def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(100))
@@ -200,6 +202,7 @@ def _pickle(directory: Path) -> None:
         pickle.dump({"model.shared.weight": Path("/")}, file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -394,6 +397,7 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
     assert list(translator.translate(lines[0][:20])) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

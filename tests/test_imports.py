@@ -238,6 +238,7 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     (tmp_path / "runs/opus").mkdir(parents=True)
     (tmp_path / "opus").mkdir()
     nmt("import", "opus").assert_fails(2, "runs/opus already exists", "--run")
+    nmt("import", "opus", "--run", "runs/new", "--revision", "v1").assert_fails(2, "--revision applies to repositories")
     nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory or zip file", "OWNER/NAME")
 
 

@@ -41,6 +41,8 @@ def import_model(
     run = run or runs_dir() / path.name.removesuffix(".zip")
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
+    if revision and path.exists():
+        raise UsageError("--revision applies to repositories of the Hugging Face Hub only", "leave out --revision")
     if path.is_dir():
         model, record = read(path), {"source": source, "license": _license(path)}
     elif path.suffix == ".zip" and path.is_file():
@@ -108,5 +110,5 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)
-    log(f"imported {record['source']} ({record['license']})")
+    log(f"imported {record['source']} (license {record['license']})")
     return run

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import math
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import threading
@@ -599,6 +601,7 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
 
 
 PROCESSORS = {  # options of the compiler, lanes of a vector, and the instruction sets that run them
+    "AVX-512 with VNNI and bf16, without AMX": ("-mno-amx-bf16", 16, {"avx512_bf16", "amx_bf16"}),
     "AVX-512 without VNNI": ("-march=skylake-avx512", 16, {"avx512bw"}),
     "AVX2 with VNNI": ("-mno-avx512f -mavx2 -mavxvnni", 8, {"avx_vnni"}),
     "AVX2": ("-mno-avx512f -mno-avxvnni", 8, {"avx2"}),
@@ -633,6 +636,22 @@ def test_other_instruction_sets_give_the_same_results(name: str, tmp_path: Path)
 def test_engine_compiles_for_avx512_with_256_bit_vnni(tmp_path: Path) -> None:
     command = ["cc", *native.FLAGS.split(), "-march=skylake-avx512", "-mavxvnni", str(native.SOURCE), "-lm"]
     subprocess.run([*command, "-o", str(tmp_path / "engine.so")], check=True)
+
+
+@compiled
+def test_engine_works_without_permission_for_the_matrix_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x_RI, weight_OI, bias_O = factors(40, 50, 70)
+    expected = [Matrix(weight_OI, bias_O, precision).multiply(x_RI) for precision in ("bf16", "int8")]
+    copy = shutil.copy(native.library()._name, tmp_path / "engine.so")
+    without_init = ctypes.CDLL(str(copy))  # `engine_init` requests the permission
+    for name, (result_type, argument_types) in native._FUNCTIONS.items():
+        function = getattr(without_init, name)
+        function.restype, function.argtypes = result_type, argument_types
+    monkeypatch.setattr(native, "library", lambda: without_init)
+    assert without_init.hardware_support(native.TYPES.index("int8")) < 3
+    actual = [Matrix(weight_OI, bias_O, precision).multiply(x_RI) for precision in ("bf16", "int8")]
+    np.testing.assert_allclose(actual[0], expected[0], rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(actual[1], expected[1])
 
 
 def test_nan_weights_are_reported() -> None:

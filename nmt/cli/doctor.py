@@ -51,7 +51,7 @@ def _system_info() -> dict[str, Any]:
     engine = f"not available: {native.unavailable_reason()}"
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
-        support = ("emulated", "in hardware")
+        support = ("emulated", "in hardware", "in the matrix unit (AMX)")
         library = native.library()
         types = ", ".join(f"{name} {support[library.hardware_support(i) - 1]}" for i, name in enumerate(native.TYPES))
         engine = f"compiled, {library.lanes()}-lane vectors; {types}"

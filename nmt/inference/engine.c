@@ -53,6 +53,16 @@
 #define DOT_BYTES(sums, x, w) _mm256_dpbusd_avx_epi32((__m256i)(sums), (__m256i)(x), (__m256i)(w))
 #endif
 
+/* Intel's matrix unit (AMX) multiplies blocks of up to 16 rows by 16 units by 16 outputs. */
+#if LANES == 16 && defined __AMX_BF16__ && defined __AMX_INT8__ && defined __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#define AMX 16
+static int amx_enabled; /* set by `engine_init` */
+#else
+enum { amx_enabled = 0 };
+#endif
+
 /* Number of rows that pass through all layers together, and of logits per row that are computed together: the working
    set of a block fits in the L2 cache. */
 #define BLOCK_ROWS 96
@@ -85,10 +95,15 @@ INLINE float load_scalar(const void *x, int64_t i, int bf16) {
     return value;
 }
 
-/* Rounds to nearest, ties to even; NaN stays NaN. */
-INLINE uint16_t to_bf16(float value) {
+INLINE uint32_t bits_of(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Rounds to nearest, ties to even; NaN stays NaN. */
+INLINE uint16_t to_bf16(float value) {
+    uint32_t bits = bits_of(value);
     return (bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
@@ -256,7 +271,14 @@ typedef struct {
 #define OFFSET 0
 #endif
 
-static int64_t units_of(int64_t inputs, int type) { return round_up(inputs, 1 << type) >> type; }
+static int64_t units_of(int64_t inputs, int type) {
+    int64_t units = round_up(inputs, 1 << type) >> type;
+#ifdef AMX
+    return type == FP32 ? units : round_up(units, AMX);
+#else
+    return units;
+#endif
+}
 
 static void pack(
     Arena *arena, Matrix *m, int64_t outputs, int64_t inputs, int type, const float *w_OI, const float *bias_O
@@ -293,34 +315,30 @@ static void pack(
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
-    float *scale_R = (float *)(units + rows * m->units);
+    int64_t inputs = m->inputs, row_units = m->units; /* not read again: writing bytes might change `m` */
+    float *scale_R = (float *)(units + rows * row_units);
     for (int64_t r = 0; r < rows; r++) {
-        const float *x_I = x_RI + r * m->inputs;
+        const float *restrict x_I = x_RI + r * inputs;
         if (m->type == BF16) {
-            uint16_t *to = (uint16_t *)(units + r * m->units);
-            for (int64_t i = 0; i < m->inputs; i++) {
-                uint32_t bits;
-                memcpy(&bits, x_I + i, sizeof bits);
-                to[i] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-            }
-            if (m->inputs % 2)
-                to[m->inputs] = 0;
+            uint16_t *restrict to = (uint16_t *)(units + r * row_units);
+            for (int64_t i = 0; i < inputs; i++)
+                to[i] = (bits_of(x_I[i]) + 0x7fff + (bits_of(x_I[i]) >> 16 & 1)) >> 16;
+            for (int64_t i = inputs; i < 2 * row_units; i++)
+                to[i] = 0;
             continue;
         }
-        uint32_t bits = 0; /* of the largest magnitude; bit patterns compare like magnitudes */
-        for (int64_t i = 0; i < m->inputs; i++) {
-            uint32_t magnitude;
-            memcpy(&magnitude, x_I + i, sizeof magnitude);
-            magnitude &= 0x7fffffff;
-            bits = magnitude > bits ? magnitude : bits;
+        uint32_t max_bits = 0; /* bit patterns compare like magnitudes */
+        for (int64_t i = 0; i < inputs; i++) {
+            uint32_t magnitude = bits_of(x_I[i]) & 0x7fffffff;
+            max_bits = magnitude > max_bits ? magnitude : max_bits;
         }
         float max_magnitude;
-        memcpy(&max_magnitude, &bits, sizeof max_magnitude);
+        memcpy(&max_magnitude, &max_bits, sizeof max_magnitude);
         float inverse_scale = max_magnitude > 0 ? 127 / max_magnitude : 0;
-        uint8_t *to = (uint8_t *)(units + r * m->units);
-        for (int64_t i = 0; i < m->inputs; i++)
+        uint8_t *restrict to = (uint8_t *)(units + r * row_units);
+        for (int64_t i = 0; i < inputs; i++)
             to[i] = (uint8_t)((int32_t)rintf(x_I[i] * inverse_scale) + OFFSET);
-        for (int64_t i = m->inputs; i < 4 * m->units; i++)
+        for (int64_t i = inputs; i < 4 * row_units; i++)
             to[i] = OFFSET;
         scale_R[r] = max_magnitude / 127;
     }
@@ -369,22 +387,29 @@ typedef struct {
     int add;
 } Product;
 
-/* Writes a vector of outputs. Not inlined, because that would add seconds to the compile time. */
-static __attribute__((noinline)) void store_outputs(const Product *p, int64_t r, int64_t o, const Floats *from) {
-    int64_t count = p->end - o;
-    float *y = p->y + r * p->stride + o - p->first;
-    Floats sums = *from;
-    if (p->m->type == INT8) {
+/* Writes the sums of a tile, [rows, panels]. Not inlined: all callers round alike, and the engine compiles faster. */
+static __attribute__((noinline)) void store_outputs(
+    const Product *p, int64_t r, int64_t o, int64_t rows, int64_t panels, const Floats *sums
+) {
+    const Matrix *m = p->m;
+    for (int64_t j = 0; j < panels && o + j * LANES < p->end; j++) {
+        int64_t at = o + j * LANES, count = p->end - at;
+        Floats scale = load(m->scale_O, at, 0), bias = load(m->bias, at, 0);
         Ints offset;
-        memcpy(&offset, p->m->sum_O + o, sizeof offset);
-        sums = __builtin_convertvector((Ints)sums - offset, Floats) * load(p->m->scale_O, o, 0) * p->scale_R[r];
+        memcpy(&offset, m->sum_O + at, sizeof offset);
+        for (int64_t i = 0; i < rows; i++) {
+            float *y = p->y + (r + i) * p->stride + at - p->first;
+            Floats values = sums[i * panels + j];
+            if (m->type == INT8)
+                values = __builtin_convertvector((Ints)values - offset, Floats) * scale * p->scale_R[r + i];
+            values += bias;
+            if (count >= LANES)
+                store(y, p->add ? values + load(y, 0, 0) : values);
+            else
+                for (int64_t k = 0; k < count; k++)
+                    y[k] = p->add ? y[k] + values[k] : values[k];
+        }
     }
-    sums += load(p->m->bias, o, 0);
-    if (count >= LANES)
-        store(y, p->add ? sums + load(y, 0, 0) : sums);
-    else
-        for (int64_t i = 0; i < count; i++)
-            y[i] = p->add ? y[i] + sums[i] : sums[i];
 }
 
 INLINE void tile(const Product *p, int64_t r, int64_t o, int rows, int type) {
@@ -405,9 +430,7 @@ INLINE void tile(const Product *p, int64_t r, int64_t o, int rows, int type) {
     UNROLLED for (int i = 0; i < rows; i++)
         UNROLLED for (int j = 0; j < PANELS; j++)
             stored[i][j] = sums[i][j];
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < PANELS && o + j * LANES < p->end; j++)
-            store_outputs(p, r + i, o + j * LANES, &stored[i][j]);
+    store_outputs(p, r, o, rows, PANELS, stored[0]);
 }
 
 INLINE void tiles(const Product *p, int64_t rows, int type) {
@@ -425,6 +448,57 @@ INLINE void tiles(const Product *p, int64_t rows, int type) {
         }
 }
 
+#ifdef AMX
+/* Like `tiles`, in blocks of 32 rows by 32 outputs. The barriers keep the compiler from moving memory accesses across
+   the instructions of the matrix unit, whose operands it does not know. */
+#define BARRIER(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
+#define AMX_SUM(dot)                                                                                                 \
+    for (int64_t unit = 0; unit < units; unit += AMX) {                                                              \
+        _tile_loadd(6, w + unit * LANES, 64);                                                                        \
+        _tile_loadd(7, w + (units + unit) * LANES, 64);                                                              \
+        _tile_loadd(4, x + unit, stride);                                                                            \
+        dot(0, 4, 6); dot(1, 4, 7);                                                                                  \
+        if (lower) {                                                                                                 \
+            _tile_loadd(5, x + AMX * units + unit, stride);                                                          \
+            dot(2, 5, 6); dot(3, 5, 7);                                                                              \
+        }                                                                                                            \
+    }
+
+INLINE void amx_tiles(const Product *p, int64_t rows, int type) {
+    int64_t units = p->m->units, stride = units * 4;
+    Floats sums[2 * AMX][2];
+    for (int64_t r = 0; r < rows; r += 2 * AMX) {
+        int64_t count = rows - r < 2 * AMX ? rows - r : 2 * AMX, lower = count > AMX ? count - AMX : 0;
+        struct {
+            uint8_t palette, start_row, reserved[14];
+            uint16_t row_bytes[16];
+            uint8_t rows[16];
+        } config = {.palette = 1}; /* 0..3: sums, 4 and 5: x, 6 and 7: W */
+        for (int i = 0; i < 8; i++) {
+            config.row_bytes[i] = 64;
+            config.rows[i] = i > 5 ? AMX : i == 2 || i == 3 || i == 5 ? (lower ? lower : 1) : count - lower;
+        }
+        BARRIER(&config);
+        _tile_loadconfig(&config);
+        const uint32_t *x = p->x + r * units;
+        for (int64_t o = p->first; o < p->end; o += 2 * LANES) {
+            const uint32_t *w = p->m->w + o * units;
+            BARRIER(w);
+            _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+            if (type == BF16)
+                AMX_SUM(_tile_dpbf16ps)
+            else
+                AMX_SUM(_tile_dpbusd)
+            _tile_stored(0, &sums[0][0], sizeof *sums); _tile_stored(1, &sums[0][1], sizeof *sums);
+            _tile_stored(2, &sums[AMX][0], sizeof *sums); _tile_stored(3, &sums[AMX][1], sizeof *sums);
+            BARRIER(sums);
+            store_outputs(p, r, o, count, 2, sums[0]);
+        }
+    }
+    _tile_release();
+}
+#endif
+
 /* y = x W' + b, or y += x W' + b, for x in units and the outputs first .. end-1; `first` is a multiple of TILE. */
 static void multiply_units(
     const Matrix *m, int64_t rows, const uint32_t *x, float *y, int64_t stride, int64_t first, int64_t end, int add
@@ -432,6 +506,12 @@ static void multiply_units(
     Product p = {m, first, end, stride, x, (const float *)(x + rows * m->units), y, add};
     if (m->type == FP32)
         tiles(&p, rows, FP32);
+#ifdef AMX
+    else if (amx_enabled && m->type == BF16)
+        amx_tiles(&p, rows, BF16);
+    else if (amx_enabled && rows > 4) /* of equal results, the faster; sums of integers are exact */
+        amx_tiles(&p, rows, INT8);
+#endif
     else if (m->type == BF16)
         tiles(&p, rows, BF16);
     else
@@ -794,10 +874,11 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
     int bf16 = c->type != FP32;
     if (!reserve(s, rows, kv_bytes(c, rows, 0) + (2 * c->heads * round_up(rows, LANES) + c->dim) * 4))
         return 0;
-    for (int64_t b = 0, r = 0; b < sentences; b++)
+    for (int64_t b = 0, r = 0, positions = 0; b < sentences; b++)
         for (int64_t i = 0; i < s->lengths_B[first + b]; i++, r++) {
-            position_row(m, ENCODER, i, s->context);
-            embed(m, ENCODER, tokens[r], s->context, s->x + r * c->dim);
+            if (i == positions) /* sines and cosines take long: once for all sentences */
+                position_row(m, ENCODER, positions++, s->context + i * c->dim);
+            embed(m, ENCODER, tokens[r], s->context + i * c->dim, s->x + r * c->dim);
         }
     for (int64_t i = 0; i < c->encoder_layers; i++) {
         const Layer *layer = &m->layers[ENCODER][i / c->layer_sharing];
@@ -1065,8 +1146,18 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
 
 int lanes(void) { return LANES; }
 
-/* Hardware support for products of a type: 2 a dedicated instruction, 1 several instructions. */
+/* Must be called once before all other functions. Linux enables the matrix unit only on request. */
+void engine_init(void) {
+#ifdef AMX
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    amx_enabled = !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+#endif
+}
+
+/* Hardware support for products of a type: 3 the matrix unit, 2 a dedicated instruction, 1 several instructions. */
 int hardware_support(int type) {
+    if (amx_enabled && type != FP32)
+        return 3;
 #if LANES == 16 && defined __AVX512BF16__
     if (type == BF16)
         return 2;

@@ -5,6 +5,7 @@ Each is a frozen dataclass whose fields are its options. Options are validated o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -45,6 +46,7 @@ SEARCHES: dict[str, Callable[..., Search]] = {
 __all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "StepModel", "search"]
 
 
+@functools.lru_cache
 def search(spec: str) -> Search:
     """Return the search that a spec string describes.
 

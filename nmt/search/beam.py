@@ -110,7 +110,8 @@ class Beam(BeamOptions):
             result = partial.step(2 * self.beam_size)
             width, k = partial.width, result.tokens_RK.shape[1]
             log_prob_BC, index_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.beam_size)
-            rows_BC = np.arange(len(partial))[:, None] * width + index_BC // k
+            at_B1 = np.arange(len(partial))[:, None]  # to index with: np.take_along_axis is slow for small arrays
+            rows_BC = at_B1 * width + index_BC // k
             tokens_BC = result.tokens_RK[rows_BC, index_BC % k]
             ends_BC = tokens_BC == request.eos
 
@@ -130,10 +131,10 @@ class Beam(BeamOptions):
             # Continue the others; -inf pads the beams if there are too few (first step, length limit).
             continues_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
             order_BW = np.argsort(-continues_BC, axis=1, kind="stable")[:, : self.beam_size]
-            log_prob_BW = np.take_along_axis(continues_BC, order_BW, 1)
+            log_prob_BW = continues_BC[at_B1, order_BW]
             is_running_B = self.is_running(log_prob_BW[:, 0], partial.max_length_B, finished, self.top_beams)
-            rows_R = np.take_along_axis(rows_BC, order_BW, 1)[is_running_B].ravel()
-            tokens_R = np.take_along_axis(tokens_BC, order_BW, 1)[is_running_B].ravel()
+            rows_R = rows_BC[at_B1, order_BW][is_running_B].ravel()
+            tokens_R = tokens_BC[at_B1, order_BW][is_running_B].ravel()
             log_prob_BW = log_prob_BW[is_running_B]
             coverage_RS = None if coverage_RS is None else coverage_RS[rows_R]
             finished.keep(is_running_B)
@@ -148,7 +149,7 @@ def best_candidates(log_prob_BW: Floats, log_p_RK: Floats, count: int) -> tuple[
     """
     log_prob_BX = (log_prob_BW.reshape(-1, 1) + log_p_RK).reshape(len(log_prob_BW), -1)
     index_BC = np.argsort(-log_prob_BX, axis=1, kind="stable")[:, :count]
-    log_prob_BC = np.take_along_axis(log_prob_BX, index_BC, 1)
+    log_prob_BC = log_prob_BX[np.arange(len(log_prob_BX))[:, None], index_BC]
     if missing := count - index_BC.shape[1]:
         log_prob_BC = np.pad(log_prob_BC, ((0, 0), (0, missing)), constant_values=-np.inf)
         index_BC = np.pad(index_BC, ((0, 0), (0, missing)))

@@ -14,7 +14,9 @@ from nmt.data.batching import Batch
 from nmt.model.seq2seq import Seq2Seq
 
 CHUNK = 1024
-"""Number of positions per chunk. With V = 32k, its float32 logits take 128 MiB."""
+"""Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB in bf16."""
+BLOCK_NUMEL = 2**19
+"""Number of logits whose softmax is computed together on a CPU: 2 MiB in float32, which fits in the cache."""
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -22,7 +24,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     The gradient of the summed loss with respect to the logits z is softmax(z) - q, where q is the smoothed target
     distribution, so the backward pass needs no stored or recomputed logits. The uniform part of q, ε/V, is the same for
-    all positions and tokens; it is subtracted once from the matrix products instead of from every element.
+    all positions and tokens; it is subtracted once from sums and products instead of from every element.
     """
 
     @staticmethod
@@ -37,31 +39,40 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
         uniform = smoothing / len(weight)
+        block = max(16, BLOCK_NUMEL // len(weight)) if hidden_ND.device.type == "cpu" else CHUNK
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
         total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), CHUNK):
             hidden, target_N1 = hidden_ND[start : start + CHUNK], labels_N[start : start + CHUNK, None]
-            logits_NV = (hidden @ weight.t()).float()
+            logits_NV = hidden @ weight.t()
+            for first in range(0, len(hidden), block):
+                rows, targets = slice(first, first + block), target_N1[first : first + block]
+                prob = logits_NV[rows].float()
+                if bias_V is not None:
+                    prob += bias_V
+                total -= (1 - smoothing) * prob.gather(1, targets).sum()
+                max_N1 = prob.amax(-1, keepdim=True)
+                sum_N1 = prob.sub_(max_N1).exp_().sum(-1, keepdim=True)
+                total += (max_N1 + sum_N1.log()).sum()
+                if grad_weight is None:
+                    continue
+                prob.div_(sum_N1).scatter_add_(1, targets, prob.new_full((), smoothing - 1).expand_as(targets))
+                if grad_bias is not None:
+                    grad_bias += prob.sum(0)
+                logits_NV[rows] = prob  # the gradient replaces the logits
+            if grad_hidden is not None and grad_weight is not None:
+                grad_hidden[start : start + CHUNK] = logits_NV @ weight
+                grad_weight += logits_NV.t() @ hidden
+        if smoothing:
+            hidden_sum, weight_sum = hidden_ND.sum(0, dtype=torch.float32), weight.sum(0, dtype=torch.float32)
+            total -= uniform * (hidden_sum @ weight_sum)
             if bias_V is not None:
-                logits_NV += bias_V
-            prob_NV = logits_NV.softmax(-1)  # log Z = max z - log(max p): the largest probability never underflows
-            log_z_N = logits_NV.amax(-1) - prob_NV.amax(-1).log()
-            total += log_z_N.sum() - (1 - smoothing) * logits_NV.gather(1, target_N1).sum()
-            if smoothing:
-                total -= uniform * logits_NV.sum()
-            if grad_hidden is None or grad_weight is None:
-                continue
-            prob_NV.scatter_add_(1, target_N1, prob_NV.new_full((), smoothing - 1).expand_as(target_N1))
-            if grad_bias is not None:
-                grad_bias += prob_NV.sum(0)
-            grad = prob_NV.to(hidden.dtype)
-            grad_hidden[start : start + CHUNK] = grad @ weight
-            grad_weight += grad.t() @ hidden
-        if smoothing and grad_hidden is not None and grad_weight is not None:
-            grad_hidden -= uniform * weight.sum(0, dtype=torch.float32)
-            grad_weight -= uniform * hidden_ND.sum(0, dtype=torch.float32)
+                total -= uniform * len(hidden_ND) * bias_V.sum()
+            if grad_hidden is not None and grad_weight is not None:
+                grad_hidden -= uniform * weight_sum
+                grad_weight -= uniform * hidden_sum
             if grad_bias is not None:
                 grad_bias -= uniform * len(hidden_ND)
         ctx.grads = grad_hidden, grad_weight, grad_bias

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shared functions. Scripts source this file first.
+# Shared functions. Experiments and other scripts that run nmt source this file first.
 #
 # Changes to the repository root, after making paths in environment variables absolute.
 set -euo pipefail

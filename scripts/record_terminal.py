@@ -4,7 +4,7 @@
     scripts/record_terminal.py -o docs/figures/terminal.svg
     scripts/record_terminal.py -o tour.svg 'nmt translate "im thirsty"' 'nmt data list'
 
-Without commands, those of README.md run.
+Without commands, those of the figure in README.md run.
 """
 
 from __future__ import annotations

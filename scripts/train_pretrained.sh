@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Train the two pretrained models for everyday English and German on Tatoeba and a part of Europarl, and write them to
-# nmt/runs/pretrained. Takes about five hours on two CPU cores. Run the script again to resume after an interruption.
+# Train the two pretrained models for everyday English and German on Tatoeba, a part of Europarl, the phrasebook and
+# data/courtesies.tsv, and write them to nmt/runs/pretrained. Takes about five hours on two CPU cores. Run the script again to resume after an interruption.
 # scripts/score_pretrained.sh evaluates the models.
 #
 #   scripts/train_pretrained.sh

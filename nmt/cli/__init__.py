@@ -1,4 +1,4 @@
-"""The command line: one file per command, and one place that handles errors.
+"""The command line: a file per command or group of commands, their shared helpers, and one place that handles errors.
 
 Commands import PyTorch and other slow modules when they run, so that `nmt --help` is fast.
 """

@@ -36,7 +36,7 @@ ModelOption = Annotated[
 ]  # fmt: skip
 MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained model; repeat to ensemble."
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-AUTO_PRECISION_HELP = "auto: fp32 or bf16, whichever is faster; on a GPU, bf16 if it has bf16 units."
+AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
 SearchPrecisionOption = Annotated[
     str,
     typer.Option("--precision", help=f"auto, fp32, bf16, fp16 or int8. {AUTO_PRECISION_HELP}"),

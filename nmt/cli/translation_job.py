@@ -126,7 +126,10 @@ def translate_file(
 
 
 def _finish_if_complete(shard: Shard, output: Path, resume: bool) -> bool:
-    """Return whether earlier processes completed this shard, and join the shards if they completed all of them."""
+    """Return whether earlier processes completed this shard, and join the shards if they completed all of them.
+
+    Also True if `output` was already joined.
+    """
     if shard.is_done(output):
         if not resume:
             hint = "continue with --resume, or delete the files of its shards"

@@ -122,7 +122,7 @@ class TrainConfig:
     source_noise: tuple[str, ...] = ()
     """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     subword_regularization: str = ""
-    """Subword segmentation sampled per pair and epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2). Empty: off."""
+    """Segmentation sampled for each pair in each epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2). Empty: off."""
     valid_every: int = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: int = 0

@@ -8,8 +8,8 @@
    on its batch. Inputs are not validated here, but in native.py.
 
    Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model dimension, H query
-   heads, G key-value heads, K head dimension, F feed-forward width, V vocabulary, I inputs and O outputs of a
-   matrix. */
+   heads, G key-value heads, K head dimension or best tokens, F feed-forward width, V vocabulary, P gathered and X
+   banned tokens, I inputs and O outputs of a matrix. */
 
 #include <math.h>
 #include <stdint.h>
@@ -315,13 +315,13 @@ static void pack(
 static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI, uint32_t *units) {
     if (m->type == FP32)
         return (const uint32_t *)x_RI;
-    int64_t inputs = m->inputs, row_units = m->units; /* not read again: writing bytes might change `m` */
+    int64_t inputs = m->inputs, row_units = m->units; /* copied, because stores of bytes may alias `*m` */
     float *scale_R = (float *)(units + rows * row_units);
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict x_I = x_RI + r * inputs;
         if (m->type == BF16) {
             uint16_t *restrict to = (uint16_t *)(units + r * row_units);
-            for (int64_t i = 0; i < inputs; i++)
+            for (int64_t i = 0; i < inputs; i++) /* NaN of arithmetic stays NaN */
                 to[i] = (bits_of(x_I[i]) + 0x7fff + (bits_of(x_I[i]) >> 16 & 1)) >> 16;
             for (int64_t i = inputs; i < 2 * row_units; i++)
                 to[i] = 0;
@@ -458,7 +458,7 @@ INLINE void tiles(const Product *p, int64_t rows, int type) {
         _tile_loadd(7, w + (units + unit) * LANES, 64);                                                              \
         _tile_loadd(4, x + unit, stride);                                                                            \
         dot(0, 4, 6); dot(1, 4, 7);                                                                                  \
-        if (lower) {                                                                                                 \
+        if (lower_rows) {                                                                                            \
             _tile_loadd(5, x + AMX * units + unit, stride);                                                          \
             dot(2, 5, 6); dot(3, 5, 7);                                                                              \
         }                                                                                                            \
@@ -468,15 +468,16 @@ INLINE void amx_tiles(const Product *p, int64_t rows, int type) {
     int64_t units = p->m->units, stride = units * 4;
     Floats sums[2 * AMX][2];
     for (int64_t r = 0; r < rows; r += 2 * AMX) {
-        int64_t count = rows - r < 2 * AMX ? rows - r : 2 * AMX, lower = count > AMX ? count - AMX : 0;
+        int64_t count = rows - r < 2 * AMX ? rows - r : 2 * AMX, lower_rows = count > AMX ? count - AMX : 0;
         struct {
             uint8_t palette, start_row, reserved[14];
             uint16_t row_bytes[16];
             uint8_t rows[16];
-        } config = {.palette = 1}; /* 0..3: sums, 4 and 5: x, 6 and 7: W */
+        } config = {.palette = 1}; /* tile registers 0..3: sums, 4 and 5: x, 6 and 7: W */
         for (int i = 0; i < 8; i++) {
             config.row_bytes[i] = 64;
-            config.rows[i] = i > 5 ? AMX : i == 2 || i == 3 || i == 5 ? (lower ? lower : 1) : count - lower;
+            int is_lower = i == 2 || i == 3 || i == 5;
+            config.rows[i] = i > 5 ? AMX : !is_lower ? count - lower_rows : lower_rows ? lower_rows : 1;
         }
         BARRIER(&config);
         _tile_loadconfig(&config);
@@ -509,7 +510,7 @@ static void multiply_units(
 #ifdef AMX
     else if (amx_enabled && m->type == BF16)
         amx_tiles(&p, rows, BF16);
-    else if (amx_enabled && rows > 4) /* of equal results, the faster; sums of integers are exact */
+    else if (amx_enabled && rows > 4) /* sums of int8 are exact, so the faster path may depend on `rows` */
         amx_tiles(&p, rows, INT8);
 #endif
     else if (m->type == BF16)
@@ -870,8 +871,8 @@ static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sen
 static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tokens, int64_t rows) {
     const Model *m = s->m;
     const Config *c = &m->c;
-    int64_t shared = c->kv_heads * (c->dim / c->heads);
-    int bf16 = c->type != FP32;
+    int64_t kv_dim = c->kv_heads * (c->dim / c->heads);
+    int bf16 = c->type != FP32; /* keys and values are bf16 in int8 models, too */
     if (!reserve(s, rows, kv_bytes(c, rows, 0) + (2 * c->heads * round_up(rows, LANES) + c->dim) * 4))
         return 0;
     for (int64_t b = 0, r = 0, positions = 0; b < sentences; b++)
@@ -893,8 +894,8 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
         multiply(&m->layers[DECODER][i].matrices[CROSS_KV], rows, memory, s->qkv, 0, s->units);
         for (int64_t b = 0, r = 0; b < sentences; r += s->lengths_B[first + b++]) {
             int64_t count = s->lengths_B[first + b];
-            const float *kv = s->qkv + r * 2 * shared;
-            pack_kv(c, kv, kv + shared, 2 * shared, count,
+            const float *kv = s->qkv + r * 2 * kv_dim;
+            pack_kv(c, kv, kv + kv_dim, 2 * kv_dim, count,
                        (char *)s->cross_kv_B[first + b] + i * kv_bytes(c, count, bf16), bf16);
         }
     }
@@ -937,7 +938,7 @@ static void decoder_self_attention(
 ) {
     const Model *m = s->m;
     const Config *c = &m->c;
-    int64_t width = c->dim / c->heads, shared = c->kv_heads * width, stride = c->dim + 2 * shared, steps = s->steps;
+    int64_t width = c->dim / c->heads, kv_dim = c->kv_heads * width, stride = c->dim + 2 * kv_dim, steps = s->steps;
     int64_t size = round_up(steps, LANES), group = c->heads / c->kv_heads;
     const Step *current = &s->steps_T[steps - 1];
     float scale = 1.0f / sqrtf((float)width), *weights_HT = s->attention, *cos_sin = weights_HT + c->heads * size;
@@ -948,17 +949,17 @@ static void decoder_self_attention(
         float *qkv = s->qkv + r * stride, *out = s->context + r * c->dim;
         if (c->positions == ROTARY)
             rotate(qkv, c->heads + c->kv_heads, width, cos_sin);
-        for (int64_t i = 0; i < shared; i++) {
-            store_scalar(current->kv, (2 * layer * current->rows + first + r) * shared + i, qkv[c->dim + i], bf16);
-            store_scalar(current->kv, ((2 * layer + 1) * current->rows + first + r) * shared + i,
-                         qkv[c->dim + shared + i], bf16);
+        for (int64_t i = 0; i < kv_dim; i++) {
+            store_scalar(current->kv, (2 * layer * current->rows + first + r) * kv_dim + i, qkv[c->dim + i], bf16);
+            store_scalar(current->kv, ((2 * layer + 1) * current->rows + first + r) * kv_dim + i,
+                         qkv[c->dim + kv_dim + i], bf16);
         }
         for (int64_t i = 0; i < c->dim; i++)
             qkv[i] *= scale, out[i] = 0;
         const int32_t *ancestors_T = ancestors_RT + r * steps;
         for (int64_t t = 0; t < steps; t++) {
             const Step *past = &s->steps_T[t];
-            int64_t at = (2 * layer * past->rows + ancestors_T[t]) * shared;
+            int64_t at = (2 * layer * past->rows + ancestors_T[t]) * kv_dim;
             for (int64_t h = 0; h < c->heads; h++) {
                 float score = dot(qkv + h * width, past->kv, at + h / group * width, width, bf16);
                 weights_HT[h * size + t] = biased ? score + distance_bias(m, DECODER, h, steps - 1 - t) : score;
@@ -968,7 +969,7 @@ static void decoder_self_attention(
             softmax(weights_HT + h * size, steps);
         for (int64_t t = 0; t < steps; t++) {
             const Step *past = &s->steps_T[t];
-            int64_t at = ((2 * layer + 1) * past->rows + ancestors_T[t]) * shared;
+            int64_t at = ((2 * layer + 1) * past->rows + ancestors_T[t]) * kv_dim;
             for (int64_t h = 0; h < c->heads; h++) {
                 float weight = weights_HT[h * size + t], *restrict to = out + h * width;
                 for (int64_t i = 0; i < width; i++)
@@ -1086,7 +1087,7 @@ static void project(State *s, const Request *q, int64_t first, int64_t rows, flo
 int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *parents_R, const Request *q) {
     const Model *m = s->m;
     const Config *c = &m->c;
-    int64_t shared = c->kv_heads * (c->dim / c->heads), block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
+    int64_t kv_dim = c->kv_heads * (c->dim / c->heads), block = rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
     int bf16 = c->type != FP32;
     if (s->steps == s->capacity) {
         Step *steps = realloc(s->steps_T, (s->capacity + 64) * sizeof *steps);
@@ -1097,7 +1098,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     int64_t steps = s->steps + 1, longest = round_up(steps > s->max_tokens ? steps : s->max_tokens, LANES);
     Step *step = &s->steps_T[s->steps];
     step->rows = rows;
-    step->kv = arena_alloc(&s->batch, c->decoder_layers * 2 * rows * shared * (bf16 ? 2 : 4));
+    step->kv = arena_alloc(&s->batch, c->decoder_layers * 2 * rows * kv_dim * (bf16 ? 2 : 4));
     step->parents_R = arena_alloc(&s->batch, rows * sizeof *step->parents_R);
     int reserved = reserve(s, block, (c->heads * longest + c->dim) * 4);
     int32_t *ancestors_RT = arena_alloc(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
@@ -1142,7 +1143,7 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     return 1;
 }
 
-/* ---- for benchmarks and tests */
+/* ---- initialization, hardware, and single matrices to measure and test */
 
 int lanes(void) { return LANES; }
 

@@ -2,8 +2,8 @@
 
 Blank lines separate paragraphs. A sentence may continue on the next line of its paragraph. The translation is wrapped
 to the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a
-line indented further than the paragraph's text start a new paragraph; from the third line of a paragraph on, so does a
-line whose indentation differs from that of the second. The marker of a paragraph, such as a list bullet, a number, `#`
+line indented further than the paragraph's text start a new paragraph. From the third line of a paragraph on, a line
+that is not indented like the second starts one, too. The marker of a paragraph, such as a list bullet, a number, `#`
 or `>`, is preserved.
 """
 
@@ -86,7 +86,7 @@ def translate(translator: Translator, lines: Iterable[str], search: str | None =
     Raises:
         ConfigError: unknown search or option.
     """
-    for chunk in chunked(paragraphs(lines), CHUNK_SIZE // 8):
+    for chunk in chunked(paragraphs(lines), CHUNK_SIZE // 8):  # a paragraph has several sentences
         spans_of = [split_sentences(paragraph.text, translator.config.data.src) for paragraph in chunk]
         pairs = list(zip(chunk, spans_of, strict=True))
         source: list[str | Line] = [paragraph.text[start:end] for paragraph, spans in pairs for start, end in spans]

@@ -91,8 +91,8 @@ class Translator:
         """Return the best translation of each line, in the order of the lines.
 
         Whitespace around a line is preserved, so a blank line stays blank. A line longer than the 99.9th
-        percentile of the training lines in tokens, or the 99th in sentences, is split at sentence or clause boundaries,
-        and the translations of its segments are joined.
+        percentile of the training lines in tokens, or the 99th in sentences, is split at sentence, clause or word
+        boundaries, and the translations of its segments are joined.
 
         Args:
             lines: source text, one or more sentences per line.

@@ -1,7 +1,7 @@
 """The pretrained models that nmt includes, for translating without a download or training.
 
 Each is a directory here in the format of `nmt export --to safetensors`, with a model card. scripts/train_pretrained.sh
-trains them.
+trains comparable ones.
 """
 
 from __future__ import annotations

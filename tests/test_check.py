@@ -398,9 +398,9 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["good.en"], 2, "pass either two files or --config"),
-        ([], 2, "pass either two files or --config"),
-        (["good.en", "good.de", "--config", "quickstart"], 2, "pass either two files or --config"),
+        (["good.en"], 2, "a .tsv or .tmx file, or --config"),
+        ([], 2, "a .tsv or .tmx file, or --config"),
+        (["good.en", "good.de", "--config", "quickstart"], 2, "a .tsv or .tmx file, or --config"),
         (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),

@@ -24,7 +24,9 @@ EXIT_CODES = {"note": 0, "warning": 3, "error": 4}
 
 
 def check(
-    src: Annotated[Path | None, typer.Argument(help="Source file.", show_default=False)] = None,
+    src: Annotated[
+        Path | None, typer.Argument(help="Source file, or a .tsv or .tmx file with both languages.", show_default=False)
+    ] = None,
     tgt: Annotated[Path | None, typer.Argument(help="Target file, aligned by line.", show_default=False)] = None,
     config: Annotated[
         str | None,
@@ -63,21 +65,25 @@ def check(
       nmt data check mine.en mine.de --test wmt14
       nmt data check --config multi30k --html report.html
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
+      nmt data check memory.tmx --src-lang en --tgt-lang de
     """
     check_encoding_errors(encoding_errors)
     from nmt.data.check import CHECKS, run_checks
+    from nmt.data.sources.files import pair_format
     from nmt.paths import check_not_overwriting
 
     names = [each.name for each in CHECKS]
     for name in ignore or []:
         if name not in names:
             raise UsageError(f"unknown check '{name}'", suggest(name, names))
-    if (src is None) != (tgt is None) or (src is None) == (config is None):
-        raise UsageError("pass either two files or --config", "for example nmt data check mine.en mine.de")
+    if (src is None) == (config is None) or (src is not None and tgt is None and not pair_format(src)):
+        raise UsageError(
+            "pass either two files, a .tsv or .tmx file, or --config", "for example nmt data check mine.en mine.de"
+        )
     if set_ and config is None:
         raise UsageError("--set requires --config", "add --config CONFIG")
     tests: list[tuple[str, list[Pair]]] = []
-    if src is not None and tgt is not None:
+    if src is not None:
         languages, texts = _file_texts(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
         languages, texts, tests = _config_texts(str(config), set_ or [], with_tests=test is None)
@@ -130,12 +136,24 @@ def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[P
 
 
 def _file_texts(
-    src: Path, tgt: Path, src_lang: str, tgt_lang: str, encoding_errors: str
+    src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
 ) -> tuple[tuple[str, str], list[ParallelCorpus]]:
     from nmt.data.check import ParallelCorpus
-    from nmt.data.pairs import count_lines, read_pairs
-    from nmt.data.sources.files import language_suffix
+    from nmt.data.pairs import count_lines, read_pairs, read_tsv
+    from nmt.data.sources.files import language_suffix, pair_format
+    from nmt.data.tmx import read_tmx
 
+    if tgt is None and pair_format(src) == "tsv":
+        read_table = partial(read_tsv, src, encoding_errors)
+        return (src_lang, tgt_lang), [ParallelCorpus(str(src), read_table, count_lines(src), (src,))]
+    if tgt is None:
+        if not src_lang or not tgt_lang:
+            raise UsageError(f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang")
+        read_memory = partial(read_tmx, src, src_lang, tgt_lang, encoding_errors)
+        return (src_lang, tgt_lang), [ParallelCorpus(str(src), read_memory, None, (src,))]
+    for path in (src, tgt):
+        if pair_format(path) == "tmx":
+            raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
     languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
     pairs = partial(read_pairs, src, tgt, errors=encoding_errors)
     return languages, [ParallelCorpus(str(src), pairs, count_lines(src), (src, tgt))]

@@ -22,7 +22,7 @@ class DataConfig:
     tgt: str = "de"
     """Target language code."""
     train: tuple[str, ...] = ("phrasebook",)
-    """Training corpora: names from `nmt data list`, or files(train='PREFIX or TSV') for your own files."""
+    """Training corpora: names from `nmt data list`, or files(train='PREFIX, TSV or TMX file') for your own files."""
     valid: str = ""
     """Corpus that provides the validation split. Empty: the first training corpus."""
     test: str = ""

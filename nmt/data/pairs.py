@@ -134,10 +134,27 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")  # the last line may have no line feed
 
 
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """Yield the decompressed content of a file in blocks of 256 KiB.
+
+    Raises:
+        DataError: the file is missing or corrupted.
+    """
+    with _reading(path) as file:
+        while block := file.read(1 << 18):
+            yield block
+
+
 def _raw_lines(path: Path) -> Iterator[bytes]:
+    with _reading(path) as file:
+        yield from file
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
     with open_text(path) as file:
         try:
-            yield from file
+            yield file
         except _READ_ERRORS as error:
             raise DataError(f"{path} is corrupted or truncated: {error}", "download the file again") from None
 

@@ -1,4 +1,4 @@
-"""The user's parallel text: two files or one TSV file per split, plain or compressed, in any language pair."""
+"""The user's parallel text: two files, a TSV file or a translation memory (TMX) per split, plain or compressed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from nmt.data.pairs import COMPRESSED, Pair, count_lines, open_text, read_pairs, read_tsv
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import CorpusInfo, PairReader, Split, hash_strings, swap_sides
+from nmt.data.tmx import read_tmx
 from nmt.errors import ConfigError, DataError
 from nmt.paths import sha256
 
@@ -28,7 +29,7 @@ def files(
     license: str = "not specified",
     build_command: str = "",
 ) -> Files:
-    """Read your files. A split is a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a TSV file or two files.
+    """Read your files. A split is a prefix ('my/corpus': my/corpus.en, my/corpus.de), a TSV or TMX file, or two files.
 
     Args:
         train: the training text.
@@ -90,10 +91,13 @@ class Files:
         if self.hold_out and missing and (split == "train" or split in missing):
             read = holdout.hold_out(read, missing)[split]
             checksum = hash_strings(holdout.VERSION, split, *missing, checksum)
-        return Split(name, checksum, read, partial(count_lines, paths[0]), paths)
+        count = None if pair_format(paths[0]) == "tmx" else partial(count_lines, paths[0])
+        return Split(name, checksum, read, count, paths)
 
     def _reader(self, paths: tuple[Path, ...], src: str, tgt: str) -> PairReader:
-        """Return a reader of (source, target); the languages are given by the suffixes or by `columns`."""
+        """Return a reader of (source, target); the languages are in the TMX file, the suffixes or `columns`."""
+        if pair_format(paths[0]) == "tmx":
+            return partial(read_tmx, paths[0], src, tgt, self.errors)
         suffixes = tuple(map(language_suffix, paths))
         languages = suffixes if set(suffixes) == {src, tgt} else self.columns or (src, tgt)
         if sorted(languages) != sorted((src, tgt)):
@@ -106,11 +110,14 @@ class Files:
 
 
 def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
-    """Return the TSV file or the two files of a split."""
+    """Return the TSV or TMX file or the two files of a split."""
     if not isinstance(spec, str):
-        return tuple(Path(name).expanduser() for name in spec)
+        paths = tuple(Path(name).expanduser() for name in spec)
+        if memories := [path for path in paths if pair_format(path) == "tmx"]:
+            raise DataError(f"{memories[0]} has both languages", f"specify one file: files(train='{memories[0]}')")
+        return paths
     path = Path(spec).expanduser()
-    if ".tsv" in path.suffixes[-2:]:
+    if pair_format(path):
         return (path,)
     return find_language_file(path, src), find_language_file(path, tgt)
 
@@ -127,8 +134,14 @@ def find_language_file(prefix: Path, language: str) -> Path:
             return path
     raise DataError(
         f"no such file: {plain} (nor with {', '.join(COMPRESSED)})",
-        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv file, or ('a.txt', 'b.txt')",
+        "specify a prefix ('my/corpus' for my/corpus.en and my/corpus.de), a .tsv or .tmx file, or ('a.txt', 'b.txt')",
     )
+
+
+def pair_format(path: Path) -> str:
+    """Return "tsv" or "tmx" for a file name of these formats, which have both languages; otherwise an empty string."""
+    suffix = language_suffix(path).lower()
+    return suffix if suffix in ("tsv", "tmx") else ""
 
 
 def language_suffix(path: Path) -> str:

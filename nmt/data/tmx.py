@@ -1,0 +1,221 @@
+"""Reading translation memories: TMX (Translation Memory eXchange) 1.4 and earlier, plain or compressed.
+
+A unit (`tu`) has variants (`tuv`) in several languages, each with one segment (`seg`). The file is parsed as a stream,
+so memory use does not depend on its size. DTDs are not read, and files that declare entities are rejected: otherwise a
+small file could expand to gigabytes, or include other files.
+
+Specification: TMX 1.4b, LISA 2005, https://www.gala-global.org/tmx-14b
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from xml.parsers import expat
+
+from nmt.console import log
+from nmt.data.pairs import Pair, read_blocks
+from nmt.errors import DataError
+
+MARKUP = {"bpt", "ept", "ph", "it", "ut", "sub"}
+"""Inline elements whose content is not text of the sentence. The text of `hi` and of unknown elements is."""
+MAX_LISTED = 20
+"""Maximum number of languages in an error message."""
+
+_FIRST_BYTES = {
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0": "utf-16-le", b"\0<": "utf-16-be",
+}  # fmt: skip
+_DECLARATION = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]*)")
+_PLACEHOLDER = "\0"  # not a character of XML
+_INNER_PLACEHOLDER = re.compile(rf"(?<=\w){_PLACEHOLDER}+(?=\w)")
+_SPACES = re.compile("[ \t\r\n]{2,}|[\t\r\n]")  # all but single spaces
+
+
+def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator[Pair]:
+    """Yield the segments of all units that have both languages.
+
+    `de` matches the variants `de`, `de-DE`, `de_AT` and `DE`. Of several variants, the first one without a region is
+    used, otherwise the first one. Inline markup is removed; a placeholder (`ph`) between two letters or digits becomes
+    a space. Spaces, tabs and line breaks become single spaces. Units without one of the languages or with an empty
+    segment are skipped; a log line has their number.
+
+    Args:
+        path: a TMX file.
+        src: source language code.
+        tgt: target language code.
+        errors: for bytes that are invalid in the file's encoding: "strict" raises an error, "replace" decodes them as
+            U+FFFD.
+
+    Raises:
+        DataError: the file is missing, corrupted, not TMX or not well-formed, it declares entities, or no unit has both
+            languages; the message has the line, from 1.
+    """
+    parser, has_pairs = _Parser(path, src, tgt), False
+    for text in chain(_decode(path, errors), [None]):
+        for pair in parser.parse(text):
+            has_pairs = True
+            yield pair
+    if not has_pairs:
+        languages = ", ".join(sorted(parser.languages)) or "none"
+        raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")
+    if parser.num_incomplete or parser.num_empty:
+        _log_skipped(path, src, tgt, parser.num_incomplete, parser.num_empty)
+
+
+@cache
+def _log_skipped(path: Path, src: str, tgt: str, num_incomplete: int, num_empty: int) -> None:
+    """Log the number of skipped units; cached, because a corpus is read several times."""
+    log(f"{path}: skipped units: {num_incomplete:,} without {src} or {tgt}, {num_empty:,} with an empty segment")
+
+
+class _Parser:
+    """Incremental parser of one file."""
+
+    def __init__(self, path: Path, src: str, tgt: str) -> None:
+        self.num_incomplete = 0
+        """Number of units without one of the languages."""
+        self.num_empty = 0
+        """Number of units with an empty segment."""
+        self.languages: set[str] = set()
+        """Language codes in the file, at most `MAX_LISTED`."""
+        self._path = path
+        self._codes = (_normalize_code(src), _normalize_code(tgt))
+        if self._codes[0] == self._codes[1]:
+            raise DataError(f"source and target are both '{src}'")
+        self._pairs: list[Pair] = []
+        self._segments: dict[str, tuple[bool, str]] = {}  # of the current unit, by code; True: the code is exact
+        self._language = ""
+        self._pieces: list[str] | None = None  # text of the current segment
+        self._markup_depth = 0
+        self._expat = expat.ParserCreate("utf-8")  # the text is decoded before it is parsed
+        self._expat.buffer_text = True
+        self._expat.StartElementHandler = self._start_root
+        self._expat.EndElementHandler = self._end
+        self._expat.CharacterDataHandler = self._add_text
+        self._expat.EntityDeclHandler = self._reject_declaration
+        self._expat.SkippedEntityHandler = self._reject_unknown_entity
+
+    def parse(self, text: str | None) -> list[Pair]:
+        """Parse the next part of the file, None at its end, and return the pairs that are complete."""
+        try:
+            self._expat.Parse((text or "").encode("utf-8", "replace"), text is None)
+        except expat.ExpatError as error:
+            raise DataError(
+                f"{self._path}, line {error.lineno}: not well-formed XML ({expat.ErrorString(error.code)})",
+                "export the translation memory again, or correct the line",
+            ) from None
+        pairs, self._pairs = self._pairs, []
+        return pairs
+
+    def _start_root(self, name: str, attributes: dict[str, str]) -> None:
+        if name != "tmx":
+            raise DataError(f"{self._path} is not a translation memory: it has <{name}> in place of <tmx>")
+        self._expat.StartElementHandler = self._start
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if self._markup_depth:
+            self._markup_depth += 1
+        elif self._pieces is not None:
+            self._markup_depth = int(name in MARKUP)
+        elif name == "seg":
+            self._pieces = []
+        elif name == "tuv":
+            self._language = attributes.get("xml:lang") or attributes.get("lang", "")  # lang: before TMX 1.4
+            if len(self.languages) < MAX_LISTED:
+                self.languages.add(self._language)
+        elif name == "tu":
+            self._segments = {}
+
+    def _end(self, name: str) -> None:
+        if self._markup_depth:
+            self._markup_depth -= 1
+            if name == "ph" and not self._markup_depth and self._pieces is not None:
+                self._pieces.append(_PLACEHOLDER)
+        elif name == "seg" and self._pieces is not None:
+            self._add_segment("".join(self._pieces))
+            self._pieces = None
+        elif name == "tu":
+            self._end_unit()
+
+    def _add_text(self, text: str) -> None:
+        if self._pieces is not None and not self._markup_depth:
+            self._pieces.append(text)
+
+    def _add_segment(self, text: str) -> None:
+        language = _normalize_code(self._language)
+        matches = [code for code in self._codes if language == code or language.startswith(f"{code}-")]
+        if not matches:
+            return
+        code = max(matches, key=len)  # for the pair pt, pt-BR
+        is_exact = language == code
+        if code not in self._segments or (is_exact and not self._segments[code][0]):
+            self._segments[code] = is_exact, _clean_text(text)
+
+    def _end_unit(self) -> None:
+        src, tgt = (self._segments.get(code, (False, None))[1] for code in self._codes)
+        if src is None or tgt is None:
+            self.num_incomplete += 1
+        elif not src or not tgt:
+            self.num_empty += 1
+        else:
+            self._pairs.append((src, tgt))
+
+    def _reject_declaration(self, name: str, *_: object) -> None:
+        raise DataError(f"{self._located()}: the entity '{name}' is declared", "replace entities by their text")
+
+    def _reject_unknown_entity(self, name: str, is_parameter_entity: bool) -> None:
+        if not is_parameter_entity:  # these occur only in DTDs
+            raise DataError(f"{self._located()}: unknown entity &{name};", "replace entities by their text")
+
+    def _located(self) -> str:
+        return f"{self._path}, line {self._expat.CurrentLineNumber}"
+
+
+def _normalize_code(code: str) -> str:
+    return code.strip().lower().replace("_", "-")
+
+
+def _clean_text(text: str) -> str:
+    """Remove placeholders and collapse whitespace."""
+    if _PLACEHOLDER in text:
+        text = _INNER_PLACEHOLDER.sub(" ", text).replace(_PLACEHOLDER, "")
+    return _SPACES.sub(" ", text).strip(" ")
+
+
+def _decode(path: Path, errors: str) -> Iterator[str]:
+    """Yield the text of a file, decoded according to its first bytes or its XML declaration."""
+    blocks = read_blocks(path)
+    first = next(blocks, b"")
+    encoding = _detect_encoding(first)
+    try:
+        bytes(4).decode(encoding, "replace")  # rejects codecs that do not decode text, such as zlib
+        decoder = codecs.getincrementaldecoder(encoding)(errors)
+    except (LookupError, UnicodeError):
+        raise DataError(f"{path}: unknown encoding '{encoding}'", "correct the XML declaration") from None
+    line = 1
+    for block in chain([first], blocks, [b""]):
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].count(b"\n")
+            raise DataError(
+                f"{path}, line {line}: not {encoding.upper()} (0x{error.object[error.start]:02x})",
+                "correct the XML declaration, or use --encoding-errors replace, or errors='replace' in files(...)",
+            ) from None
+        line += text.count("\n")
+        yield text
+
+
+def _detect_encoding(first: bytes) -> str:
+    for start, encoding in _FIRST_BYTES.items():
+        if first.startswith(start):
+            return encoding
+    declaration = _DECLARATION.match(first)
+    encoding = declaration[1].decode() if declaration else "utf-8"
+    # In UTF-16, the declaration would not match. Programs that convert a string to XML write this.
+    return "utf-8" if encoding.lower().startswith("utf-16") else encoding

@@ -176,6 +176,13 @@ def test_target_language_prefix_chooses_a_token(tmp_path: Path) -> None:
     assert tokenizer.encode("日") == [*tokenizer.pieces_to_ids(["▁"]), UNK]
 
 
+@pytest.mark.parametrize(("named", "code"), [("pt-BR", "pt-BR"), ("deu+eng", "deu_eng"), ("", "tgt")])
+def test_language_of_the_model(tmp_path: Path, named: str, code: str) -> None:
+    marian(tmp_path / "opus")
+    _change("tokenizer_config.json", target_lang=named)(tmp_path / "opus")
+    assert discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.data.tgt == code
+
+
 def _change(file: str, **options: Any) -> Callable[[Path], None]:
     def change(directory: Path) -> None:
         values = json.loads((directory / file).read_text()) | options
@@ -239,6 +246,7 @@ def test_invalid_arguments(tmp_path: Path) -> None:
     (tmp_path / "opus").mkdir()
     nmt("import", "opus").assert_fails(2, "runs/opus already exists", "--run")
     nmt("import", "opus", "--run", "runs/new", "--revision", "v1").assert_fails(2, "--revision applies to repositories")
+    nmt("import", "opus", "--run", "runs/new", "--src-lang", "x y").assert_fails(2, "source language 'x y' is not a")
     nmt("import", "nowhere").assert_fails(2, "nowhere is not a directory or zip file", "OWNER/NAME")
 
 

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ BELOW_ONE = (
     "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
     "train.beta1", "train.beta2",
 )  # fmt: skip
+LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
 
 
@@ -281,6 +283,12 @@ def _check_relations(config: Config) -> None:
         )
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
+    for side, code in (("source", config.data.src), ("target", config.data.tgt)):
+        if not LANGUAGE_CODE.fullmatch(code):
+            raise ConfigError(
+                f"{side} language '{code}' is not a language code",
+                "use letters, digits, hyphens and underscores, as in en, pt-BR or zh_Hans",
+            )
     if config.data.src == config.data.tgt:
         raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
 

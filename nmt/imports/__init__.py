@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nmt.console import log
 from nmt.errors import CheckpointError, UsageError
-from nmt.imports.common import ImportedModel
+from nmt.imports.common import UNKNOWN_LANGUAGES, ImportedModel
 from nmt.paths import new_directory, runs_dir
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -35,8 +35,11 @@ def import_model(
     Raises:
         CheckpointError: the model cannot be read or is not supported.
         DownloadError: the model cannot be downloaded.
-        UsageError: the source does not exist, or the run exists.
+        UsageError: the source does not exist, the run exists, or a language code is invalid.
     """
+    from nmt.config import Config, DataConfig, config_io
+
+    config_io.check(Config(data=DataConfig(src or UNKNOWN_LANGUAGES[0], tgt or UNKNOWN_LANGUAGES[1])))
     path = Path(source).expanduser()
     run = run or runs_dir() / path.name.removesuffix(".zip")
     if run.exists():

@@ -9,6 +9,7 @@ and EOS come first.
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,10 @@ def read(directory: Path) -> ImportedModel:
 def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool) -> Config:
     tokenizer_options = read_json(directory / "tokenizer_config.json", default={})
     named = (tokenizer_options.get("source_lang"), tokenizer_options.get("target_lang"))
-    source, target = (str(name or unknown) for name, unknown in zip(named, UNKNOWN_LANGUAGES, strict=True))
+    source, target = (  # the languages of multilingual models are joined by +
+        re.sub(r"[^A-Za-z0-9-]+", "_", str(name or "")).strip("_") or unknown
+        for name, unknown in zip(named, UNKNOWN_LANGUAGES, strict=True)
+    )
     num_positions = int(options.get("max_position_embeddings", 512))
     generation = options | read_json(directory / "generation_config.json", default={})
     return Config(

@@ -34,8 +34,8 @@ from nmt.runs import discovery
 transformers = pytest.importorskip("transformers")
 
 
-def marian_tokenizer(directory: Path, *, separate: bool = False) -> int:
-    """Write the tokenizer files of a Marian model; return the size of its vocabulary."""
+def marian_tokenizer(directory: Path, *, separate: bool = False, num_unused: int = 0) -> int:
+    """Write the tokenizer files of a Marian model with unused pieces first; return the size of its vocabulary."""
     models, vocabularies = [], []
     for lines, name in zip(sentences(400), ("source.spm", "target.spm"), strict=True):
         model = io.BytesIO()
@@ -48,9 +48,9 @@ def marian_tokenizer(directory: Path, *, separate: bool = False) -> int:
         vocabularies.append([model.id_to_piece(i) for i in range(3, model.get_piece_size())])
     if not separate:
         vocabularies = [sorted({*vocabularies[0], *vocabularies[1]})] * 2
-    size = max(map(len, vocabularies))  # Transformers has one id for the padding of both vocabularies
+    size = num_unused + max(map(len, vocabularies))  # Transformers has one id for the padding of both vocabularies
     for name, pieces in zip(("vocab.json", "target_vocab.json")[: 1 + separate], vocabularies, strict=False):
-        padded = [*pieces, *(f"unused{i}" for i in range(size - len(pieces)))]
+        padded = [*(f"unused{i}" for i in range(size - len(pieces))), *pieces]
         ids = {piece: i for i, piece in enumerate(["</s>", "<unk>", ">>deu<<", *padded, "<pad>"])}
         (directory / name).write_text(json.dumps(ids, ensure_ascii=False))
     options = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate, "model_max_length": 512}
@@ -58,11 +58,11 @@ def marian_tokenizer(directory: Path, *, separate: bool = False) -> int:
     return len(ids)
 
 
-def marian(directory: Path, *, separate: bool = False, **options: Any) -> Any:
+def marian(directory: Path, *, separate: bool = False, num_unused: int = 0, **options: Any) -> Any:
     """Write a Marian model with random weights as OPUS-MT publishes them, and return it."""
     directory.mkdir(parents=True)
     torch.manual_seed(1)
-    size = marian_tokenizer(directory, separate=separate)
+    size = marian_tokenizer(directory, separate=separate, num_unused=num_unused)
     sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
     heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
     ids = {"eos_token_id": 0, "pad_token_id": size - 1, "decoder_start_token_id": size - 1}
@@ -86,11 +86,12 @@ def marian(directory: Path, *, separate: bool = False, **options: Any) -> Any:
     return model
 
 
-@pytest.fixture(params=["shared", "separate", "relu"])
+@pytest.fixture(params=["shared", "separate", "relu", "large"])
 def published(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Any]:
     directory = tmp_path / "opus-mt-en-de"
     options: dict[str, Any] = {"activation_function": "relu"} if request.param == "relu" else {}
-    return directory, marian(directory, separate=request.param == "separate", **options)
+    num_unused = 70_000 if request.param == "large" else 0
+    return directory, marian(directory, separate=request.param == "separate", num_unused=num_unused, **options)
 
 
 @pytest.mark.slow
@@ -165,6 +166,19 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     again = nmt("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
     assert again.code == 0, again.err
     assert nmt("export", "runs/again", "--to", "hf-marian").code == 0
+
+
+def test_large_vocabularies_cannot_be_fine_tuned(tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    write(tmp_path / "text", *sentences(100))
+    marian(tmp_path / "opus", num_unused=70_000)
+    assert nmt("import", "opus").code == 0
+    assert nmt("translate", "the dog", "--model", "runs/opus", "--search", "greedy").code == 0
+    corpus = ("--set", "data.train=files(train='text', valid='text', hold_out=False)")
+    tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", *corpus)
+    tuned.assert_fails(2, "runs/opus/tokenizer.zip: 70,", "pieces are too many for training", "maximum is 65,536")
+    nmt("data", "prepare", "--set", "tokenizer.vocab_size=65537").assert_fails(2, "65,537 pieces are too many")
+    assert not (tmp_path / "data").exists()
 
 
 def test_target_language_prefix_chooses_a_token(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MAX_VOCAB_SIZE = 2**16
-"""Maximum vocabulary size: prepared data stores 16-bit token ids."""
+"""Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may have more pieces."""
 
 
 @dataclass(frozen=True)

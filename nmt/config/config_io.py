@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from nmt.config import MAX_VOCAB_SIZE, Config
+from nmt.config import Config
 from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
 
@@ -27,7 +27,7 @@ AT_LEAST_ONE = (
     "train.log_every",
 )  # fmt: skip
 MAXIMA = {
-    "tokenizer.vocab_size": MAX_VOCAB_SIZE, "model.encoder_layers": 1000, "model.decoder_layers": 1000,
+    "tokenizer.vocab_size": 2**20, "model.encoder_layers": 1000, "model.decoder_layers": 1000,
     "model.dim": 2**16, "model.ffn_dim": 2**16,
 }  # fmt: skip
 NOT_NEGATIVE = (

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config import Config, DataConfig
+from nmt.config import MAX_VOCAB_SIZE, Config, DataConfig, TokenizerConfig
 from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
 from nmt.data.clean import clean
@@ -25,7 +25,7 @@ from nmt.data.segmentation import count_sentences
 from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
-from nmt.errors import DataError
+from nmt.errors import ConfigError, DataError
 from nmt.paths import data_dir, locked, resumable_directory, write_text
 
 SAMPLE_SIZE = 10_000
@@ -61,11 +61,13 @@ def prepare(config: Config) -> PreparedData:
     """Return the prepared data of `config`; prepare it unless it is cached.
 
     Raises:
+        ConfigError: a spec string is invalid, or the vocabulary is too large.
         DataError: a corpus is missing, corrupted, or empty after cleaning.
         DownloadError: a corpus cannot be downloaded.
     """
     data = config.data
     check_specs(data)
+    _check_vocab_size(config.tokenizer)
     train = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
     valid = open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
     recipe = _recipe(config, train, valid)
@@ -102,6 +104,15 @@ def check_specs(data: DataConfig) -> None:
     for corpus in (*data.train, data.valid, data.test):
         if corpus:
             validate(corpus)
+
+
+def _check_vocab_size(options: TokenizerConfig) -> None:
+    size = len(Tokenizer.load(Path(options.model))) if options.model else options.vocab_size
+    if size > MAX_VOCAB_SIZE:
+        raise ConfigError(
+            f"{options.model or 'tokenizer.vocab_size'}: {size:,} pieces are too many for training",
+            f"the maximum is {MAX_VOCAB_SIZE:,}; a larger imported model can translate, but it cannot be fine-tuned",
+        )
 
 
 def _is_complete(directory: Path) -> bool:

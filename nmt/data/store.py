@@ -90,11 +90,8 @@ class Store:
 def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[int]:
     """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of sentences of each chunk.
 
-    Raises:
-        DataError: the vocabulary is too large for 16-bit ids.
+    The tokenizer must have at most `MAX_VOCAB_SIZE` pieces.
     """
-    if len(tokenizer) > 2**16:
-        raise DataError(f"a tokenizer of {len(tokenizer)} pieces is too large", "use at most 65536")
     id_end = byte_end = 0
     ids_path, ends_path = (text.with_name(text.name + suffix) for suffix in (".ids", ".ends"))
     ids_part, ends_part = (path.with_name(path.name + ".part") for path in (ids_path, ends_path))

@@ -13,28 +13,23 @@ and sentencepiece.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import eole_model
+from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, ask_in_turn, peak_memory
 
-SEARCHES = {"greedy": 1, "beam 4": 4}
 MAX_LENGTH = 80
 """Maximum target tokens in the other engines, because CTranslate2 has no limit relative to the source. Only repetitive
 translations are longer. The limit of nmt is twice the source length plus ten."""
-THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
 
 
 def main() -> None:
@@ -79,29 +74,17 @@ def _compare(arguments: Any, exported: Path) -> None:
         python |= {"ctranslate2 float32": arguments.ctranslate2, "ctranslate2 int8": arguments.ctranslate2}
     if arguments.eole:
         python |= {"eole fp32": arguments.eole, "eole bf16": arguments.eole}
-    for search in SEARCHES:
+    for search, beam in SEARCHES.items():
         engines = {
-            name: subprocess.Popen(
-                [
-                    *(path, __file__, "--engine", name, "--model", arguments.model, "--input", arguments.input),
-                    *("--lines", str(arguments.lines), "--export", exported),
-                ],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )
+            name: EngineProcess([
+                *(path, __file__, "--engine", name, "--model", arguments.model, "--input", arguments.input),
+                *("--lines", str(arguments.lines), "--export", exported),
+            ])
             for name, path in python.items()
         }  # fmt: skip
-        results: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
-        for repeat in range(arguments.repeats + 1):
-            for name, engine in engines.items():
-                assert engine.stdin
-                assert engine.stdout
-                engine.stdin.write(json.dumps({"beam": SEARCHES[search]}) + "\n")
-                engine.stdin.flush()
-                answer = json.loads(engine.stdout.readline())
-                if repeat:  # the first pass is a warmup
-                    results[name].append(answer)
+        results = ask_in_turn(engines, {name: {"beam": beam} for name in engines}, arguments.repeats)
         for name, engine in engines.items():
-            engine.communicate()
+            engine.close()
             speeds = [answer["tokens"] / answer["seconds"] for answer in results[name]]
             single = statistics.median(answer["single"] for answer in results[name])
             memory = results[name][-1]["memory"]
@@ -118,21 +101,17 @@ def _serve(arguments: Any) -> None:
     lines = arguments.input.read_text(encoding="utf-8").splitlines()[: arguments.lines]
     start = {"nmt": _nmt, "ctranslate2": _ctranslate2, "eole": _eole}[arguments.engine.split()[0]]
     translate, translate_one = start(arguments)
-    for request in sys.stdin:
-        beam = json.loads(request)["beam"]
+
+    def answer(request: dict[str, int]) -> dict[str, float]:
         before = time.perf_counter()
-        tokens = translate(lines, beam)
+        tokens = translate(lines, request["beam"])
         seconds = time.perf_counter() - before
         before = time.perf_counter()
-        translate_one(lines[:50], beam)
+        translate_one(lines[:50], request["beam"])
         single = (time.perf_counter() - before) / 50
-        status = Path("/proc/self/status").read_text()  # getrusage includes the memory of the parent before exec
-        memory = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024  # type: ignore[union-attr]
-        answer = {"tokens": tokens, "seconds": seconds, "single": single, "memory": memory}
-        print(json.dumps(answer), flush=True)
+        return {"tokens": tokens, "seconds": seconds, "single": single, "memory": peak_memory()}
 
-
-Translate = Callable[[list[str], int], int]
+    answer_requests(answer)
 
 
 def _nmt(arguments: Any) -> tuple[Translate, Translate]:

@@ -1,0 +1,324 @@
+#!/usr/bin/env python
+"""Benchmark a model of the size of published models: nmt, CTranslate2 and Transformers with the same weights.
+
+    scripts/bench_published.py --input TEXT
+    scripts/bench_published.py --input TEXT --dim 64 --layers 2 --pieces 2000 --sentences 8 --output-tokens 8
+
+The model is a MarianMT model with random weights, by default in the size of OPUS-MT: 6+6 layers, model dimension 512, 8
+heads, feed-forward dimension 2,048, 58,100 pieces. Its SentencePiece models are trained on `--input`, whose first
+lines are translated. Every translation has the same number of tokens, the end token included, because the length of a
+random model's translations is arbitrary.
+
+Import, load and translation times are medians. Each engine runs in its own process, and the engines take turns. Import
+is the time of `nmt import` or of CTranslate2's converter. Load is the time from the start of a process to its first
+translation. Throughput includes tokenization and detokenization; each engine has the fastest of its settings, measured
+in another process, so that peak memory is that of one setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, ask_in_turn, peak_memory
+
+if TYPE_CHECKING:  # only the processes of nmt import it
+    from nmt.search import Hypothesis, Search, SearchRequest, StepModel
+
+ENGINES = ("nmt fp32", "nmt auto", "nmt int8", "ctranslate2 float32", "ctranslate2 int8", "transformers float32")
+MAX_WORDS = 100
+"""Longer lines are left out: Transformers supports at most 512 tokens."""
+MIN_SECONDS = 1.0
+"""Minimum duration of a pass. On a busy machine, shorter ones measure the scheduler, which switches every few ms."""
+CONVERT = "from ctranslate2.converters.transformers import main; main()"
+
+
+def main() -> None:
+    """Run the benchmark, or one of its engine processes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", type=Path, required=True, help="text, one sentence per line")
+    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--output-tokens", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--pieces", type=int, default=58_100)
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if not 2 <= arguments.output_tokens < 512:
+        parser.error("--output-tokens must be between 2 and 511")
+    if arguments.engine:
+        _serve(arguments)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        arguments.directory = Path(directory)
+        _write_model(arguments, arguments.directory / "marian")
+        imports = _import(arguments)
+        loads = _load(arguments)
+        _print_table(imports, loads, {name: _translate(arguments, beam) for name, beam in SEARCHES.items()})
+
+
+# ---- model
+
+
+def _write_model(arguments: Any, directory: Path) -> None:
+    """Write a MarianMT model with random weights in the format of Hugging Face Transformers."""
+    import torch
+
+    transformers: Any = importlib.import_module("transformers")  # its type hints are incomplete
+    torch.manual_seed(1)
+    directory.mkdir()
+    num_pieces = _write_tokenizer(arguments, directory)
+    stack = {"layers": arguments.layers, "attention_heads": max(1, arguments.dim // 64), "ffn_dim": 4 * arguments.dim}
+    config = transformers.MarianConfig(
+        vocab_size=num_pieces, d_model=arguments.dim, max_position_embeddings=512, activation_function="swish",
+        scale_embedding=True, pad_token_id=num_pieces - 1, decoder_start_token_id=num_pieces - 1, eos_token_id=0,
+        forced_eos_token_id=0, bad_words_ids=[[num_pieces - 1]], num_beams=4,
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in stack.items()},
+    )  # fmt: skip
+    model = transformers.MarianMTModel(config)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[-1] = 0.0  # the padding token
+    model.save_pretrained(directory)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print(f"{parameters / 1e6:.1f} M parameters, {num_pieces - 1:,} pieces, {THREADS} threads", file=sys.stderr)
+
+
+def _write_tokenizer(arguments: Any, directory: Path) -> int:
+    """Train source and target SentencePiece models; return the size of the joint vocabulary, with padding."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    with arguments.input.open(encoding="utf-8") as lines:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(line.rstrip("\n") for line in lines), model_writer=model, minloglevel=2,
+            vocab_size=min(32_000, arguments.pieces // 2), hard_vocab_limit=False, input_sentence_size=1_000_000,
+        )  # fmt: skip
+    for name in ("source.spm", "target.spm"):
+        (directory / name).write_bytes(model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = ["</s>", "<unk>", *(processor.id_to_piece(i) for i in range(3, len(processor)))]
+    unused = (f"unused{i}" for i in range(arguments.pieces - len(pieces)))
+    ids = {piece: i for i, piece in enumerate([*pieces, *unused, "<pad>"])}
+    (directory / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+    options = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de", "model_max_length": 512}
+    (directory / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
+    return len(ids)
+
+
+# ---- measurements
+
+
+def _import(arguments: Any) -> dict[str, float]:
+    """Return the median times of importing the model into nmt and of converting it for CTranslate2, in seconds."""
+    published = arguments.directory / "marian"
+    times: dict[str, list[float]] = {"nmt": [], "ctranslate2": []}
+    for _ in range(arguments.repeats):
+        for engine, command in {
+            "nmt": ["-m", "nmt", "import", published, "--run"],
+            "ctranslate2": ["-c", CONVERT, "--model", published, "--output_dir"],
+        }.items():
+            target = arguments.directory / engine
+            shutil.rmtree(target, ignore_errors=True)
+            before = time.perf_counter()
+            subprocess.run([sys.executable, *command, target], check=True, stdout=sys.stderr)
+            times[engine].append(time.perf_counter() - before)
+    return {engine: statistics.median(seconds) for engine, seconds in times.items()}
+
+
+def _load(arguments: Any) -> dict[str, float]:
+    """Return the median time of each engine from the start of its process to its first translation, in seconds."""
+    times: dict[str, list[float]] = {name: [] for name in ENGINES}
+    for repeat in range(arguments.repeats + 1):
+        for name in ENGINES:
+            before = time.perf_counter()
+            process = _start(arguments, name)
+            process.ask(beam=1, setting=0, sentences=1)
+            seconds = time.perf_counter() - before
+            process.close()
+            if repeat:  # the first pass reads the files into the page cache, and nmt selects its precision
+                times[name].append(seconds)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def _translate(arguments: Any, beam: int) -> dict[str, tuple[float, int]]:
+    """Return the median throughput in target tokens per second and the peak memory in bytes of each engine."""
+    requests = {}
+    for name in ENGINES:
+        process = _start(arguments, name)
+        requests[name] = process.ask(beam=beam) | {"beam": beam, "sentences": arguments.sentences}
+        process.close()
+    engines = {name: _start(arguments, name) for name in ENGINES}
+    answers = ask_in_turn(engines, requests, arguments.repeats)
+    for engine in engines.values():
+        engine.close()
+    if short := [name for name, passes in answers.items() if min(each["seconds"] for each in passes) < MIN_SECONDS]:
+        print(f"passes of {', '.join(short)} take less than {MIN_SECONDS} s: add --sentences", file=sys.stderr)
+    return {
+        name: (statistics.median(each["tokens"] / each["seconds"] for each in passes), passes[-1]["memory"])
+        for name, passes in answers.items()
+    }
+
+
+def _start(arguments: Any, engine: str) -> EngineProcess:
+    options = ("input", "sentences", "output_tokens", "directory")
+    return EngineProcess([
+        *(sys.executable, __file__, "--engine", engine),
+        *(word for name in options for word in (f"--{name.replace('_', '-')}", str(getattr(arguments, name)))),
+    ])  # fmt: skip
+
+
+def _print_table(
+    imports: dict[str, float], loads: dict[str, float], results: dict[str, dict[str, tuple[float, int]]]
+) -> None:
+    titles = ["engine", "import", "load", *(f"{search}, tokens/s" for search in results)]
+    print("| " + " | ".join([*titles, f"peak memory, {' / '.join(results)}"]) + " |")
+    print("|" + "---|" * (len(titles) + 1))
+    for name in ENGINES:
+        imported = imports.get(name.split()[0])
+        cells = [name, f"{imported:.1f} s" if imported else "", f"{loads[name]:.2f} s"]
+        cells += [f"{result[name][0]:,.0f}" for result in results.values()]
+        cells.append(" / ".join(f"{result[name][1] / 1e6:,.0f}" for result in results.values()) + " MB")
+        print("| " + " | ".join(cells) + " |")
+
+
+# ---- engine processes
+
+
+def _serve(arguments: Any) -> None:
+    with arguments.input.open(encoding="utf-8") as file:
+        texts = [line.strip() for line in file]
+    lines = [text for text in texts if 0 < len(text.split()) <= MAX_WORDS][: arguments.sentences]
+    engine, kind = arguments.engine.split()
+    start: Callable[[Any, str], list[Translate]] = {
+        "nmt": _nmt, "ctranslate2": _ctranslate2, "transformers": _transformers,
+    }[engine]  # fmt: skip
+    settings = start(arguments, kind)
+
+    def timed(setting: Translate, lines: list[str], beam: int) -> tuple[int, float]:
+        before = time.perf_counter()
+        tokens = setting(lines, beam)
+        seconds = time.perf_counter() - before
+        if tokens != len(lines) * arguments.output_tokens:
+            sys.exit(f"{arguments.engine} wrote {tokens} tokens, not {len(lines) * arguments.output_tokens}")
+        return tokens, seconds
+
+    def answer(request: dict[str, int]) -> dict[str, Any]:
+        if "setting" not in request:  # find the fastest; the first lines are a warmup
+            times = [
+                (timed(setting, lines[:64], request["beam"]), timed(setting, lines, request["beam"])[1])[1]
+                for setting in settings
+            ]
+            return {"setting": times.index(min(times))}
+        tokens, seconds = timed(settings[request["setting"]], lines[: request["sentences"]], request["beam"])
+        return {"tokens": tokens, "seconds": seconds, "memory": peak_memory()}
+
+    answer_requests(answer)
+
+
+def _nmt(arguments: Any, kind: str) -> list[Translate]:
+    import numpy as np
+
+    from nmt.inference import Source
+    from nmt.inference.translator import Translator
+    from nmt.search import search
+
+    translator = Translator.load(arguments.directory / "nmt", precision=kind)
+
+    @dataclass(frozen=True)
+    class FixedLength:
+        """A search whose translations all have the same length."""
+
+        search: Search
+        rows: int
+        n_best: int = 1
+
+        def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
+            length_B = np.full_like(request.max_length_B, arguments.output_tokens - 1)  # without the end token
+            return self.search(model, replace(request, max_length_B=length_B))
+
+    def translate(lines: list[str], beam: int) -> int:
+        long = "min_length_ratio=1000"
+        algorithm = search(f"greedy({long})" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True, {long})")
+        sources = [Source(ids) for ids in translator.segmenter.encode(lines)]
+        hypotheses = translator.engine.search(sources, FixedLength(algorithm, algorithm.rows), lambda _: None)
+        rows = [n_best[0].ids for n_best in hypotheses]
+        translator.tokenizer.decode_batch(rows)
+        return sum(len(ids) + 1 for ids in rows)
+
+    return [translate]
+
+
+def _ctranslate2(arguments: Any, kind: str) -> list[Translate]:
+    import ctranslate2
+    import sentencepiece
+
+    source, target = (
+        sentencepiece.SentencePieceProcessor(model_file=str(arguments.directory / "marian" / name))
+        for name in ("source.spm", "target.spm")
+    )
+
+    @cache
+    def engine(inter_threads: int) -> Any:
+        return ctranslate2.Translator(
+            str(arguments.directory / "ctranslate2"), compute_type=kind,
+            inter_threads=inter_threads, intra_threads=max(1, THREADS // inter_threads),
+        )  # fmt: skip
+
+    def translate(inter_threads: int, batch_size: int, lines: list[str], beam: int) -> int:
+        results = engine(inter_threads).translate_batch(
+            [[*pieces, "</s>"] for pieces in source.encode(lines, out_type=str)],
+            beam_size=beam, max_batch_size=batch_size,
+            min_decoding_length=arguments.output_tokens, max_decoding_length=arguments.output_tokens,
+        )  # fmt: skip
+        rows = [result.hypotheses[0] for result in results]
+        target.decode(rows)
+        return sum(map(len, rows))
+
+    return [partial(translate, *setting) for setting in product(sorted({1, THREADS}), (16, 32, 64, 128))]
+
+
+def _transformers(arguments: Any, kind: str) -> list[Translate]:
+    import torch
+
+    transformers: Any = importlib.import_module("transformers")
+    warnings.simplefilter("ignore")  # the tokenizer recommends a package for another normalization
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(THREADS)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(arguments.directory / "marian")
+    model = transformers.MarianMTModel.from_pretrained(arguments.directory / "marian", dtype=getattr(torch, kind))
+
+    def translate(batch_size: int, lines: list[str], beam: int) -> int:
+        lines, tokens = sorted(lines, key=len, reverse=True), 0
+        for start in range(0, len(lines), batch_size):
+            inputs = tokenizer(lines[start : start + batch_size], return_tensors="pt", padding=True)
+            with torch.inference_mode():
+                rows = model.generate(
+                    **inputs, num_beams=beam, do_sample=False,
+                    min_new_tokens=arguments.output_tokens - 1, max_new_tokens=arguments.output_tokens,
+                )  # fmt: skip
+            tokenizer.batch_decode(rows, skip_special_tokens=True)
+            tokens += rows.shape[0] * (rows.shape[1] - 1)  # without the start token
+        return tokens
+
+    return [partial(translate, batch_size) for batch_size in (16, 32, 64)]
+
+
+if __name__ == "__main__":
+    main()

@@ -25,7 +25,16 @@ from pathlib import Path
 from typing import Any
 
 import eole_model
-from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, ask_in_turn, peak_memory
+from engine_processes import (
+    SEARCHES,
+    THREADS,
+    EngineProcess,
+    Translate,
+    answer_requests,
+    ask_in_turn,
+    peak_memory,
+    reset_peak_memory,
+)
 
 MAX_LENGTH = 80
 """Maximum target tokens in the other engines, because CTranslate2 has no limit relative to the source. Only repetitive
@@ -108,7 +117,7 @@ def _serve(arguments: Any) -> None:
         seconds = time.perf_counter() - before
         before = time.perf_counter()
         translate_one(lines[:50], request["beam"])
-        single = (time.perf_counter() - before) / 50
+        single = (time.perf_counter() - before) / len(lines[:50])
         return {"tokens": tokens, "seconds": seconds, "single": single, "memory": peak_memory()}
 
     answer_requests(answer)
@@ -175,17 +184,21 @@ def _one_by_one(translate: Translate, lines: list[str], beam: int) -> int:
 
 def _fastest(settings: Iterable[Translate]) -> Translate:
     """Return a function that measures all settings in its first call, the warmup, and then uses the fastest."""
+    settings = list(settings)
     best: list[Translate] = []
 
     def translate(lines: list[str], beam: int) -> int:
         if not best:
             speeds = {}
-            for setting in settings:
+            while settings:
+                setting = settings.pop()
                 setting(lines[:64], beam)
                 before = time.perf_counter()
                 setting(lines, beam)
                 speeds[time.perf_counter() - before] = setting
             best.append(speeds[min(speeds)])
+            del setting, speeds
+            reset_peak_memory()  # the peak of the fastest setting counts
         return best[0](lines, beam)
 
     return translate

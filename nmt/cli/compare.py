@@ -45,7 +45,7 @@ def compare(
     chrf: ChrfOption = False,
     ter: TerOption = False,
     resamples: Annotated[
-        int, typer.Option(min=100, max=100_000, help="Bootstrap resamples of the significance tests.")
+        int, typer.Option(min=100, max=100_000, help="Bootstrap resamples (randomization: ten times as many trials).")
     ] = 1000,
     train: Annotated[
         Path | None,

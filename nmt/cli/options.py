@@ -46,7 +46,7 @@ SearchOption = Annotated[
     str,
     typer.Option(help="Decoding algorithm, e.g. greedy or beam(beam_size=8).", show_default="the model's"),
 ]
-BeamSizeOption = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search.", show_default="the model's")]
+BeamSizeOption = Annotated[int | None, typer.Option(help="Beam size.", show_default="the model's")]
 LengthPenaltyOption = Annotated[
     float | None, typer.Option(help="Length-penalty exponent α (0 = none).", show_default="the model's")
 ]

@@ -50,7 +50,7 @@ class ModelConfig:
     """Model architecture. Symbols in parentheses are those of Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
-    """Architecture: transformer or rnn. rnn uses only dim, the layer counts, dropout and tie_embeddings."""
+    """Architecture: transformer or rnn. rnn uses only dim, layers, dropout, tie_embeddings and output_bias."""
     dim: int = 256
     """Dimension of embeddings and hidden states (d_model)."""
     heads: int = 4

@@ -44,7 +44,7 @@ def length(
 def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) -> Iterator[Pair]:
     """Keep pairs whose longer side has at most `max` times the words of the shorter one.
 
-    `smoothing` is added to both counts, so that short pairs with one and four words are kept.
+    `smoothing` is added to both counts, so that one word against seven is kept.
     """
     if max < 1.0:
         raise ConfigError(f"cleaning step 'ratio': max must be at least 1, got {max}")

@@ -38,13 +38,13 @@ def split_kv(kv_BS2GK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class DotProduct(nn.Module):
-    """qkᵀ/√K, the scaled dot product (Vaswani et al. 2017, equation 1)."""
+    """qkᵀ of queries that are already divided by √K: the scaled dot product (Vaswani et al. 2017, equation 1)."""
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
 
     def forward(self, q_BHQK: Tensor, k_BHSK: Tensor) -> Tensor:
-        """Return the scores [B, H, Q, S] of queries that are already scaled."""
+        """Return the scores, [B, H, Q, S]."""
         return q_BHQK @ k_BHSK.transpose(-1, -2)
 
 

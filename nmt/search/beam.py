@@ -1,4 +1,8 @@
-"""Beam search. Shape suffixes: B unfinished sentences, W beams of each, R = B*W rows, T target tokens, C candidates."""
+"""Beam search.
+
+Shape suffixes: B unfinished sentences, W rows (partial hypotheses) of each beam, R = B*W, T target tokens, C
+candidates.
+"""
 
 from __future__ import annotations
 
@@ -100,13 +104,13 @@ class Beam(BeamOptions):
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top_beams` best hypotheses of each sentence, best first."""
-        # One row per sentence at the start token; its extensions fill the beams.
+        # One row per sentence at the start token; its extensions fill the beam.
         partial = PartialHypotheses(model, request, self, track_attention=bool(self.coverage_penalty))
         finished = FinishedHypotheses(len(partial), self.beam_size)
         coverage_RS: Floats | None = None
         log_prob_BW = np.zeros((len(partial), 1), np.float32)
         while len(partial):
-            # At most one extension per beam ends, so at least W of the 2W best do not.
+            # At most one extension per row ends, so at least W of the 2W best do not.
             result = partial.step(2 * self.beam_size)
             width, k = partial.width, result.tokens_RK.shape[1]
             log_prob_BC, index_BC = best_candidates(log_prob_BW, result.log_p_RK, 2 * self.beam_size)
@@ -115,7 +119,7 @@ class Beam(BeamOptions):
             tokens_BC = result.tokens_RK[rows_BC, index_BC % k]
             ends_BC = tokens_BC == request.eos
 
-            # The extensions of an impossible beam, at -inf, are not hypotheses.
+            # The extensions of an impossible row, at -inf, are not hypotheses.
             finishes_BC = ends_BC & np.isfinite(log_prob_BC)
             finishes_BC[:, self.beam_size :] = False
             penalty_BC = None
@@ -128,7 +132,7 @@ class Beam(BeamOptions):
             length_norm = self.length_norm(partial.length + 1)
             finished.add(finishes_BC, rows_BC, partial, log_prob_BC, length_norm, penalty_BC)
 
-            # Continue the others; -inf pads the beams if there are too few (first step, length limit).
+            # Continue the others; -inf pads the beam if there are too few (first step, length limit).
             continues_BC = np.where(ends_BC, np.float32(-np.inf), log_prob_BC)
             order_BW = np.argsort(-continues_BC, axis=1, kind="stable")[:, : self.beam_size]
             log_prob_BW = continues_BC[at_B1, order_BW]

@@ -120,7 +120,7 @@ class Shaw(PositionEncoding):
 
 
 class TransformerXL(PositionEncoding):
-    """Projected sinusoids of the distance, and two learned queries.
+    """Projected sinusoids of the distance, and two learned query biases.
 
     Dai et al. 2019, section 3.3; for both directions as in XLNet (Yang et al. 2019).
 

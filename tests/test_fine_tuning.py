@@ -260,7 +260,7 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     assert "fine-tuned from tiny/step-0000" in text
     assert "replay: text/train (not specified)" in text
     assert "replay: 50% of each epoch, from 360 pairs" in text
-    assert f"general/test: BLEU {general['metrics'][0]['second_score']:.1f} after" in text
+    assert f"general/test: BLEU {general['metrics'][0]['second_score']:.1f}, start model" in text
     card = (run / "README.md").read_text()
     assert "- fine-tuned from tiny/step-0000" in card
     assert "general/test: BLEU" in card

@@ -30,8 +30,7 @@ class DataConfig:
     test: str = ""
     """Corpus that provides the test split. Empty: the first training corpus."""
     general_test: tuple[str, ...] = ()
-    """Test sets outside the domain, for the comparison after fine-tuning: sacreBLEU test sets or corpora. Empty: the
-    test split of the start run's corpus if it is on disk, otherwise that of data.replay."""
+    """Test sets on other text, for the comparison after fine-tuning. Empty: of the start run's or the replay corpus."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
     """Cleaning steps for the training data, in order."""
 

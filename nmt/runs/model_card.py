@@ -113,8 +113,8 @@ def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
     if comparison is None:
         return []
     return [
-        f"{test['test']}: {metric['name']} {metric['second_score']:.1f} after {metric['first_score']:.1f} of the start "
-        f"model ({metric['second_score'] - metric['first_score']:+.1f}, p {metric['p']:.3f}): "
+        f"{comparison['checkpoint']}: {test['test']}: {metric['name']} {metric['second_score']:.1f}, start model "
+        f"{metric['first_score']:.1f} ({metric['second_score'] - metric['first_score']:+.1f}, p {metric['p']:.3f}): "
         + BETTER[metric["better"]]
         for test in comparison["tests"]
         for metric in test["metrics"]

@@ -75,11 +75,11 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         significance(System("start", first), System("tuned", second), test, METRICS)
         for test, first, second in zip(tests, before, after, strict=True)
     ]
-    log(f"start model {start.checkpoint} and fine-tuned model {best}:")
+    log(f"start model {config.train.init_from} and fine-tuned model {best}:")
     for line in format_table(_rows(tests, results)):
         log(f"  {line}")
     record = {
-        "start": str(start.checkpoint),
+        "start": f"{start.run.resolve().name}/{start.checkpoint.name}",
         "checkpoint": best.name,
         "search": config.search,
         "tests": [

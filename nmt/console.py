@@ -1,10 +1,10 @@
-"""Log lines and progress bars, all on stderr. stdout is for results."""
+"""Log lines and progress bars, all on stderr, and text tables. stdout is for results."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -55,3 +55,16 @@ def progress(total: float | None, description: str, unit: str, **options: Any) -
         leave=False,
         **options,
     )
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table. The first and last columns are left-aligned, the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.rjust(width) if 0 < i < last else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -20,7 +20,7 @@ from nmt.runs import checkpoint
 pytestmark = pytest.mark.slow
 EXACT = {
     "model__dropout": "0.0", "train__label_smoothing": "0.1", "train__valid_every": "20", "train__steps": "20",
-    "train__subword_regularization": "unigram(alpha=0.2)",
+    "train__subword_regularization": "unigram(alpha=0.2)", "data__replay": "files(train='text')",
 }  # fmt: skip
 
 

@@ -145,6 +145,26 @@ def test_wmt14_script(tmp_path: Path) -> None:
         assert script("../wmt14.sh", code=1, GPUS="") == []
 
 
+def test_fine_tuning_script(tmp_path: Path) -> None:
+    source, target = sentences(300)
+    for name, part in (("train", slice(0, 60)), ("valid", slice(60, 70)), ("test", slice(70, 80))):
+        (tmp_path / "multi30k").mkdir(exist_ok=True)
+        write(tmp_path / "multi30k" / name, source[part], target[part])
+    write(tmp_path / "software", source[80:140], target[80:140])
+    write(tmp_path / "general", source[140:], target[140:])
+    corpus = f"files(train='{tmp_path / 'general'}')"
+    directories = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
+    environment = directories | {"MULTI30K": str(tmp_path / "multi30k"), "REPLAY": corpus, "GENERAL": corpus}
+    arguments = ("en-de-small", str((tmp_path / "software").relative_to("/")), "--set", "train.steps=2")
+    tables = [script("../finetune.sh", *arguments, **environment) for _ in range(2)]  # completed runs are not repeated
+    assert tables[0] == tables[1]
+    assert [row[:2] for row in tables[0][2:]] == [[a, b] for a in ("multi30k", "software") for b in ("no", "yes")]
+    assert all(re.fullmatch(r"\d+\.\d", cell) for row in tables[0][2:] for cell in row[2:])
+    assert all(len(row) == 6 for row in tables[0][2:])
+    for wrong in ([], ["en-de-small"], ["en-de-small", "nowhere"], [*arguments[:2], "--resume"]):
+        assert script("../finetune.sh", *wrong, code=2, **environment) == []
+
+
 def test_pretrained_model_scripts(tmp_path: Path) -> None:
     source, target = sentences(900)
     for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):

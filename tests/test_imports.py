@@ -25,6 +25,7 @@ import yaml
 from commandline import CommandLine, sentences, write
 from safetensors.torch import load_file, save_file
 
+from nmt.data.store import Store
 from nmt.data.tokenizer import UNK
 from nmt.imports import import_model
 from nmt.imports.marian import NAMES
@@ -162,6 +163,24 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
     tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
     assert tuned.code == 0, tuned.err
+    # The sides keep their own SentencePiece models, the search and the license are those of the imported model.
+    names = ("runs/opus/tokenizer.zip", "runs/tuned/tokenizer.zip")
+    assert len({(tmp_path / name).read_bytes() for name in names}) == 1
+    (prepared,) = (path.parent for path in (tmp_path / "data/prepared").glob("*/meta.json"))
+    store, tokenizer = Store(prepared, "train", "en", "de"), discovery.load(tmp_path / "runs/tuned").tokenizer
+    for side, is_target in ((store.src, False), (store.tgt, True)):
+        text = side.text(0)
+        assert (
+            side.ids(0).tolist()
+            == tokenizer.encode(text, target=is_target)
+            != tokenizer.encode(text, target=not is_target)
+        )
+    assert discovery.load(tmp_path / "runs/tuned").config.search == discovery.load(tmp_path / "runs/opus").config.search
+    assert "imported: opus, license not specified" in " ".join(nmt("info", "runs/tuned").out.split())
+    assert "license not specified" in (tmp_path / "runs/tuned/README.md").read_text()
+    assert "no comparison on other text" in tuned.err  # not the phrasebook, which the model was not trained on
+    assert nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out == "runs/tuned-average-0.3\n"
+    assert nmt("export", "runs/tuned-average-0.3", "--to", "hf-marian").code == 0
     assert nmt("translate", "the dog", "--model", "runs/tuned").code == 0
     again = nmt("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
     assert again.code == 0, again.err

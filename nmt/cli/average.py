@@ -11,23 +11,49 @@ from nmt.errors import UsageError
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
-    last: Annotated[int, typer.Option(help="Number of latest checkpoints to average.")] = 5,
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    second: Annotated[
+        Path | None,
+        typer.Argument(metavar="SECOND", help="Average RUN with this run instead, usually fine-tuned from RUN."),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option(help="Number of latest checkpoints of RUN to average.", show_default="5")
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of SECOND in the average, between 0 and 1.", show_default="0.5")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Run to create from RUN and SECOND.", show_default="SECOND-average-SHARE")
+    ] = None,
 ) -> None:
-    """Average the latest checkpoints of a run.
+    """Average the latest checkpoints of a run, or two models.
 
-    Prints the directory of the averaged checkpoint. Averaged weights often translate better than any single
-    checkpoint. Keep enough checkpoints with --set train.keep_last=5, or average automatically at the end of training
-    with --set train.average_last=5.
+    Prints the directory of the result. Averaged checkpoints often translate better than any single one. Keep enough of
+    them with --set train.keep_last=5, or average automatically at the end of training with --set train.average_last=5.
+
+    The average of a model and its fine-tuned version, a new run, keeps most of the gain in the new domain and loses
+    less on other text (Wortsman et al. 2022). Models or checkpoints must have the same tokenizer and model options.
 
     Examples:
       nmt average runs/multi30k --last 2
       nmt evaluate --model runs/multi30k/average-2
+      nmt average runs/base runs/tuned --share 0.3
     """
+    if second is not None:
+        if last is not None:
+            raise UsageError("--last averages the checkpoints of one run", "leave out --last or the second run")
+        from nmt.runs.averaging import average_models
+
+        typer.echo(average_models(first, second, 0.5 if share is None else share, run))
+        return
+    for name, value in (("--share", share), ("--run", run)):
+        if value is not None:
+            raise UsageError(f"{name} needs two runs", "for example nmt average runs/base runs/tuned --share 0.3")
+    last = 5 if last is None else last
     if last < 2:
         raise UsageError(f"--last must be at least 2, got {last}")
 
     from nmt.runs import checkpoint, pretrained
 
-    pretrained.reject_pretrained(run)
-    typer.echo(checkpoint.average(run, last))
+    pretrained.reject_pretrained(first)
+    typer.echo(checkpoint.average(first, last))

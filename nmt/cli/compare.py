@@ -23,8 +23,9 @@ from nmt.cli.options import (
     check_test_options,
     load_test_sets,
 )
-from nmt.cli.output import format_table, write_file
+from nmt.cli.output import write_file
 from nmt.config import DataConfig
+from nmt.console import format_table
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -158,13 +159,15 @@ def _write_reports(html: Path, comparisons: list[Comparison]) -> None:
 
 
 def _format_comparison(comparison: Comparison) -> str:
+    from nmt.evaluate.comparison import format_p
+
     rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
     for metric in comparison.metrics:
         rows.append([
             metric.name, f"{metric.first_score:.1f} ± {metric.first_confidence:.1f}",
             f"{metric.second_score:.1f} ± {metric.second_confidence:.1f}",
             f"{metric.second_score - metric.first_score:+.1f}",
-            _format_p(metric.bootstrap_p), _format_p(metric.randomization_p),
+            format_p(metric.bootstrap_p), format_p(metric.randomization_p),
             ("A is better", "B is better", "not significant")[metric.better],
         ])  # fmt: skip
     lines = [f"{comparison.test}: A is {comparison.first_name}, B is {comparison.second_name}", "", *format_table(rows)]
@@ -186,10 +189,6 @@ def _format_comparison(comparison: Comparison) -> str:
         ]
     lines += ["", *(f"{metric.name}: {metric.signature}" for metric in comparison.metrics)]
     return "\n".join(lines)
-
-
-def _format_p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
 def _bucket_row(bucket: Bucket) -> list[str]:

@@ -27,7 +27,7 @@ def import_(
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de
       nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
-      nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')"
+      nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')" --set data.replay=europarl
     """
     from nmt.imports import import_model
 

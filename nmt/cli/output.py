@@ -169,16 +169,3 @@ def write_file(path: Path, text: str) -> None:
         write_text(path, text)
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "choose another file") from None
-
-
-def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table. The first and last columns are left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            cell.rjust(width) if 0 < i < last else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

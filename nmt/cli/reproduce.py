@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption
-from nmt.cli.output import format_table
+from nmt.console import format_table
 
 
 def reproduce(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, SetOption
-from nmt.cli.output import format_table, show
+from nmt.cli.output import show
+from nmt.console import format_table
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:

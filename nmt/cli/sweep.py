@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, DeviceOption, SetOption
-from nmt.cli.output import format_table
+from nmt.console import format_table
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:

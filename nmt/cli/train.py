@@ -18,6 +18,9 @@ from nmt.errors import UsageError
 if TYPE_CHECKING:  # imports torch
     from nmt.train.session import Estimate
 
+FINE_TUNING = "finetune"
+"""Built-in config of --init-from."""
+
 
 def train(
     config: ConfigOption = "",
@@ -31,7 +34,9 @@ def train(
     ] = None,
     init_from: Annotated[
         Path | None,
-        typer.Option(help="Fine-tune: initialize model and tokenizer from this run or checkpoint directory."),
+        typer.Option(
+            help="Fine-tune this run, checkpoint directory or pretrained model. The default config is finetune."
+        ),
     ] = None,
     batch_tokens: Annotated[
         str | None,
@@ -57,13 +62,16 @@ def train(
     config on the built-in phrasebook, which takes a few minutes on two CPU cores. Ctrl-C saves a checkpoint and stops.
     Use --resume to continue.
 
+    --init-from fine-tunes a model on other data. Training stops when the validation score no longer improves, the best
+    checkpoint is never worse than the start model on the validation set, and both are compared at the end.
+
     Examples:
       nmt train
       nmt train --config multi30k --time-limit 30m
       nmt train --config multi30k --plan --time-limit 30m
       nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
       nmt train --run runs/small --resume
-      nmt train --init-from runs/small --run runs/tuned --set "data.train=files(train='my/corpus')"
+      nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set data.replay=tatoeba
       nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
     """
     from nmt.paths import runs_dir
@@ -71,7 +79,7 @@ def train(
     if init_from is not None and resume:
         raise UsageError("--init-from starts a new run", "leave it out to resume, or leave out --resume")
     limit = None if time_limit is None else parse_duration(time_limit)
-    directory = run or runs_dir() / Path(config or "quickstart").stem
+    directory = run or runs_dir() / Path(config or (FINE_TUNING if init_from else "quickstart")).stem
     fit_batch = batch_tokens == "auto"
     overrides = list(set_ or [])
     if batch_tokens is not None and not fit_batch:
@@ -105,25 +113,44 @@ def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, ov
         if not path.read_bytes().strip():
             raise UsageError(f"{path} is empty", "restore it from a backup")
         return config_io.load(path, overrides)
-    path = config_io.find(name or "quickstart")
-    return _fine_tuning_config(path, init_from, overrides) if init_from else config_io.load(path, overrides)
+    if init_from:
+        return _fine_tuning_config(config_io.find(name or FINE_TUNING), init_from, overrides)
+    if name == FINE_TUNING:
+        raise UsageError(f"--config {name} needs --init-from", "name the model to fine-tune: --init-from runs/NAME")
+    return config_io.load(config_io.find(name or "quickstart"), overrides)
 
 
 def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
-    """Load a config, and take the languages, the model and the tokenizer from the run to start from."""
+    """Load a config, and take the languages, the model and the tokenizer from the run to start from.
+
+    The search is that of the run, too, and its longest pairs are allowed, unless the config file has these options.
+    """
     from nmt.config import config_io
     from nmt.data.tokenizer import tokenizer_file
+    from nmt.model.build import max_positions
     from nmt.runs import discovery
 
     run, _ = discovery.resolve_model(init_from)
-    config, pretrained = config_io.load(path), config_io.load(run / "config.yaml")
+    config, start = config_io.load(path), config_io.load(run / "config.yaml")
+    in_file = config_io.keys_in_file(path)
+    if "data.train" not in in_file and not any(text.partition("=")[0].strip() == "data.train" for text in overrides):
+        raise UsageError(
+            f"there is no data to fine-tune {init_from} on", "name it: --set \"data.train=files(train='my/corpus')\""
+        )
+    max_length = max(start.train.max_length, config.train.max_length)
+    max_length = min(max_length, config.train.batch_tokens, max_positions(start.model) or max_length)
     config = replace(
         config,
-        lowercase_all_caps=pretrained.lowercase_all_caps,
-        data=replace(config.data, src=pretrained.data.src, tgt=pretrained.data.tgt),
-        model=pretrained.model,
-        tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))),
-        train=replace(config.train, init_from=str(init_from)),
+        search=config.search if "search" in in_file else start.search,
+        lowercase_all_caps=start.lowercase_all_caps,
+        data=replace(config.data, src=start.data.src, tgt=start.data.tgt),
+        model=start.model,
+        tokenizer=replace(start.tokenizer, model=str(tokenizer_file(run))),
+        train=replace(
+            config.train,
+            init_from=str(init_from),
+            max_length=config.train.max_length if "train.max_length" in in_file else max_length,
+        ),
     )
     for override in overrides:
         config = config_io.override(config, override)
@@ -137,9 +164,12 @@ def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, 
     def epochs(updates: int) -> str:
         return f"{updates / estimate.updates_per_epoch:,.1f} epochs"
 
+    replay = ""
+    if estimate.replay_pairs:
+        replay = f" and {estimate.replay_pairs:,} of {estimate.available_replay_pairs:,} replay pairs"
     lines = {
         "parameters": f"{estimate.parameters / 1e6:.1f} M",
-        "data": f"{estimate.pairs:,} pairs, {estimate.tokens_per_epoch:,} target tokens per epoch, "
+        "data": f"{estimate.pairs:,} pairs{replay}, {estimate.tokens_per_epoch:,} target tokens per epoch, "
         f"{estimate.padding:.1%} padding",
         "updates": f"{steps:,} ({epochs(steps)} of {estimate.updates_per_epoch:,} updates)",
         "speed": f"{estimate.tokens_per_second:,.0f} target tokens/s, {1 / estimate.seconds_per_update:.2f} updates/s "

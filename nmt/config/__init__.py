@@ -23,10 +23,14 @@ class DataConfig:
     """Target language code."""
     train: tuple[str, ...] = ("phrasebook",)
     """Training corpora: names from `nmt data list`, or files(train='PREFIX, TSV or TMX file') for your own files."""
+    replay: tuple[str, ...] = ()
+    """Corpora to mix into fine-tuning, so that the model keeps its quality on other text; see train.replay_share."""
     valid: str = ""
     """Corpus that provides the validation split. Empty: the first training corpus."""
     test: str = ""
     """Corpus that provides the test split. Empty: the first training corpus."""
+    general_test: tuple[str, ...] = ()
+    """Test sets on other text, for the comparison after fine-tuning. Empty: of the start run's or the replay corpus."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
     """Cleaning steps for the training data, in order."""
 
@@ -119,6 +123,8 @@ class TrainConfig:
     """Decay of an exponential moving average of the weights, which is used for inference. 0: off."""
     init_from: str = ""
     """Run or checkpoint to initialize the weights from (fine-tuning). Empty: random initialization."""
+    replay_share: float = 0.5
+    """Share of the training pairs of an epoch that come from data.replay, between 0 and 1."""
     source_noise: tuple[str, ...] = ()
     """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     subword_regularization: str = ""

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from nmt.config import Config
+from nmt.config import Config, TrainConfig
 from nmt.errors import ConfigError, suggest
 from nmt.registry import accepts
 
@@ -36,7 +36,7 @@ NOT_NEGATIVE = (
 )  # fmt: skip
 BELOW_ONE = (
     "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",
-    "train.beta1", "train.beta2",
+    "train.beta1", "train.beta2", "train.replay_share",
 )  # fmt: skip
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
@@ -143,6 +143,13 @@ def override(config: Config, text: str) -> Config:
             raise ConfigError(f"cannot read the value of --set {text}") from None
     changed = dataclasses.replace(parent, **{key: _value(hints[key], value, path)})
     return dataclasses.replace(config, **{section: changed}) if dot else typing.cast(Config, changed)
+
+
+def keys_in_file(path: Path) -> set[str]:
+    """Return the full names of the options that a config file contains."""
+    tree = read_yaml(path)
+    sections = {f"{name}.{key}" for name, section in tree.items() if isinstance(section, dict) for key in section}
+    return sections | {name for name, value in tree.items() if not isinstance(value, dict)}
 
 
 def keys() -> list[str]:
@@ -289,6 +296,13 @@ def _check_relations(config: Config) -> None:
                 f"{side} language '{code}' is not a language code",
                 "use letters, digits, hyphens and underscores, as in en, pt-BR or zh_Hans",
             )
+    if config.data.replay and not train.replay_share:
+        raise ConfigError("data.replay is set, but train.replay_share is 0", "set train.replay_share=0.5, for example")
+    if not config.data.replay and train.replay_share not in (0, TrainConfig.replay_share):
+        raise ConfigError(
+            f"train.replay_share is {train.replay_share}, but data.replay names no corpus",
+            "set data.replay, or leave out train.replay_share",
+        )
     if config.data.src == config.data.tgt:
         raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
 

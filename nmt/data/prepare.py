@@ -44,6 +44,11 @@ class PreparedData:
     meta: dict[str, Any]
     """Content of `meta.json`: fingerprint, corpora with checksums, pairs per split, pairs dropped by cleaning."""
 
+    @property
+    def has_replay(self) -> bool:
+        """Whether there is a split "replay"."""
+        return "replay" in self.meta["pairs"]
+
     def store(self, split: str) -> Store:
         """Open the token ids of a split."""
         return Store(self.directory, split, self.src, self.tgt)
@@ -68,9 +73,11 @@ def prepare(config: Config) -> PreparedData:
     data = config.data
     check_specs(data)
     _check_vocab_size(config.tokenizer)
-    train = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
+    train, replay = (
+        [open_split(spec, "train", data.src, data.tgt) for spec in specs] for specs in (data.train, data.replay)
+    )
     valid = open_split(data.valid or data.train[0], "valid", data.src, data.tgt)
-    recipe = _recipe(config, train, valid)
+    recipe = _recipe(config, train, replay, valid)
     fingerprint = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
     directory = data_dir() / "prepared" / fingerprint
     if not _is_complete(directory):  # take no lock if it is: the directory may be read-only
@@ -78,7 +85,7 @@ def prepare(config: Config) -> PreparedData:
         with locked(lock, lambda: log(f"another process is preparing the same data; waiting for {directory}")):
             if not _is_complete(directory):
                 with resumable_directory(directory) as work:
-                    meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, valid, work)
+                    meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, replay, valid, work)
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
     return PreparedData(directory, data.src, data.tgt, meta)
@@ -101,7 +108,7 @@ def check_specs(data: DataConfig) -> None:
         ConfigError: a spec string is invalid.
     """
     clean((), data.clean)
-    for corpus in (*data.train, data.valid, data.test):
+    for corpus in (*data.train, *data.replay, data.valid, data.test):
         if corpus:
             validate(corpus)
 
@@ -119,7 +126,7 @@ def _is_complete(directory: Path) -> bool:
     return (directory / "meta.json").is_file()
 
 
-def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:
+def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Split) -> dict[str, Any]:
     options = asdict(config.tokenizer)
     if config.tokenizer.model:
         options["model"] = Tokenizer.load(Path(config.tokenizer.model)).checksum
@@ -128,31 +135,34 @@ def _recipe(config: Config, train: list[Split], valid: Split) -> dict[str, Any]:
         "src": config.data.src,
         "tgt": config.data.tgt,
         "train": [(split.name, split.checksum) for split in train],
+        **({"replay": [(split.name, split.checksum) for split in replay]} if replay else {}),
         "valid": (valid.name, valid.checksum),
         "clean": config.data.clean,
         "tokenizer": options,
     }
 
 
-def _build(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+def _build(config: Config, train: list[Split], replay: list[Split], valid: Split, work: Path) -> dict[str, Any]:
     """Write all files to `work`, skipping steps that an interrupted preparation has completed; return the metadata."""
     src, tgt = config.data.src, config.data.tgt
-    cleaned = _clean(config, train, valid, work)
-    num_pairs, num_valid_pairs = cleaned["pairs"]["train"], cleaned["pairs"]["valid"]
+    cleaned = _clean(config, {"train": train, "replay": replay}, valid, work)
+    pairs: dict[str, int] = cleaned["pairs"]
     if not tokenizer_file(work).is_file():
-        _get_tokenizer(config, work, 2 * num_pairs).save(work)
+        _get_tokenizer(config, work, 2 * pairs["train"]).save(work)
     tokenizer = Tokenizer.load(tokenizer_file(work))
-    with progress(2 * (num_pairs + num_valid_pairs), "tokenizing", " sentences", unit_scale=True) as bar:
-        for split in ("train", "valid"):
+    with progress(2 * sum(pairs.values()), "tokenizing", " sentences", unit_scale=True) as bar:
+        for split, num_pairs in pairs.items():
             for code in (src, tgt):
                 if is_encoded(work / f"{split}.{code}"):
-                    bar.update(cleaned["pairs"][split])
+                    bar.update(num_pairs)
                     continue
                 for num_sentences in encode_file(work / f"{split}.{code}", tokenizer, target=code == tgt):
                     bar.update(num_sentences)
     (work / CLEANING_FILE).unlink()
     store = Store(work, "train", src, tgt)
-    log(f"prepared {num_pairs:,} training and {num_valid_pairs:,} validation pairs, {len(tokenizer):,} pieces")
+    replayed = f", {pairs['replay']:,} replay" if replay else ""
+    counts = f"{pairs['train']:,} training{replayed} and {pairs['valid']:,} validation pairs"
+    log(f"prepared {counts}, {len(tokenizer):,} pieces")
     return cleaned | {
         "vocab_size": len(tokenizer),
         # Translation splits input that is longer than almost all training sentences.
@@ -169,27 +179,35 @@ def _max_sentences_per_line(store: Store, language: str) -> int:
     return int(np.percentile(counts, 99, method="higher"))
 
 
-def _clean(config: Config, train: list[Split], valid: Split, work: Path) -> dict[str, Any]:
-    """Write the text of both splits; return the pairs per split and the pairs that each cleaning step dropped."""
+def _clean(config: Config, cleaned_splits: dict[str, list[Split]], valid: Split, work: Path) -> dict[str, Any]:
+    """Write the text of all splits; return the pairs per split and the pairs that each cleaning step dropped.
+
+    The validation split is not cleaned.
+    """
     if (work / CLEANING_FILE).is_file():
         log(f"resuming the interrupted preparation in {work}")
         completed: dict[str, Any] = json.loads((work / CLEANING_FILE).read_text(encoding="utf-8"))
         return completed
     src, tgt = config.data.src, config.data.tgt
-    cleaned = clean(_read_with_progress(train), config.data.clean)
-    num_pairs = write_pairs(work / f"train.{src}", work / f"train.{tgt}", cleaned)
-    for stats in cleaned.report:
-        if stats.dropped:
-            log(f"cleaning step {stats.step} dropped {stats.dropped:,} pairs")
-    if not num_pairs:
-        raise DataError("no training pair is left after cleaning", "check data.clean, data.src and data.tgt")
-    num_valid_pairs = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
-    if not num_valid_pairs:
+    pairs, dropped = {}, {}
+    for name, splits in cleaned_splits.items():
+        if not splits:
+            continue
+        label = "training" if name == "train" else name
+        cleaned = clean(_read_with_progress(splits), config.data.clean)
+        pairs[name] = write_pairs(work / f"{name}.{src}", work / f"{name}.{tgt}", cleaned)
+        dropped[name] = {stats.step: stats.dropped for stats in cleaned.report}
+        for step, num_dropped in dropped[name].items():
+            if num_dropped:
+                log(f"cleaning step {step} dropped {num_dropped:,} {'' if name == 'train' else name + ' '}pairs")
+        if not pairs[name]:
+            raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
+    pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
+    if not pairs["valid"]:
         raise DataError(f"the validation split of {valid.name} is empty")
-    results = {
-        "pairs": {"train": num_pairs, "valid": num_valid_pairs},
-        "dropped": {stats.step: stats.dropped for stats in cleaned.report},
-    }
+    results = {"pairs": pairs, "dropped": dropped.pop("train")}
+    if dropped:
+        results["replay_dropped"] = dropped["replay"]
     write_text(work / CLEANING_FILE, json.dumps(results))
     return results
 

@@ -47,9 +47,14 @@ class MetricResult:
     signature: str
 
     @property
+    def p(self) -> float:
+        """The larger of the p-values of the two tests."""
+        return max(self.bootstrap_p, self.randomization_p)
+
+    @property
     def better(self) -> int:
         """Index of the system that is significantly better by both tests, or -1."""
-        if max(self.bootstrap_p, self.randomization_p) >= SIGNIFICANCE_LEVEL or self.first_score == self.second_score:
+        if self.p >= SIGNIFICANCE_LEVEL or self.first_score == self.second_score:
             return -1
         return int((self.second_score > self.first_score) != (self.name == "TER"))
 
@@ -161,7 +166,7 @@ def compare(
     examples = [i for i in order[:num_examples] if scores[1][i] > scores[0][i]]
     examples += [i for i in order[::-1][:num_examples] if scores[1][i] < scores[0][i]]
     return Comparison(
-        test.name, first.name, second.name, _significance(first, second, test, metrics, resamples),
+        test.name, first.name, second.name, significance(first, second, test, metrics, resamples),
         bucket("all", range(len(words))),
         [bucket(name, indices) for name, indices in by_length.items()],
         [bucket(name, indices) for name, indices in by_rarity.items()],
@@ -183,6 +188,11 @@ def word_counts(lines: Iterable[str], vocabulary: Collection[str]) -> Counter[st
     return counts
 
 
+def format_p(p: float) -> str:
+    """Format a p-value with three decimals."""
+    return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
 def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str, list[int]]:
     """Map the name of each nonempty bucket to the indices of its values."""
     spans = zip((0, *(limit + 1 for limit in limits)), limits, strict=False)
@@ -202,9 +212,10 @@ def _sentence_scores(hypotheses: Sequence[str], references: Sequence[Sequence[st
     return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
 
 
-def _significance(
-    first: System, second: System, test: TestSet, names: Sequence[str], resamples: int
+def significance(
+    first: System, second: System, test: TestSet, names: Sequence[str], resamples: int = 1000
 ) -> list[MetricResult]:
+    """Score two systems and test the significance of the differences; see `compare` for the arguments."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER

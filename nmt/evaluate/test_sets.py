@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nmt.config import DataConfig
 from nmt.data.pairs import read_pairs
-from nmt.data.sources import SOURCES, open_split
+from nmt.data.sources import SOURCES, open_split, validate
 from nmt.errors import ConfigError, DataError, UsageError, suggest
 from nmt.registry import parse
 
@@ -37,15 +37,37 @@ def safe_filename(name: str) -> str:
 
 def default_test_set(data: DataConfig) -> TestSet:
     """Load `data.test`, or the test split of the first training corpus."""
-    spec = data.test or data.train[0]
-    split = open_split(spec, "test", data.src, data.tgt)
-    return _from_pairs(split.name, list(split.pairs()))
+    return corpus_test_set(data.test or data.train[0], data.src, data.tgt)
+
+
+def corpus_test_set(spec: str, src: str, tgt: str, split: str = "test") -> TestSet:
+    """Load the test split, or another one, of a corpus; see `open_split` for the arguments and errors."""
+    opened = open_split(spec, split, src, tgt)
+    return _from_pairs(opened.name, list(opened.pairs()))
 
 
 def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> TestSet:
     """Load a test set from a source file and one or more reference files, aligned by line."""
     tests = [_from_pairs(str(src), list(read_pairs(src, ref, errors=errors))) for ref in refs]
     return TestSet(str(src), tests[0].sources, [test.references[0] for test in tests])
+
+
+def check_name(name: str, src: str, tgt: str) -> None:
+    """Check the name of a test set without accessing the network.
+
+    Raises:
+        UsageError: the name is unknown, or the test set of sacreBLEU does not have this language pair.
+        ConfigError: the corpus does not have an option of the spec.
+    """
+    import sacrebleu
+
+    names = sacrebleu.get_available_testsets()
+    if name not in names and _is_corpus(name):
+        validate(name)
+    elif name not in names:
+        raise UsageError(f"unknown test set '{name}'", suggest(name, [*names, *SOURCES]))
+    elif f"{src}-{tgt}" not in sacrebleu.get_langpairs_for_testset(name):
+        raise UsageError(f"test set {name} does not have the language pair {src}-{tgt}")
 
 
 def named_test_set(name: str, src: str, tgt: str) -> TestSet:
@@ -58,15 +80,10 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
     """
     import sacrebleu
 
-    names = sacrebleu.get_available_testsets()
-    if name not in names and _is_corpus(name):
-        split = open_split(name, "test", src, tgt)
-        return _from_pairs(split.name, list(split.pairs()))
-    if name not in names:
-        raise UsageError(f"unknown test set '{name}'", suggest(name, [*names, *SOURCES]))
+    check_name(name, src, tgt)
+    if name not in sacrebleu.get_available_testsets():
+        return corpus_test_set(name, src, tgt)
     pair = f"{src}-{tgt}"
-    if pair not in sacrebleu.get_langpairs_for_testset(name):
-        raise UsageError(f"test set {name} does not have the language pair {pair}")
     try:
         sources = Path(sacrebleu.get_source_file(name, pair)).read_text(encoding="utf-8")
         references = [Path(path).read_text(encoding="utf-8") for path in sacrebleu.get_reference_files(name, pair)]

@@ -127,6 +127,23 @@ def average(run: Path, last: int) -> Path:
     return _write(run / f"average-{last}", progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights})
 
 
+def interpolate(first: Path, second: Path, share: float) -> dict[str, Tensor]:
+    """Return the weights (1 - share) · first + share · second of two checkpoints, in float32.
+
+    Raises:
+        CheckpointError: the weights are missing, damaged or have different names or shapes.
+    """
+    import torch
+
+    one, two = (read_weights(path) for path in (first, second))
+    if {name: weight.shape for name, weight in one.items()} != {name: weight.shape for name, weight in two.items()}:
+        raise CheckpointError(f"the weights of {first} and {second} have different shapes", USE_ANOTHER)
+    return {
+        name: torch.from_numpy(((1 - share) * weight.astype(np.float64) + share * two[name]).astype(np.float32))
+        for name, weight in one.items()
+    }
+
+
 def write_scores(checkpoint: Path, scores: dict[str, float]) -> None:
     """Add validation scores to a checkpoint that was saved without them."""
     meta = read_meta(checkpoint)

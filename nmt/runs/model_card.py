@@ -18,6 +18,8 @@ OPTIONAL_FIELDS = (
     "attention_dropout", "activation_dropout", "tie_embeddings",
 )  # fmt: skip
 """Transformer options that are shown only if they differ from the defaults."""
+BETTER = ("the start model is better", "the fine-tuned model is better", "not significant")
+"""Descriptions of the values of `better`: 0, 1 and -1."""
 
 
 def write_card(run: Path) -> Path | None:
@@ -80,15 +82,43 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
             f"{info['best']['checkpoint']}: "
             + ", ".join(f"{name} {value:.3f}" for name, value in info["best"]["validation"].items())
         ],
+        "comparison": _describe_comparison(info["comparison"]),
         "test": [_describe_score(test, score) for test in info["tests"] for score in test["scores"]],
         "disk": [f"{info['bytes'] / 1e6:,.0f} MB, {len(info['checkpoints'])} checkpoints"],
     }
-    if origin := info["imported"]:
-        revision = f", revision {origin['revision'][:12]}" if origin.get("revision") else ""
-        lines["imported"] = [f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"]
-        if not info["training"]["updates"]:
-            lines |= {"data": [], "training": [], "best": []}
+    if info["imported"]:
+        lines["imported"] = [_describe_import(info["imported"])]
+    lines["derived"] = _describe_parents(info["derived_from"])
+    if (info["imported"] or info["derived_from"]) and not info["training"]["updates"]:
+        lines |= {"data": [], "training": [], "best": []}
     return {name: entries for name, entries in lines.items() if entries}
+
+
+def _describe_import(origin: dict[str, Any]) -> str:
+    revision = f", revision {origin['revision'][:12]}" if origin.get("revision") else ""
+    return f"{origin['source']}{revision}, license {origin['license']}, {_short_checksum(origin)}"
+
+
+def _describe_parents(parents: list[dict[str, Any]]) -> list[str]:
+    """Describe the models that a run was fine-tuned from or is the average of, and their imported ancestors."""
+    lines = []
+    for parent in parents:
+        relation = f"average with share {parent['share']:g} of" if "share" in parent else "fine-tuned from"
+        lines.append(f"{relation} {parent['model']}/{parent['checkpoint']}, {_short_checksum(parent)}")
+    imported = dict.fromkeys(_describe_import(origin) for parent in parents for origin in parent["imported"])
+    return lines + [f"imported: {line}" for line in imported]
+
+
+def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
+    if comparison is None:
+        return []
+    return [
+        f"{comparison['checkpoint']}: {test['test']}: {metric['name']} {metric['second_score']:.1f}, start model "
+        f"{metric['first_score']:.1f} ({metric['second_score'] - metric['first_score']:+.1f}, p {metric['p']:.3f}): "
+        + BETTER[metric["better"]]
+        for test in comparison["tests"]
+        for metric in test["metrics"]
+    ]
 
 
 def _describe_model(info: dict[str, Any]) -> str:
@@ -113,7 +143,20 @@ def _describe_data(data: dict[str, Any]) -> list[str]:
     return [
         *(f"{corpus['name']} ({license_}), {_short_checksum(corpus)}" for corpus, license_ in corpora),
         f"{pairs.get('train', 0):,} pairs; {num_dropped:,} dropped by {', '.join(data['cleaning']) or 'no cleaning'}",
+        *_describe_replay(data),
         f"validation: {valid.get('name', '')}, {pairs.get('valid', 0):,} pairs, {_short_checksum(valid)}",
+    ]
+
+
+def _describe_replay(data: dict[str, Any]) -> list[str]:
+    if not data["replay"]:
+        return []
+    corpora = zip(data["replay"], data["replay_licenses"], strict=False)
+    num_dropped = sum(data["replay_dropped"].values())
+    return [
+        *(f"replay: {corpus['name']} ({license_}), {_short_checksum(corpus)}" for corpus, license_ in corpora),
+        f"replay: {data['replay_share']:.0%} of each epoch, from {data['pairs'].get('replay', 0):,} pairs; "
+        f"{num_dropped:,} dropped",
     ]
 
 

@@ -6,6 +6,7 @@ runs/NAME/sessions.jsonl    time, hardware and versions of each training session
 runs/NAME/metrics.jsonl     learning curves
 runs/NAME/step-N/meta.json  updates, tokens, seconds, validation scores, checksums of the weights
 runs/NAME/eval/*.json       test scores with their signatures
+runs/NAME/comparison.json   scores of a fine-tuned model and its start model
 runs/NAME/README.md         the model card
 """
 
@@ -28,7 +29,7 @@ from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError
 from nmt.runs import checkpoint, discovery, pretrained
 
-SESSIONS = "sessions.jsonl"
+SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings")
 """Model options that the recurrent architecture uses."""
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
@@ -82,18 +83,23 @@ def collect(run: Path) -> dict[str, Any]:
     return {
         "name": run.resolve().name,
         "imported": data.get("imported"),
+        "derived_from": [parent for parent in data.get("derived_from", []) if _is_parent(parent)],
         "source": config.data.src,
         "target": config.data.tgt,
         "parameters": _count_parameters(best),
         "model": _model_options(config.model),
         "tokenizer": {"kind": config.tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
-            "train": [{"name": name, "sha256": checksum} for name, checksum in recipe.get("train", [])],
+            "train": _corpora(recipe, "train"),
+            "replay": _corpora(recipe, "replay"),
+            "replay_share": config.train.replay_share if config.data.replay else 0.0,
             "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
             "pairs": data.get("pairs", {}),
             "cleaning": list(config.data.clean),
             "dropped": data.get("dropped", {}),
+            "replay_dropped": data.get("replay_dropped", {}),
             "licenses": _licenses(config.data.train),
+            "replay_licenses": _licenses(config.data.replay),
             "max_source_length": max_source_length,
         },
         "training": {
@@ -107,11 +113,37 @@ def collect(run: Path) -> dict[str, Any]:
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
             for line in _read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
+        "comparison": comparison if _is_comparison(comparison := _read_json(run / COMPARISON)) else None,
         "tests": list(filter(_is_report, map(_read_json, report_paths))),
         "sessions": list(filter(_is_session, _read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }  # fmt: skip
+
+
+def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
+    """Return the record of a model for `data.json` of a run that is derived from it, by fine-tuning or averaging.
+
+    It contains the origins of all imported models among its ancestors, because their licenses apply.
+    """
+    data = _read_json(model.run / "data.json")
+    parents = filter(_is_parent, data.get("derived_from", []))
+    imported = [data["imported"]] if data.get("imported") else [each for p in parents for each in p["imported"]]
+    return {
+        "model": model.run.resolve().name,
+        "checkpoint": model.checkpoint.name,
+        "sha256": checkpoint.read_meta(model.checkpoint)["sha256"][checkpoint.WEIGHTS],
+        "imported": imported,
+    }
+
+
+def is_imported(run: Path) -> bool:
+    """Return whether a run is an import without training by nmt, so that its training data is unknown."""
+    return bool(_read_json(run / "data.json").get("imported"))
+
+
+def _corpora(recipe: dict[str, Any], split: str) -> list[dict[str, str]]:
+    return [{"name": name, "sha256": checksum} for name, checksum in recipe.get(split, [])]
 
 
 def _model_options(config: ModelConfig) -> dict[str, Any]:
@@ -164,6 +196,16 @@ def _is_report(content: dict[str, Any]) -> bool:
         and isinstance(scores, list)
         and all(isinstance(score, dict) and {"name", "value", "signature"} <= score.keys() for score in scores)
     )
+
+
+def _is_parent(entry: Any) -> bool:
+    """Return whether an entry of `derived_from` is a record of `parent_record`."""
+    return isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
+
+
+def _is_comparison(content: dict[str, Any]) -> bool:
+    """Return whether the content of a JSON file is a comparison of a fine-tuned model with its start model."""
+    return {"start", "checkpoint", "search", "tests"} <= content.keys()
 
 
 def _is_session(entry: dict[str, Any]) -> bool:

@@ -19,7 +19,9 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
     config, state, group = trainer.config.train, trainer.progress, trainer.group
     budget = TimeBudget(time_limit, state, num_final_validations=2 if config.average_last else 1)
     validation_due = state.step >= config.steps or state.step % config.valid_every == 0
-    if state.step and validation_due and not state.scores:  # training was stopped before this validation
+    # Fine-tuning starts with a validation, so that the start model can be the best checkpoint. After update 1, training
+    # was stopped before the validation.
+    if (state.step or config.init_from) and validation_due and not state.scores:
         _validate(trainer, metrics, budget, stop)
         if not state.scores:
             return False
@@ -91,7 +93,8 @@ def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop
         best = " (best)" if state.validations_since_best == 0 else ""
         loss, bleu = scores["valid_loss"], scores["valid_bleu"]
         chrf = f", chrF {scores['valid_chrf']:.1f}" if trainer.config.train.best_metric == "chrf" else ""
-        log(f"update {state.step:,}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
+        name = f"update {state.step:,}" if state.step else "start model"
+        log(f"{name}: validation loss {loss:.3f}, BLEU {bleu:.1f}{chrf}{best}")
         for source, translation in trainer.samples:
             log(f"  {source} → {translation}")
     return has_patience

@@ -104,6 +104,10 @@ class Estimate:
 
     parameters: int
     pairs: int
+    """Training pairs of an epoch, without replay pairs."""
+    replay_pairs: int
+    """Replay pairs of an epoch."""
+    available_replay_pairs: int
     tokens_per_epoch: int
     """Target tokens."""
     updates_per_epoch: int
@@ -132,7 +136,8 @@ def estimate(trainer: Trainer) -> Estimate:
             f"batches of {config.batch_tokens} tokens do not fit in memory",
             "training would split them; reduce train.batch_tokens and increase train.grad_accumulation",
         ) from None
-    lengths_N, batches = trainer.loader.lengths_N2[:, 1] + 1, trainer.loader.batches(0)
+    loader = trainer.loader
+    lengths_N, batches = loader.lengths_N2(0)[:, 1] + 1, loader.batches(0)
     epoch_tokens = int(lengths_N.sum())
     epoch_positions = sum(len(pair_ids) * int(lengths_N[pair_ids].max()) for pair_ids in batches)
     num_updates, num_tokens, seconds = _measure_speed(trainer)
@@ -140,7 +145,8 @@ def estimate(trainer: Trainer) -> Estimate:
     num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
     num_copies = 4 if config.ema else 3  # weights and two Adam moments; with EMA also the non-averaged weights
     return Estimate(
-        num_parameters, len(lengths_N), epoch_tokens, -(-len(batches) // config.grad_accumulation),
+        num_parameters, loader.num_pairs, loader.num_replay_pairs, loader.num_available_replay_pairs,
+        epoch_tokens, -(-len(batches) // config.grad_accumulation),
         1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,
         _peak_memory(device), 4 * num_parameters * num_copies * num_checkpoints,
     )  # fmt: skip

@@ -111,7 +111,7 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
 def _checksums(meta: dict[str, Any]) -> set[tuple[str, str]]:
     """Return name and checksum of each corpus and of the tokenizer."""
     recipe = meta["recipe"]
-    corpora = [*recipe["train"], recipe["valid"]]
+    corpora = [*recipe["train"], *recipe.get("replay", []), recipe["valid"]]
     return {*((str(name), str(checksum)) for name, checksum in corpora), ("the tokenizer", str(meta["tokenizer"]))}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,7 +62,7 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     except (OSError, ValueError, KeyError, TypeError):  # missing because training stopped early, or damaged
         return
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
-    if any(saved.get(name) != current[name] for name in ("train", "valid", "tokenizer")):
+    if any(saved.get(name) != current.get(name) for name in ("train", "replay", "valid", "tokenizer")):
         raise TrainingError(
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
@@ -83,9 +84,11 @@ def _raise_locked(run: Path) -> NoReturn:
 def _check_config_unchanged(config: Config, run: Path) -> None:
     saved = config_io.load(run / "config.yaml")
     fixed = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
+    saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))  # does not affect training
     changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
-    if saved.train.best_metric != config.train.best_metric:  # the metric's values are not comparable
-        changed.append("train.best_metric")
+    for name in ("best_metric", "replay_share"):  # the metric's values, or positions in an epoch, are not comparable
+        if getattr(saved.train, name) != getattr(config.train, name):
+            changed.append(f"train.{name}")
     if changed:
         raise UsageError(
             f"{run} was trained with another '{changed[0]}'", f"resume with its own config, or {CHOOSE_RUN}"

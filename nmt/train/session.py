@@ -5,6 +5,7 @@ trainer.py    the training state: model, optimizer, data position
 loop.py       updates, logging, validation
 stopping.py   signals and time limits
 run_dir.py    the run directory: lock, checks before resuming, metrics
+fine_tuning.py  the start model: its limits, and its comparison with the result
 profiling.py  measures memory and speed before training
 """
 
@@ -27,11 +28,12 @@ from nmt.data.prepare import PreparedData, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.data.subword_regularization import resolve_method
 from nmt.errors import NMTError, TrainingError, UsageError
+from nmt.evaluate.test_sets import check_name
 from nmt.model.build import check_model, count_parameters
 from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search
-from nmt.train import loop
+from nmt.train import fine_tuning, loop
 from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import schedule
 from nmt.train.precision import training_dtype
@@ -59,6 +61,8 @@ def check_specs(config: Config) -> None:
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
     check_data(config.data)
+    for name in config.data.general_test:
+        check_name(name, config.data.src, config.data.tgt)
 
 
 def train(
@@ -105,6 +109,8 @@ def train(
         prepared = prepare(config)
         if resume:
             check_data_unchanged(run, prepared.meta)
+        if config.train.init_from:
+            prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))
         if auto_batch_size:
             config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, group))
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
@@ -120,6 +126,8 @@ def train(
             finished = loop.run(trainer, metrics, stop, time_limit and time_limit - (time.monotonic() - start_time))
         if finished and config.train.average_last and group.is_main:
             _average_checkpoints(trainer)
+        if finished and config.train.init_from and group.is_main:
+            _compare_with_start(trainer, bounded=time_limit is not None)
     best = checkpoint.best(run)
     if best is None:
         raise TrainingError("training ended before its first checkpoint", "increase --time-limit")
@@ -198,10 +206,32 @@ def _log_summary(trainer: Trainer) -> None:
     loader, device, world_size = trainer.loader, trainer.device.type, trainer.group.world_size
     if loader.num_too_long:
         log(f"skipped {loader.num_too_long:,} pairs of more than {trainer.config.train.max_length} tokens")
+    pairs = f"{loader.num_pairs:,} pairs"
+    if loader.num_replay_pairs:
+        pairs += f" and {loader.num_replay_pairs:,} of {loader.num_available_replay_pairs:,} replay pairs per epoch"
     log(
-        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {len(loader.store):,} pairs, "
+        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {pairs}, "
         f"{device if world_size == 1 else f'{world_size} × {device}'} {trainer.progress.precision}, into {trainer.run}"
     )
+
+
+def _compare_with_start(trainer: Trainer, *, bounded: bool) -> None:
+    """Compare the start model with the result; only log a failure or a stop signal, because the run is complete."""
+    config, run = trainer.config, trainer.run
+    problem = "interrupted"
+
+    def compare() -> bool:
+        fine_tuning.compare_with_start(config, run, trainer.prepared, str(trainer.device), bounded=bounded)
+        return True
+
+    try:
+        with handle_stop_signals() as stop:
+            if stop.interruptible(compare):
+                return
+    except NMTError as error:
+        problem = error.message
+    command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
+    log(f"no comparison with the start model: {problem}; to compare later: {command}")
 
 
 def _average_checkpoints(trainer: Trainer) -> None:

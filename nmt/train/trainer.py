@@ -57,8 +57,9 @@ class Trainer:
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
-            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size
-        )
+            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size,
+            prepared.store("replay") if prepared.has_replay else None,
+        )  # fmt: skip
         self.max_microbatch_tokens: int | None = None
         """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""
         self.samples: list[tuple[str, str]] = []

@@ -1,0 +1,175 @@
+"""Fine-tuning: what a run keeps of the model that it starts from, and the comparison of both after training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Config
+from nmt.console import format_table, log
+from nmt.data.prepare import PreparedData
+from nmt.data.sources import get_corpus
+from nmt.errors import DataError, NMTError
+from nmt.evaluate.comparison import MetricResult, System, format_p, significance
+from nmt.evaluate.evaluation import translate_test_set
+from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set
+from nmt.inference.translator import Translator
+from nmt.paths import write_text
+from nmt.runs import checkpoint, discovery, run_info
+
+METRICS = ("bleu", "chrf")
+MAX_LINES, MAX_LINES_WITH_TIME_LIMIT = 10_000, 1_000
+"""Maximum number of sentences of each test set. The first limits the memory of the significance tests."""
+LIMITS = ("max_source_length", "max_sentences_per_line")
+
+
+def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
+    """Add the record of the start model, and its limits for the length of a line, to the metadata of a run's data.
+
+    A line that the start model translates as a unit must not be split because the new data has short lines only. A
+    resumed run keeps the values in its own `data.json`, because the start model may have been deleted.
+    """
+    try:
+        saved = json.loads((run / "data.json").read_text(encoding="utf-8"))
+        inherited = {name: saved[name] for name in (*LIMITS, "derived_from")}
+    except (OSError, ValueError, KeyError, TypeError):  # a new run
+        model = discovery.find_model(start)
+        limits = dict(zip(LIMITS, (model.max_source_length, model.max_sentences), strict=True))
+        inherited = {name: max(prepared.meta[name], limit) for name, limit in limits.items()}
+        inherited["derived_from"] = [run_info.parent_record(model)]
+    return replace(prepared, meta=prepared.meta | inherited)
+
+
+def compare_with_start(config: Config, run: Path, prepared: PreparedData, device: str, *, bounded: bool) -> None:
+    """Compare the start model with the best checkpoint on the test set of the new data and on general test sets.
+
+    Logs a table and writes `comparison.json`. Does nothing if that file is up to date. A test set that cannot be
+    loaded is logged and left out: the training run is complete.
+
+    Args:
+        config: config of the run.
+        run: the run directory.
+        prepared: its data; the validation split is the test set if the new data has none.
+        device: device name, such as `cpu`.
+        bounded: whether to use at most 1,000 sentences per test set.
+
+    Raises:
+        CheckpointError: the start model no longer exists, or a file is damaged.
+    """
+    best = checkpoint.best(run)
+    path = run / run_info.COMPARISON
+    if best is None or _is_compared(path, best):
+        return
+    start = discovery.find_model(Path(config.train.init_from))
+    max_lines = MAX_LINES_WITH_TIME_LIMIT if bounded else MAX_LINES
+    tests = [_sample(test, max_lines) for test in _load_test_sets(config, prepared, start)]
+    is_start = best.name == "step-000000"
+    if is_start:
+        log(f"no validation is better than that of the start model: the best checkpoint, {best}, is the start model")
+    before = _translate(start.checkpoint, tests, config.search, device)
+    after = before if is_start else _translate(best, tests, config.search, device)
+    results = [
+        significance(System("start", first), System("tuned", second), test, METRICS)
+        for test, first, second in zip(tests, before, after, strict=True)
+    ]
+    log(f"start model {config.train.init_from} and fine-tuned model {best}:")
+    for line in format_table(_rows(tests, results)):
+        log(f"  {line}")
+    record = {
+        "start": f"{start.run.resolve().name}/{start.checkpoint.name}",
+        "checkpoint": best.name,
+        "search": config.search,
+        "tests": [
+            {
+                "test": test.name,
+                "lines": len(test.sources),
+                "metrics": [asdict(metric) | {"p": metric.p, "better": metric.better} for metric in metrics],
+            }
+            for test, metrics in zip(tests, results, strict=True)
+        ],
+    }
+    write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def _is_compared(path: Path, best: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["checkpoint"] == best.name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _load_test_sets(config: Config, prepared: PreparedData, start: discovery.ModelFiles) -> list[TestSet]:
+    """Return the test set of the new data, and the general ones that can be loaded."""
+    domain = _domain_test_set(config, prepared)
+    general = list(_general_test_sets(config, start, domain))
+    if not general:
+        log("no comparison on other text: name test sets with --set data.general_test=wmt14, for example")
+    return [domain, *general]
+
+
+def _domain_test_set(config: Config, prepared: PreparedData) -> TestSet:
+    try:
+        return default_test_set(config.data)
+    except DataError as error:  # without a test split, or its files have been removed
+        if config.data.test:
+            log(f"no comparison on data.test: {error.message}")
+        sources, targets = prepared.lines("valid")
+        return TestSet(prepared.meta["recipe"]["valid"][0], sources, [targets])
+
+
+def _general_test_sets(config: Config, start: discovery.ModelFiles, domain: TestSet) -> Iterator[TestSet]:
+    """Yield `data.general_test`, by default the test split of the start model's data, else of the replay data."""
+    data = config.data
+    for name in data.general_test:
+        try:
+            yield named_test_set(name, data.src, data.tgt)
+        except NMTError as error:
+            log(f"no comparison on {name}: {error.message}")
+    if data.general_test:
+        return
+    own = start.config.data.test or start.config.data.train[0]
+    candidates: list[tuple[str, str]] = [] if run_info.is_imported(start.run) else [(own, "test")]
+    candidates += [(spec, split) for spec in data.replay for split in ("test", "valid")]
+    for spec, split in candidates:
+        try:
+            if not get_corpus(spec).is_installed:
+                continue
+            test = corpus_test_set(spec, data.src, data.tgt, split)
+        except NMTError:  # without this split or language pair, or its files have been removed
+            continue
+        if test.sources != domain.sources:  # the start model may have been trained on the same data
+            yield test
+            return
+
+
+def _sample(test: TestSet, max_lines: int) -> TestSet:
+    """Return at most `max_lines` evenly spaced lines of a test set."""
+    num_lines = len(test.sources)
+    if num_lines <= max_lines:
+        return test
+    log(f"{test.name}: comparing {max_lines:,} of {num_lines:,} sentences")
+    indices = [i * num_lines // max_lines for i in range(max_lines)]
+    sources, *references = ([stream[i] for i in indices] for stream in (test.sources, *test.references))
+    return TestSet(test.name, sources, references)
+
+
+def _translate(path: Path, tests: list[TestSet], search: str, device: str) -> list[list[str]]:
+    translator = Translator.load(path, device)
+    return [translate_test_set(translator, test, search) for test in tests]
+
+
+def _rows(tests: list[TestSet], results: list[list[MetricResult]]) -> list[list[str]]:
+    rows: list[list[Any]] = [["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]]
+    for test, metrics in zip(tests, results, strict=True):
+        rows += [
+            [
+                test.name, f"{len(test.sources):,}", metric.name, f"{metric.first_score:.1f}",
+                f"{metric.second_score:.1f}", f"{metric.second_score - metric.first_score:+.1f}", format_p(metric.p),
+                ("start", "tuned", "not significant")[metric.better],
+            ]
+            for metric in metrics
+        ]  # fmt: skip
+    return rows

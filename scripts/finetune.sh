@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Fine-tune an English-German model on image captions (Multi30k) and on your text, each with and without replay, and print
+# a table of BLEU before and after, in the domain and on other text. Run the script again to resume after an interruption;
+# completed runs are not repeated.
+#
+#   scripts/finetune.sh runs/opus-mt-en-de my/software       # the second argument is a path without .en and .de
+#   REPLAY=europarl GENERAL=tatoeba scripts/finetune.sh en-de-small my/software
+#   MULTI30K=multi30k scripts/finetune.sh en-de-small my/software --set train.steps=500   # a local copy of Multi30k
+#
+# REPLAY is the corpus for replay (default news-commentary), GENERAL the test set on other text (default wmt13). Both can
+# be files(...) with absolute paths. Further arguments are passed to nmt train; only --set is supported.
+set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -lt 2 ]; then usage_error "expected a model and the path of a corpus without .en and .de"; fi
+start="$1" software="$2"
+shift 2
+case "${1:-}" in "" | --set | --set=*) ;; *) usage_error "unknown argument '$1'" ;; esac
+if [ -e "$here/$start" ]; then start="$here/$start"; fi
+case "$software" in /*) ;; *) software="$here/$software" ;; esac
+require_parallel software .gz .xz .bz2 .zst
+replay="${REPLAY:-news-commentary}" general="${GENERAL:-wmt13}"
+activate
+runs="${NMT_RUNS:-runs}/finetune/$(basename -- "$start")"
+options=("$@")
+
+nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
+
+# Fine-tune a model with this name and these options, resume it, or return at once if it is finished.
+train() {
+  local run="$runs/$1"
+  shift
+  if [ -f "$run/config.yaml" ]; then
+    nmt train --run "$run" --resume > /dev/null
+  else
+    nmt train --init-from "$start" --run "$run" --set "data.general_test=[\"$general\"]" "$@" \
+      ${options[@]+"${options[@]}"} > /dev/null
+  fi
+}
+
+# Print a table row: the domain, whether replay was used, and BLEU of the comparison after fine-tuning.
+row() {
+  nmt info "$runs/$3" --json | python -c '
+import json, sys
+scores = [metric for test in json.load(sys.stdin)["comparison"]["tests"] for metric in test["metrics"]]
+cells = ["{first_score:.1f} | {second_score:.1f}".format(**score) for score in scores if score["name"] == "BLEU"]
+print("|", " | ".join([*sys.argv[1:], *cells]), "|")' "$1" "$2"
+}
+
+for domain in multi30k software; do
+  corpus=multi30k
+  if [ "$domain" = software ]; then corpus="files(train='$software')"; fi
+  train "$domain" --set "data.train=$corpus"
+  train "$domain-replay" --set "data.train=$corpus" --set "data.replay=$replay"
+done
+
+printf '| data | replay | BLEU in the domain before | after | BLEU on %s before | after |\n' "$general"
+printf -- '|---|---|---|---|---|---|\n'
+for domain in multi30k software; do
+  row "$domain" no "$domain"
+  row "$domain" yes "$domain-replay"
+done

@@ -1,0 +1,479 @@
+"""Fine-tuning: defaults, replay, the start model as a fallback, the comparison with it, and averages of two models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commandline import CommandLine, Done, sentences, write
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from tiny import config, copy_text
+
+from nmt.config import Config, config_io
+from nmt.data.loader import Loader, Update, sample_replay
+from nmt.data.prepare import PreparedData, prepare
+from nmt.errors import ConfigError, DataError
+from nmt.evaluate.test_sets import TestSet
+from nmt.inference.translator import Translator
+from nmt.runs import checkpoint, discovery
+from nmt.runs.run_info import collect
+from nmt.train import fine_tuning
+from nmt.train.session import Trainer, plan, train
+
+NEW = "data.train=files(train='new')"
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+# ---- replay
+
+
+@given(st.integers(1, 30), st.integers(1, 50), st.integers(0, 9))
+def test_all_replay_pairs_are_used_before_one_repeats(num_available: int, num_sampled: int, seed: int) -> None:
+    epochs = [sample_replay(num_available, num_sampled, seed, epoch) for epoch in range(5)]
+    assert {len(epoch) for epoch in epochs} == {num_sampled}
+    used = np.concatenate(epochs)
+    for start in range(0, len(used), num_available):
+        part = used[start : start + num_available].tolist()
+        assert len({*part}) == len(part)
+    assert {*used[:num_available].tolist()} <= {*range(num_available)}
+
+
+def test_replay_samples_are_shuffled_by_seed() -> None:
+    samples = [sample_replay(1000, 1000, seed, epoch).tolist() for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    assert samples[0] == samples[1]
+    assert len({tuple(sample) for sample in samples}) == 3
+    assert samples[0] != [*range(1000)]
+
+
+def with_replay(directory: Path, *changes: str, pairs: int = 700) -> tuple[Config, PreparedData]:
+    """Return a config with `pairs` replay pairs, which have other sentences than the 300 training pairs."""
+    copy_text(directory, pairs, split="replay", longest=5)
+    for code in ("en", "de"):
+        path = directory / f"replay.{code}"
+        path.write_text("".join(f"gu {line}\n" for line in path.read_text().splitlines()))
+    replay = f"data.replay=files(train={str(directory / 'replay')!r}, hold_out=False)"
+    experiment = config(directory, replay, *changes)
+    return experiment, prepare(experiment)
+
+
+def loader(experiment: Config, prepared: PreparedData, rank: int = 0, world_size: int = 1) -> Loader:
+    stores = prepared.store("train"), prepared.store("replay")
+    return Loader(stores[0], prepared.tokenizer(), experiment.train, experiment.seed, rank, world_size, stores[1])
+
+
+def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
+    return [batch.pair_ids for update in updates for batch in update.batches]
+
+
+@pytest.mark.parametrize(("share", "expected"), [("0.5", 300), ("0.25", 100), ("0.9", 2700)])
+def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(directory: Path, share: str, expected: int) -> None:
+    experiment, prepared = with_replay(directory, f"train.replay_share={share}")
+    loading = loader(experiment, prepared)
+    assert (loading.num_pairs, loading.num_replay_pairs, loading.num_available_replay_pairs) == (300, expected, 700)
+    texts = prepared.lines("replay")[0]
+    total: Counter[int] = Counter()
+    for epoch in range(3):
+        updates = list(loading.updates(epoch))
+        used = Counter(i for ids in pair_ids(updates) for i in ids)
+        assert {i: used.pop(i) for i in range(300)} == dict.fromkeys(range(300), 1)
+        assert sum(used.values()) == expected
+        total += used
+        for update in updates:
+            assert update.tokens == sum(batch.tokens for batch in update.batches)
+            for batch in update.batches:
+                assert batch.src_BS.numel() <= experiment.train.batch_tokens
+                for row, i in enumerate(batch.pair_ids):
+                    if i >= 300:
+                        assert loading.tokenizer.decode(batch.src_BS[row].tolist()) == texts[i - 300]
+    assert max(total.values()) - min(total[i] for i in range(300, 1000)) <= 1
+
+
+def test_resuming_within_an_epoch_gives_the_same_replay_batches(directory: Path) -> None:
+    experiment, prepared = with_replay(
+        directory, "train.batch_tokens=128", "train.grad_accumulation=2", "train.source_noise=[uppercase(p=0.5)]",
+        "train.subword_regularization=bpe_dropout(p=0.3)",
+    )  # fmt: skip
+    uninterrupted = list(loader(experiment, prepared).updates(2))
+    resumed = list(loader(experiment, prepared).updates(2, skip=6))
+    assert len(resumed) > 10
+    for one, other in zip(uninterrupted[3:], resumed, strict=True):
+        assert pair_ids([one]) == pair_ids([other])
+        assert (one.tokens, one.position) == (other.tokens, other.position)
+        assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True))
+
+
+def test_ranks_load_disjoint_shares_of_the_replay_batches(directory: Path) -> None:
+    experiment, prepared = with_replay(directory, "train.batch_tokens=128")
+    single = loader(dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, grad_accumulation=2)),
+                    prepared)  # fmt: skip
+    ranks = [list(loader(experiment, prepared, rank, 2).updates(1)) for rank in range(2)]
+    for update, *shares in zip(single.updates(1), *ranks, strict=True):
+        assert {share.tokens for share in shares} == {update.tokens}
+        assert pair_ids([update]) == pair_ids(shares)
+        assert len(set(pair_ids(shares))) == len(pair_ids(shares))
+
+
+def test_replay_does_not_affect_tokenizer_and_validation(directory: Path) -> None:
+    without = prepare(config(directory))
+    experiment, prepared = with_replay(directory, "data.clean=[normalize, dedup]")
+    same_cleaning = prepare(config(directory, "data.clean=[normalize, dedup]"))
+    assert prepared.directory != same_cleaning.directory
+    assert prepared.tokenizer().model == same_cleaning.tokenizer().model
+    assert prepared.lines("valid") == same_cleaning.lines("valid") == without.lines("valid")
+    assert prepared.lines("train") == same_cleaning.lines("train")
+    assert prepared.meta["pairs"]["replay"] == len(prepared.lines("replay")[0]) < 700
+    assert prepared.meta["replay_dropped"]["dedup"] == 700 - prepared.meta["pairs"]["replay"]
+    assert prepared.meta["dropped"] == same_cleaning.meta["dropped"]
+    assert prepared.has_replay
+    assert not without.has_replay
+    assert experiment.data.replay
+
+
+def test_empty_replay_is_an_error(directory: Path) -> None:
+    for code in ("en", "de"):
+        (directory / f"blank.{code}").write_text("\n\n")
+    blank = f"data.replay=files(train={str(directory / 'blank')!r}, hold_out=False)"
+    with pytest.raises(DataError, match="no replay pair is left after cleaning"):
+        prepare(config(directory, blank))
+    experiment, prepared = with_replay(directory)
+    short = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, max_length=4))
+    assert loader(short, prepared).num_too_long > 0
+    with pytest.raises(DataError, match="no replay pair has at most 2 tokens"):
+        loader(dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, max_length=2)), prepared)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["train.replay_share=1", "data.replay=phrasebook"], "replay_share must be at least 0 and below 1, got 1.0"),
+        (["train.replay_share=-0.1", "data.replay=phrasebook"], "replay_share must be at least 0 and below 1"),
+        (["train.replay_share=nan", "data.replay=phrasebook"], "replay_share must be at least 0 and below 1, got nan"),
+        (["train.replay_share=half"], "train.replay_share: expected float, got 'half'"),
+        (["train.replay_share=0", "data.replay=phrasebook"], "data.replay is set, but train.replay_share is 0"),
+        (["train.replay_share=0.3"], "train.replay_share is 0.3, but data.replay names no corpus"),
+        (["data.replay=phrasebok"], "unknown corpus 'phrasebok'"),
+        (["data.general_test=wmt1"], "unknown test set 'wmt1'"),
+        (["data.general_test=wmt14/de-fr"], "unknown test set"),
+        (["data.general_test=wmt20/robust/set1", "data.src=fi"], "does not have the language pair fi-de"),
+        (["data.general_test=files(tset='x')"], "corpus 'files' has no option 'tset'"),
+    ],
+)
+def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], message: str) -> None:
+    changes = [word for option in [NEW, *options] for word in ("--set", option)]
+    trained("train", "--init-from", "runs/tiny", "--run", "runs/x", *changes).assert_fails(2, message)
+    assert not (trained.directory / "runs/x").exists()
+
+
+def test_share_without_replay_may_be_zero(directory: Path) -> None:
+    assert config(directory, "train.replay_share=0").train.replay_share == 0
+    with pytest.raises(ConfigError, match="names no corpus"):
+        config(directory, "train.replay_share=0.9")
+
+
+def test_run_with_replay_resumes_exactly(directory: Path) -> None:
+    def run(name: str, steps: int, *, resume: bool = False) -> Path:
+        options = ("train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", "train.valid_every=50")
+        experiment, _ = with_replay(directory, *options, f"train.steps={steps}")
+        train(experiment, directory / name, resume=resume, device="cpu", precision="fp32")
+        return checkpoint.checkpoints(directory / name)[-1]
+
+    uninterrupted = run("uninterrupted", 40)
+    assert checkpoint.read_progress(run("interrupted", 17)).batches_in_epoch > 0
+    resumed = run("interrupted", 40, resume=True)
+    one, other = (load_file(path / checkpoint.WEIGHTS) for path in (uninterrupted, resumed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    lines = [json.loads(line) for line in (directory / "interrupted/metrics.jsonl").read_text().splitlines()]
+    assert max(line["epoch"] for line in lines) > 1
+    estimate = plan(with_replay(directory)[0], device="cpu", precision="fp32")
+    assert (estimate.pairs, estimate.replay_pairs, estimate.available_replay_pairs) == (300, 300, 700)
+
+
+# ---- the command
+
+
+def fine_tune(nmt: CommandLine, *options: str, start: str = "runs/tiny", run: str = "runs/tuned") -> Done:
+    """Fine-tune with few updates; the domain is `new`, 100 sentences that the start model has not seen."""
+    if not (nmt.directory / "new.en").exists():
+        source, target = sentences(600)
+        write(nmt.directory / "new", source[400:500], [line.replace("sieht", "erblickt") for line in target[400:500]])
+        write(nmt.directory / "general", source[500:], target[500:])
+    changes = [word for change in (NEW, "train.steps=6", "train.valid_every=3", *options) for word in ("--set", change)]
+    done = nmt("train", "--init-from", start, "--run", run, *changes)
+    assert done.code == 0, done.err
+    return done
+
+
+def table(done: Done) -> list[list[str]]:
+    """Return the cells of the table of the comparison."""
+    lines = re.findall(r"^nmt:   (.+  sentences  metric  .+|.+  (?:BLEU|chrF2)  .+)$", done.err, re.MULTILINE)
+    return [re.split("  +", line) for line in lines]
+
+
+def test_fine_tuning_needs_data(trained: CommandLine) -> None:
+    hint = """hint: name it: --set "data.train=files(train='my/corpus')\""""
+    for arguments in ([], ["--config", "finetune"], ["--set", "data.replay=phrasebook"]):
+        done = trained("train", "--init-from", "runs/tiny", *arguments)
+        done.assert_fails(2, "there is no data to fine-tune runs/tiny on", hint)
+    trained("train", "--config", "finetune").assert_fails(2, "--config finetune needs --init-from", "hint: ")
+    assert not (trained.directory / "runs/finetune").exists()
+
+
+@pytest.mark.slow
+def test_start_and_result_are_compared(nmt: CommandLine) -> None:
+    done = fine_tune(nmt, "data.replay=files(train='text')", "data.general_test=files(test='general')")
+    assert done.out in {f"runs/tuned/step-00000{step}\n" for step in (0, 3, 6)}
+    assert "90 pairs and 90 of 360 replay pairs per epoch" in done.err
+    assert "nmt: start model: validation loss" in done.err
+    head, *rows = table(done)
+    assert head == ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
+    assert [row[:3] for row in rows] == [
+        [*test, metric] for test in (("new/test", "5"), ("general/test", "100")) for metric in ("BLEU", "chrF2")
+    ]
+    run = nmt.directory / "runs/tuned"
+    info = collect(run)
+    (domain, general) = info["comparison"]["tests"]
+    for row, metric in zip(rows, domain["metrics"] + general["metrics"], strict=True):
+        assert row[3:5] == [f"{metric[name]:.1f}" for name in ("first_score", "second_score")]
+    # The figures are those of nmt compare.
+    tests = ("--test", "files(train='new')", "--test", "files(test='general')")
+    compared = json.loads(nmt("compare", "runs/tiny", "runs/tuned", *tests, "--json").out)
+    for test, stored in zip(compared, (domain, general), strict=True):
+        for metric, expected in zip(test["metrics"], stored["metrics"], strict=True):
+            assert {name: expected[name] for name in metric} == metric
+    text = " ".join(nmt("info", "runs/tuned").out.split())
+    assert "fine-tuned from tiny/step-0000" in text
+    assert "replay: text/train (not specified)" in text
+    assert "replay: 50% of each epoch, from 360 pairs" in text
+    assert f"general/test: BLEU {general['metrics'][0]['second_score']:.1f}, start model" in text
+    card = (run / "README.md").read_text()
+    assert "- fine-tuned from tiny/step-0000" in card
+    assert "general/test: BLEU" in card
+    # A finished run is not compared again, and the test sets may change.
+    before = (run / "comparison.json").stat().st_mtime_ns
+    again = nmt("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=")
+    assert again.code == 0, again.err
+    assert table(again) == []
+    assert (run / "comparison.json").stat().st_mtime_ns == before
+    nmt("train", "--run", "runs/tuned", "--resume", "--set", "train.replay_share=0.4").assert_fails(
+        2, "runs/tuned was trained with another 'train.replay_share'"
+    )
+
+
+@pytest.mark.slow
+def test_default_general_test_set(nmt: CommandLine) -> None:
+    done = fine_tune(nmt)  # that of the start model
+    assert [row[:2] for row in table(done)[1::2]] == [["new/test", "5"], ["text/test", "20"]]
+    own = ("data.train=files(train='text')", "data.replay=files(train='general')")
+    done = fine_tune(
+        nmt, *own, run="runs/same"
+    )  # the start model was trained on the same data: that of the replay data
+    assert [row[0] for row in table(done)[1::2]] == ["text/test", "general/test"]
+    done = fine_tune(nmt, "data.train=files(train='text')", run="runs/none")
+    assert [row[0] for row in table(done)[1::2]] == ["text/test"]
+    assert "no comparison on other text: name test sets with --set data.general_test=" in done.err
+    done = fine_tune(nmt, "data.train=files(train='new', valid='general', hold_out=False)", run="runs/valid")
+    assert [row[0] for row in table(done)[1::2]] == ["general/valid", "text/test"]
+    done = fine_tune(nmt, "data.general_test=files(test='gone')", run="runs/gone")
+    assert [row[0] for row in table(done)[1::2]] == ["new/test"]
+    assert "no comparison on files(test='gone'): no such file: gone.en" in done.err
+
+
+@pytest.mark.slow
+def test_result_is_never_worse_than_the_start_model(nmt: CommandLine) -> None:
+    done = fine_tune(nmt, "train.schedule=constant(peak=3.0, warmup=1)", "train.steps=40", "train.best_metric=loss")
+    assert done.out == "runs/tuned/step-000000\n"
+    assert "the best checkpoint, runs/tuned/step-000000, is the start model" in done.err
+    assert all(row[5:] == ["+0.0", "1.000", "not significant"] for row in table(done)[1:])
+    start, tuned = (discovery.load(nmt.directory / path).model.state_dict() for path in ("runs/tiny", "runs/tuned"))
+    assert all(torch.equal(start[name], tuned[name]) for name in start)
+    lines = [json.loads(line) for line in (nmt.directory / "runs/tuned/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "valid_loss" in line] == [*range(0, 25, 3)]  # patience 8
+    assert "early stopping: no improvement in 8 validations" in done.err
+    assert [path.name for path in checkpoint.checkpoints(nmt.directory / "runs/tuned")] == [
+        "step-000000", "step-000021", "step-000024",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_interrupted_first_validation_is_repeated(nmt: CommandLine) -> None:
+    done = fine_tune(nmt, run="runs/uninterrupted")
+    validate = Trainer.validate
+
+    def interrupted(trainer: Trainer) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return validate(trainer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "validate", interrupted)
+        stopped = fine_tune(nmt)
+    assert "stopped and saved at update 0" in stopped.err
+    assert not (nmt.directory / "runs/tuned/comparison.json").exists()
+    resumed = nmt("train", "--run", "runs/tuned", "--resume")
+    assert resumed.out == done.out.replace("uninterrupted", "tuned")
+    assert "start model: validation loss" in resumed.err
+    logs = [(nmt.directory / f"runs/{name}/metrics.jsonl").read_text() for name in ("uninterrupted", "tuned")]
+    scores = [[json.loads(line).get("valid_loss") for line in log.splitlines()] for log in logs]
+    assert scores[0] == scores[1]
+    assert len([score for score in scores[0] if score]) == 3
+
+
+@pytest.mark.slow
+def test_limits_and_search_of_the_start_model_are_kept(nmt: CommandLine) -> None:
+    run = nmt.directory / "runs/tiny"
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("search: beam(beam_size=4)", "search: beam(beam_size=2)"))
+    words = [f"{a} {b}" for a in "abcdefgh" for b in "abcdefgh"]
+    write(nmt.directory / "short", words, words)
+    valid = "data.train=files(train='short', valid='text', hold_out=False)"
+    fine_tune(nmt, valid, "train.valid_pairs=5")
+    start, tuned = (discovery.load(nmt.directory / path) for path in ("runs/tiny", "runs/tuned"))
+    assert json.loads((nmt.directory / "runs/tuned/data.json").read_text())["pairs"]["train"] == 64
+    assert tuned.max_source_length == start.max_source_length > 5
+    assert tuned.config.search == "beam(beam_size=2)"
+    assert tuned.config.train.schedule == config_io.load(config_io.find("finetune")).train.schedule
+    (nmt.directory / "own.yaml").write_text("search: greedy\ntrain: {steps: 1, max_length: 40}\n")
+    done = nmt("train", "--init-from", "runs/tiny", "--config", "own.yaml", "--set", valid)
+    assert (done.code, done.out.startswith("runs/own/step-")) == (0, True), done.err
+    own = discovery.load(nmt.directory / "runs/own").config
+    assert (own.search, own.train.max_length, own.train.patience) == ("greedy", 40, 0)
+
+
+@pytest.mark.slow
+def test_tuned_model_can_be_tuned_again_and_exported(nmt: CommandLine) -> None:
+    fine_tune(nmt)
+    shutil.move(nmt.directory / "runs/tiny", nmt.directory / "runs/moved")
+    fine_tune(nmt, start="runs/tuned", run="runs/again")
+    tokenizers = {(nmt.directory / f"runs/{name}/spm.model").read_bytes() for name in ("moved", "tuned", "again")}
+    assert len(tokenizers) == 1
+    assert collect(nmt.directory / "runs/again")["derived_from"][0]["model"] == "tuned"
+    done = nmt("export", "runs/again", "--to", "safetensors", "--output", "exported")
+    assert done.code == 0, done.err
+    lines = ["the small dog sees the old cat."]
+    assert Translator.load(nmt.directory / "exported", "cpu").translate(lines) == Translator.load(
+        nmt.directory / "runs/again", "cpu"
+    ).translate(lines)
+
+
+@pytest.mark.slow
+def test_missing_start_model_does_not_lose_the_result(nmt: CommandLine) -> None:
+    done = fine_tune(nmt)
+    (nmt.directory / "runs/tuned/comparison.json").unlink()
+    for path in (nmt.directory / "runs/tiny").glob("step-*/model.safetensors"):
+        path.write_bytes(b"damaged")
+    again = nmt("train", "--run", "runs/tuned", "--resume")
+    assert (again.code, again.out) == (0, done.out), again.err
+    assert "is damaged" in again.err
+    assert "to compare later: nmt compare runs/tiny runs/tuned --test NAME" in again.err
+
+
+@pytest.mark.slow
+def test_comparison_is_bounded_under_a_time_limit(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fine_tune(nmt)
+    (nmt.directory / "runs/tuned/comparison.json").unlink()
+    monkeypatch.setattr(fine_tuning, "MAX_LINES_WITH_TIME_LIMIT", 7)
+    done = nmt("train", "--run", "runs/tuned", "--resume", "--time-limit", "1h")
+    assert "text/test: comparing 7 of 20 sentences" in done.err
+    assert [row[1] for row in table(done)[1:]] == ["5", "5", "7", "7"]
+    test = TestSet("x", [*"abcdefghij"], [[*"ABCDEFGHIJ"], [*"0123456789"]])
+    assert fine_tuning._sample(test, 4) == TestSet("x", [*"acfh"], [[*"ACFH"], [*"0257"]])
+    assert fine_tuning._sample(test, 10) is test
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2467, 500])
+def test_small_corpora_work_without_tuning_options(size: int, tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    source, target = sentences(3200)
+    write(tmp_path / "text", source[:700], target[:700])
+    assert nmt.train("runs/tiny", train__steps="150").code == 0
+    new = slice(700, 700 + size)
+    write(tmp_path / "new", source[new], [line.replace("der", "ein") for line in target[new]])
+    # A tiny model needs a higher learning rate, and less patience saves time.
+    options = (NEW, "train.patience=2", "train.valid_every=10", "train.schedule=constant(peak=3e-2, warmup=5)")
+    done = nmt("train", "--init-from", "runs/tiny", *(word for option in options for word in ("--set", option)))
+    assert done.code == 0, done.err
+    assert "early stopping: no improvement in 2 validations" in done.err
+    run = tmp_path / "runs/finetune"
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    scores = {line["step"]: line["best_metric_value"] for line in lines if "best_metric_value" in line}
+    best = max(scores, key=lambda step: (scores[step], -step))
+    assert [*scores][-1] == best + 20
+    assert done.out == f"runs/finetune/step-{best:06d}\n"
+    assert discovery.load(run).checkpoint.name == f"step-{best:06d}"
+    assert json.loads((run / "comparison.json").read_text())["checkpoint"] == f"step-{best:06d}"
+
+
+# ---- average of two models
+
+
+@pytest.mark.slow
+def test_average_of_two_models(nmt: CommandLine) -> None:
+    fine_tune(nmt, "train.schedule=constant(peak=1e-2, warmup=1)", "train.best_metric=loss")
+    done = nmt("average", "runs/tiny", "runs/tuned", "--share", "0.3")
+    assert (done.code, done.out) == (0, "runs/tuned-average-0.3\n"), done.err
+    run = nmt.directory / "runs/tuned-average-0.3"
+    first, second, mean = (discovery.load(nmt.directory / path) for path in ("runs/tiny", "runs/tuned", run))
+    weights = [model.model.state_dict() for model in (first, second, mean)]
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    for name, tensor in weights[2].items():
+        torch.testing.assert_close(tensor, 0.7 * weights[0][name] + 0.3 * weights[1][name])
+    assert mean.max_source_length == max(first.max_source_length, second.max_source_length)
+    card = (run / "README.md").read_text()
+    assert f"- average with share 0.7 of tiny/{first.checkpoint.name}" in card
+    assert f"- average with share 0.3 of tuned/{second.checkpoint.name}" in card
+    for arguments in (
+        ["translate", "--model", run, "the dog"],
+        ["evaluate", "--model", run, "--test", "files(test='general')"],
+        ["compare", "runs/tiny", run, "--test", "files(test='general')"],
+        ["info", run],
+        ["average", second.checkpoint, run, "--run", "runs/other"],
+    ):
+        done = nmt(*arguments)
+        assert done.code == 0, done.err
+    assert collect(nmt.directory / "runs/other")["derived_from"][1]["share"] == 0.5
+    fine_tune(nmt, start="runs/tuned-average-0.3", run="runs/again")
+
+
+def test_models_that_cannot_be_averaged(nmt: CommandLine) -> None:
+    nmt("average", "runs/tiny", "en-de-small").assert_fails(
+        1, "have different tokenizers", "hint: average a model with"
+    )
+    nmt("average", "en-de-small", "de-en-small").assert_fails(1, "translate between different languages")
+    shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/copy")
+    text = (nmt.directory / "runs/copy/config.yaml").read_text()
+    (nmt.directory / "runs/copy/config.yaml").write_text(text.replace("heads: 2", "heads: 4"))
+    nmt("average", "runs/tiny", "runs/copy").assert_fails(1, "runs/tiny and runs/copy differ in model.heads")
+    (nmt.directory / "runs/copy/config.yaml").write_text(text.replace("dropout: 0.1", "dropout: 0.3"))
+    assert nmt("average", "runs/tiny", "runs/copy").out == "runs/copy-average-0.5\n"
+    nmt("average", "runs/tiny", "runs/copy").assert_fails(2, "runs/copy-average-0.5 already exists", "--run")
+    for share in ("0", "1", "-0.5", "1.5", "nan"):
+        nmt("average", "runs/tiny", "runs/copy", f"--share={share}").assert_fails(
+            2, f"--share must be above 0 and below 1, got {share}"
+        )
+    nmt("average", "runs/tiny", "runs/copy", "--share", "much").assert_fails(2, "Invalid value for '--share'")
+    nmt("average", "runs/tiny", "--share", "0.5").assert_fails(2, "--share needs two runs")
+    nmt("average", "runs/tiny", "--run", "runs/x").assert_fails(2, "--run needs two runs")
+    nmt("average", "runs/tiny", "runs/copy", "--last", "2").assert_fails(
+        2, "--last averages the checkpoints of one run"
+    )
+
+
+def test_average_with_a_pretrained_model_is_written_to_runs(trained: CommandLine) -> None:
+    done = trained("average", "en-de-small", "en-de-small", "--share", "0.25")
+    assert (done.code, done.out) == (0, "runs/pretrained/en-de-small-average-0.25\n")

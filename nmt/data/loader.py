@@ -45,7 +45,15 @@ class Loader:
     """Group the batches of a store into updates."""
 
     def __init__(
-        self, store: Store, tokenizer: Tokenizer, config: TrainConfig, seed: int, rank: int = 0, world_size: int = 1
+        self,
+        store: Store,
+        tokenizer: Tokenizer,
+        config: TrainConfig,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        *,
+        source_eos: bool = True,
     ) -> None:
         """Select the pairs within `train.max_length`; each rank loads its share of the batches of every update.
 
@@ -54,7 +62,7 @@ class Loader:
             ConfigError: `train.subword_regularization` requires another type of tokenizer.
         """
         self.store, self.tokenizer, self.config, self.seed = store, tokenizer, config, seed
-        self.rank, self.world_size = rank, world_size
+        self.rank, self.world_size, self.source_eos = rank, world_size, source_eos
         self.noise = compose(config.source_noise) if config.source_noise else None
         spec = config.subword_regularization
         self.sampler = SubwordSampler(spec, tokenizer, seed) if spec else None
@@ -133,7 +141,7 @@ class Loader:
         elif self.noise:
             noisy = self.tokenizer.encode_batch([self._source(i, epoch) for i in pair_ids])
             sources = self._replace_too_long(noisy, sources)
-        return collate(list(zip(sources, targets, strict=True)), pair_ids)
+        return collate(list(zip(sources, targets, strict=True)), pair_ids, source_eos=self.source_eos)
 
     def _source(self, i: int, epoch: int) -> str:
         text = self.store.src.text(i)

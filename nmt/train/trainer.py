@@ -57,8 +57,9 @@ class Trainer:
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
-            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size
-        )
+            prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size,
+            source_eos=config.model.source_eos,
+        )  # fmt: skip
         self.max_microbatch_tokens: int | None = None
         """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""
         self.samples: list[tuple[str, str]] = []
@@ -247,7 +248,8 @@ class Trainer:
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
         total, tokens = 0.0, 0
         for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
-            batch = collate([store[int(i)] for i in valid_ids[batch_ids]]).to(self.device)
+            pairs = [store[int(i)] for i in valid_ids[batch_ids]]
+            batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             total += batch_loss(model, batch, smoothing=0.0).item()
             tokens += batch.tokens
         return total / max(1, tokens)

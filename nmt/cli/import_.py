@@ -10,7 +10,7 @@ import typer
 
 def import_(
     source: Annotated[
-        str, typer.Argument(help="Repository on the Hugging Face Hub (OWNER/NAME), directory, or zip file.")
+        str, typer.Argument(help="Repository on the Hugging Face Hub (OWNER/NAME), directory, or archive.")
     ],
     run: Annotated[Path | None, typer.Option(help="Run directory to create.", show_default="runs/NAME")] = None,
     revision: Annotated[
@@ -22,7 +22,8 @@ def import_(
     """Import a published model as a run.
 
     Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian releases, and
-    exports of `nmt export --to hf-marian`. Every command works with the run, also train --init-from and export.
+    exports of `nmt export --to hf-marian`. Every command works with the run, also
+    train --init-from and export. nmt models lists published models.
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de

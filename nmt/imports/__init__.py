@@ -21,8 +21,8 @@ from nmt.runs.discovery import REPOSITORY
 if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.imports.common import ImportedModel
 
-ARCHIVES = (".zip",)
-MARKERS = ("config.json", "decoder.yml")
+ARCHIVES = (".zip", ".argosmodel")
+MARKERS = ("metadata.json", "model.bin", "config.json", "decoder.yml")
 """Files in the directory of a model, by which a model is found in an archive."""
 
 
@@ -90,6 +90,19 @@ def read(directory: Path) -> ImportedModel:
     Raises:
         CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
     """
+    if (directory / "metadata.json").is_file() and (directory / "model").is_dir():
+        from nmt.imports import argos
+
+        return argos.read(directory)
+    if (directory / "model.bin").is_file():
+        from nmt.imports import ctranslate2
+
+        if not (directory / "config.yaml").is_file():
+            raise CheckpointError(
+                f"{directory} is a model of CTranslate2 without its tokenizer",
+                "import a package of Argos Translate, or an export of nmt",
+            )
+        return ctranslate2.read_export(directory)
     if (directory / "config.json").is_file():
         from nmt.imports import huggingface
 
@@ -100,7 +113,7 @@ def read(directory: Path) -> ImportedModel:
         return marian.read(directory)
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "supported formats: Hugging Face MarianMT, Marian releases",
+        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages",
     )
 
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -270,7 +271,7 @@ def test_malformed_models_are_one_line(tmp_path: Path, damage: Callable[[Path], 
     marian(tmp_path / "opus")
     damage(tmp_path / "opus")
     nmt("import", "opus").assert_fails(1, message, "hint: ")
-    assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").iterdir()]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [".opus.lock"]
 
 
 def test_invalid_arguments(tmp_path: Path) -> None:
@@ -294,8 +295,13 @@ REPOSITORY, COMMIT = "someone/opus-mt-en-de", "0123456789abcdef0123456789abcdef0
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CommandLine, list[str]]]:
-    """A loopback server with one repository in the protocol of the Hugging Face Hub, and the paths of its requests."""
+def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Event]]:
+    """A loopback server with one repository in the protocol of the Hugging Face Hub.
+
+    Yields the paths of its requests, and an event: while it is not set, downloads of the weights stop halfway.
+    """
+    is_complete = threading.Event()
+    is_complete.set()
     marian(tmp_path / "published")
     files = {path.name: path.read_bytes() for path in (tmp_path / "published").iterdir()}
     files["tf_model.h5"] = b"not needed"
@@ -328,7 +334,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Comma
                 self.send_header(key, value)
             self.end_headers()
             if self.command == "GET":
-                self.wfile.write(content)
+                half = len(content) // 2
+                self.wfile.write(content[:half])
+                if "safetensors" in self.path:
+                    is_complete.wait()
+                self.wfile.write(content[half:])
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -338,14 +348,15 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Comma
     environment = {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0",
     }  # fmt: skip
-    yield CommandLine(tmp_path, environment), requests
+    yield CommandLine(tmp_path, environment), requests, is_complete
+    is_complete.set()
     server.shutdown()
     server.server_close()
 
 
 @pytest.mark.slow
-def test_download_from_the_hub(hub: tuple[CommandLine, list[str]]) -> None:
-    nmt, requests = hub
+def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Event]) -> None:
+    nmt, requests, _ = hub
     done = nmt.process("import", REPOSITORY)  # huggingface_hub reads the environment when it is imported
     assert (done.code, done.out) == (0, "runs/opus-mt-en-de\n"), done.err
     assert re.search(rf"downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", done.err)
@@ -362,6 +373,73 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str]]) -> None:
     offline.process("import", "someone/else").assert_fails(1, "someone/else is not in its cache", "hint: ")
     unreachable = CommandLine(nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"})
     unreachable.process("import", "someone/else").assert_fails(1, "cannot reach the Hugging Face Hub", "hint: ")
+
+
+@pytest.mark.slow
+def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list[str], threading.Event]) -> None:
+    nmt, requests, is_complete = hub
+    translate = ("translate", "the dog", "--model", REPOSITORY)
+    is_complete.clear()
+    killed = nmt.start(*translate)
+    while not any("safetensors" in path for path in requests):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    is_complete.set()
+    part = nmt.directory / "runs/.opus-mt-en-de-part"  # as if it was killed while it wrote the run
+    (part / "step-000000").mkdir(parents=True)
+    (part / "leftover").write_text("")
+    both = [nmt.start(*translate) for _ in range(2)]
+    results = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], results
+    assert results[0][0] == results[1][0] != b""
+    log = (results[0][1] + results[1][1]).decode()
+    assert len(re.findall(rf"nmt: downloading {REPOSITORY} \(\d+ MB, license cc-by-4.0\)", log)) == 1
+    assert sorted(path.name for path in (nmt.directory / "runs").iterdir()) == [".opus-mt-en-de.lock", "opus-mt-en-de"]
+    assert not (nmt.directory / "runs/opus-mt-en-de/leftover").exists()
+    count = len(requests)
+    write(nmt.directory / "text", *sentences(20))
+    for arguments in (
+        [*translate],
+        ["score", "--model", REPOSITORY, "--src", "text.en", "--tgt", "text.de"],
+        ["evaluate", "--model", REPOSITORY, "--src", "text.en", "--ref", "text.de"],
+        ["attention", "the dog", "--model", REPOSITORY, "-o", "attention.json"],
+        ["info", REPOSITORY],
+        ["summary", REPOSITORY],
+        ["compare", REPOSITORY, "runs/opus-mt-en-de", "--src", "text.en", "--ref", "text.de"],
+        ["export", REPOSITORY, "--to", "ctranslate2"],
+        ["translate", "the dog", "--model", REPOSITORY, "--engine", "ctranslate2"],
+        ["train", "--init-from", REPOSITORY, "--run", "runs/tuned", "--set", "train.steps=1",
+         "--set", "data.train=files(train='text', valid='text', hold_out=False)"],
+    ):  # fmt: skip
+        done = nmt(*arguments)
+        assert done.code == 0, done.err
+    assert len(requests) == count
+    models = json.loads(nmt("models", "--json").out)
+    (imported,) = (model for model in models if model["path"] == "runs/opus-mt-en-de")
+    assert (imported["source"], imported["license"], imported["tgt"]) == (REPOSITORY, "cc-by-4.0", "de")
+    nmt("info", "other/opus-mt-en-de").assert_fails(1, "runs/opus-mt-en-de is not an import of other/opus-mt-en-de")
+    offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
+    offline.process("info", "someone/else").assert_fails(1, "someone/else is not in its cache", "hint: ")
+    shutil.copytree(nmt.directory / "runs/opus-mt-en-de", nmt.directory / "someone/else")
+    assert nmt("info", "someone/else").out.startswith("someone/else\n")
+    for name in ("runs/typo", "text.en/x", "nowhere", "a/b/c", "someone/typo"):
+        nmt("summary", name).assert_fails(1, f"there is no model at {name}", "OWNER/NAME")
+    assert len(requests) == count
+
+
+def test_models_lists_published_models_with_their_sources(tmp_path: Path) -> None:
+    nmt = CommandLine(tmp_path)
+    models = json.loads(nmt("models", "--src", "en", "--json").out)
+    assert {model["src"] for model in models} == {"en"}
+    assert {"en-de-small", "Helsinki-NLP/opus-mt-en-de"} <= {model["name"] for model in models}
+    for model in models:
+        assert bool(model["megabytes"]) == bool(model["scores"]) == model["source"].startswith("https://")
+    table = nmt("models", "--src", "de", "--tgt", "en").out.splitlines()
+    assert len(table) == 3
+    assert "301  apache-2.0" in table[2]
+    assert "no known model" in nmt("models", "--src", "xx").err
 
 
 def release(directory: Path) -> Path:

@@ -713,9 +713,9 @@ def test_very_long_validation_pair_is_a_batch_of_its_own(directory: Path) -> Non
         (directory / f"valid.{code}").write_text("ba be bi\n" * 100 + "ba be " * 300 + "\n", encoding="utf-8")
     sizes = []
 
-    def recording_collate(pairs: list[Any], numbers: Any = ()) -> Batch:
+    def recording_collate(pairs: list[Any], numbers: Any = (), **options: Any) -> Batch:
         sizes.append((len(pairs), max(len(tgt) for _, tgt in pairs)))
-        return collate(pairs, numbers)
+        return collate(pairs, numbers, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer_module, "collate", recording_collate)

@@ -27,6 +27,7 @@ from nmt.cli import (
     export,
     import_,
     info,
+    models,
     plot,
     reproduce,
     score,
@@ -113,8 +114,8 @@ app = typer.Typer(
 )
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, score.score, average.average, export.export,
-    import_.import_, info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, config.config,
-    doctor.doctor,
+    import_.import_, models.models, info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep,
+    config.config, doctor.doctor,
 ):  # fmt: skip
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data.app, name="data")

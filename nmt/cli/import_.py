@@ -10,7 +10,7 @@ import typer
 
 def import_(
     source: Annotated[
-        str, typer.Argument(help="Repository on the Hugging Face Hub (OWNER/NAME), directory, or zip file.")
+        str, typer.Argument(help="Repository on the Hugging Face Hub (OWNER/NAME), directory, or archive.")
     ],
     run: Annotated[Path | None, typer.Option(help="Run directory to create.", show_default="runs/NAME")] = None,
     revision: Annotated[
@@ -21,11 +21,13 @@ def import_(
 ) -> None:
     """Import a published model as a run.
 
-    Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian releases, and
-    exports of `nmt export --to hf-marian`. Every command works with the run, also train --init-from and export.
+    Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian releases, packages
+    of Argos Translate, and exports of `nmt export` to hf-marian and ctranslate2. Every command works with the run, also
+    train --init-from and export. nmt models lists published models.
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de
+      nmt import translate-en_es-1_0.argosmodel
       nmt import opus-2020-02-26.zip --run runs/opus --src-lang en --tgt-lang de
       nmt train --init-from runs/opus --run runs/mine --set "data.train=files(train='mine')" --set data.replay=europarl
     """

@@ -29,7 +29,7 @@ def info(
 
     run = run or discovery.newest_run()
     pretrained_dir = pretrained.find(run)
-    run = pretrained_dir or run
+    run = discovery.locate(run)
     run_info = collect(run)
     if json_:
         import json

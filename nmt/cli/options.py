@@ -30,11 +30,11 @@ ModelOption = Annotated[
     Path | None,
     typer.Option(
         "--model", "-m",
-        help="Run or checkpoint directory, or the name of a pretrained model (en-de-small, de-en-small).",
+        help="Run or checkpoint directory, or the name of a pretrained (en-de-small, de-en-small) or published model.",
         show_default="the newest run",
     ),
 ]  # fmt: skip
-MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained model; repeat to ensemble."
+MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained or published model; repeat to ensemble."
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
 SearchPrecisionOption = Annotated[

@@ -92,6 +92,7 @@ def translate(
       cat news.en | nmt translate > news.de
       nmt translate --format jsonl --top-beams 4 "A dog runs."
       nmt translate --model runs/a --model runs/b "A dog runs."
+      nmt translate --model Helsinki-NLP/opus-mt-en-de "A dog runs."
       nmt translate --constraint "Hund" "A dog runs."
     """
     check_encoding_errors(encoding_errors)

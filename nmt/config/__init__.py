@@ -91,6 +91,8 @@ class ModelConfig:
     """Share one weight matrix between source embedding, target embedding and output projection."""
     output_bias: bool = False
     """Add a bias to the output projection, as Marian does."""
+    source_eos: bool = True
+    """End source sentences with the end token. Models of OpenNMT-py are trained without."""
 
 
 @dataclass(frozen=True)

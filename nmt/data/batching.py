@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.data.tokenizer import BOS, EOS, PAD, encoder_input
 
 POOL_SIZE = 200_000
 """Pairs that are sorted by length together; large enough for batches with little padding."""
@@ -129,9 +129,9 @@ def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None =
     return torch.from_numpy(padded)
 
 
-def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = ()) -> Batch:
-    """Return the tensors of a batch; sources end with </s>."""
-    src_BS, src_mask_BS = collate_source([src for src, _ in pairs])
+def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = (), *, source_eos: bool = True) -> Batch:
+    """Return the tensors of a batch; with `source_eos`, sources end with </s>."""
+    src_BS, src_mask_BS = collate_source([src for src, _ in pairs], source_eos=source_eos)
     targets = [tgt for _, tgt in pairs]
     tgt_out_BT = pad_rows(targets, after=EOS)
     lengths_B = torch.tensor([len(tgt) + 1 for tgt in targets])
@@ -141,8 +141,10 @@ def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = ()) -> B
     return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, tgt_out_BT[tgt_mask_BT], tuple(pair_ids))
 
 
-def collate_source(sources: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Return the padded ids [B, S], each ending with </s>, and the padding mask (True for tokens)."""
-    src_BS = pad_rows(sources, after=EOS)
-    lengths_B = torch.tensor([len(src) + 1 for src in sources])
+def collate_source(sources: Sequence[Ids], *, source_eos: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the padded ids [B, S], with `source_eos` each ending with </s>, and the padding mask (True for tokens)."""
+    if not source_eos:
+        sources = [encoder_input(src, source_eos) for src in sources]
+    src_BS = pad_rows(sources, after=EOS if source_eos else None)
+    lengths_B = torch.tensor([len(src) + source_eos for src in sources])
     return src_BS, torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]

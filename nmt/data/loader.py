@@ -59,6 +59,8 @@ class Loader:
         rank: int = 0,
         world_size: int = 1,
         replay: Store | None = None,
+        *,
+        source_eos: bool = True,
     ) -> None:
         """Select the pairs within `train.max_length`; each rank loads its share of the batches of every update.
 
@@ -67,13 +69,13 @@ class Loader:
             ConfigError: `train.subword_regularization` requires another type of tokenizer.
         """
         self.tokenizer, self.config, self.seed = tokenizer, config, seed
-        self.rank, self.world_size = rank, world_size
+        self.rank, self.world_size, self.source_eos = rank, world_size, source_eos
         self._src: MonolingualStore | JoinedText = store.src
         self._tgt: MonolingualStore | JoinedText = store.tgt
         self._all_lengths_N2 = store.lengths_N2
         self.noise = compose(config.source_noise) if config.source_noise else None
         spec = config.subword_regularization
-        self.sampler = SubwordSampler(spec, tokenizer, seed) if spec else None
+        self.subword_sampler = SubwordSampler(spec, tokenizer, seed) if spec else None
         self._epoch_pairs: tuple[int, NDArray[np.int64], NDArray[np.integer]] | None = None
         self._train_ids_N = self._select(store, "training")
         self.num_pairs, self.num_replay_pairs, self.num_available_replay_pairs = len(self._train_ids_N), 0, 0
@@ -164,15 +166,15 @@ class Loader:
         pair_ids = pair_ids_N.tolist()
         sources: list[Ids] = [self._src.ids(i) for i in pair_ids]
         targets: list[Ids] = [self._tgt.ids(i) for i in pair_ids]
-        if self.sampler:
+        if self.subword_sampler:
             rng = np.random.default_rng((self.seed, epoch, pair_ids[0]))
-            src_sample = self.sampler.encode_batch([self._source(i, epoch) for i in pair_ids], rng)
-            tgt_sample = self.sampler.encode_batch([self._tgt.text(i) for i in pair_ids], rng)
+            src_sample = self.subword_sampler.encode_batch([self._source(i, epoch) for i in pair_ids], rng)
+            tgt_sample = self.subword_sampler.encode_batch([self._tgt.text(i) for i in pair_ids], rng)
             sources, targets = self._replace_too_long(src_sample, sources), self._replace_too_long(tgt_sample, targets)
         elif self.noise:
             noisy = self.tokenizer.encode_batch([self._source(i, epoch) for i in pair_ids])
             sources = self._replace_too_long(noisy, sources)
-        return collate(list(zip(sources, targets, strict=True)), pair_ids)
+        return collate(list(zip(sources, targets, strict=True)), pair_ids, source_eos=self.source_eos)
 
     def _source(self, i: int, epoch: int) -> str:
         text = self._src.text(i)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from nmt.data.tokenizer import EOS, UNK, Tokenizer
+from nmt.data.tokenizer import EOS, UNK, Tokenizer, one_line
 from nmt.errors import CheckpointError
 
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
@@ -98,7 +98,7 @@ class PairTokenizer(Tokenizer):
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the target text of each row of piece ids, without special tokens."""
         texts: list[str] = self._target.decode([[self.pieces[int(i)] for i in ids if i > EOS] for ids in rows])
-        return texts
+        return [one_line(text) for text in texts]
 
     @property
     def model_type(self) -> str:

@@ -32,6 +32,17 @@ def tokenizer_file(directory: Path) -> Path:
     return pair if pair.is_file() else directory / Tokenizer.FILE
 
 
+def encoder_input(ids: Iterable[int], source_eos: bool) -> list[int]:
+    """Return the ids that the encoder reads: those of a source, and EOS if `source_eos` is set or there are none."""
+    source = [*ids]
+    return [*source, EOS] if source_eos or not source else source
+
+
+def one_line(text: str) -> str:
+    """Return decoded text as one line: byte pieces can encode a line feed."""
+    return text.replace("\n", " ").replace("\r", " ")
+
+
 class Tokenizer:
     """Convert text to piece ids and back. Unknown characters are encoded as bytes."""
 
@@ -128,8 +139,7 @@ class Tokenizer:
         if not rows:
             return []
         texts = self._spm.decode([[int(i) for i in ids if i > EOS] for ids in rows])
-        # Byte pieces can encode a line feed; each text must stay on one line.
-        return [text.replace("\n", " ").replace("\r", " ") for text in texts]
+        return [one_line(text) for text in texts]
 
     def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces as strings."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.data.tokenizer import BOS, EOS, Tokenizer, tokenizer_file
+from nmt.data.tokenizer import BOS, EOS, Tokenizer, encoder_input, tokenizer_file
 from nmt.errors import UsageError
 from nmt.model.transformer import Transformer
 from nmt.registry import parse
@@ -40,7 +40,10 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Mapping[str
     """
     config = loaded.config.model
     defaults = {"kv_heads": (0, config.heads)}
-    for name in ("arch", "norm", "activation", "position_encoding", "attention_score", "attention_window", "kv_heads"):
+    for name in (
+        "arch", "norm", "activation", "position_encoding", "attention_score", "attention_window", "kv_heads",
+        "source_eos",
+    ):  # fmt: skip
         value = getattr(config, name)
         values = supported.get(name, defaults.get(name, (getattr(ModelConfig, name),)))
         if values and (parse(value)[0] if isinstance(value, str) else value) not in values:
@@ -92,20 +95,24 @@ def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str
     return translations
 
 
-def greedy_translator(model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None) -> Translate:
+def greedy_translator(
+    model: StepModel, tokenizer: Tokenizer, max_positions: int | None = None, *, source_eos: bool = True
+) -> Translate:
     """Return a function that translates with a model and the greedy search of nmt.
 
     Args:
         model: the model.
         tokenizer: its tokenizer.
         max_positions: maximum length of a translation in tokens, including the start token; None: unlimited.
+        source_eos: whether sources end with the end token.
     """
     greedy = search("greedy")
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
         max_length_B = np.array([max_tokens(len(ids)) for ids in sources]).clip(max=(max_positions or 2**31) - 1)
-        hypotheses = greedy(model, SearchRequest([[*ids, EOS] for ids in sources], max_length_B, BOS, EOS))
+        inputs = [encoder_input(ids, source_eos) for ids in sources]
+        hypotheses = greedy(model, SearchRequest(inputs, max_length_B, BOS, EOS))
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]
 
     return lambda sentences: translate_in_batches(sentences, translate)

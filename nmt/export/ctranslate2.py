@@ -43,7 +43,9 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     encoding, options = parse(config.position_encoding)
     rotary = encoding == "rotary"
     model = require_transformer(
-        loaded, "CTranslate2", {"position_encoding": ("rotary", *SINUSOIDS), "activation": ACTIVATIONS}
+        loaded,
+        "CTranslate2",
+        {"position_encoding": ("rotary", *SINUSOIDS), "activation": ACTIVATIONS, "source_eos": ()},
     )
     specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, directory)
@@ -79,7 +81,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (pieces[i] for i in (UNK, BOS, EOS))
     spec.config.decoder_start_token = pieces[BOS]
     spec.config.add_source_bos = False
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = config.source_eos
     spec.validate()
     spec.optimize(quantization=None)
     spec.save(str(directory))

@@ -9,7 +9,7 @@ T target tokens so far, L decoder layers, G heads of keys and values, K head dim
 
 `cross_kv` are the projected keys and values of the source. `past` are those of the target: empty (T = 0) in the first
 step, in which every token is <s>, then `present` of the previous step. A search with several rows per sentence repeats
-cross_kv and mask.
+cross_kv and mask. If model.source_eos is false, the source has no </s>.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def load(directory: Path) -> Translate:
         UsageError: ONNX Runtime is not installed.
     """
     config, tokenizer, *_ = discovery.load_settings(directory)
-    return greedy_translator(OnnxModel.load(directory), tokenizer, max_positions(config.model))
+    model = OnnxModel.load(directory)
+    return greedy_translator(model, tokenizer, max_positions(config.model), source_eos=config.model.source_eos)
 
 
 def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
@@ -97,7 +98,9 @@ def graphs(loaded: LoadedModel) -> tuple[nn.Module, nn.Module]:
     Raises:
         UsageError: the model is not supported.
     """
-    supported = dict.fromkeys(("norm", "activation", "position_encoding", "attention_score", "kv_heads"), ())
+    supported = dict.fromkeys(
+        ("norm", "activation", "position_encoding", "attention_score", "kv_heads", "source_eos"), ()
+    )
     model = copy.deepcopy(require_transformer(loaded, "ONNX", supported)).requires_grad_(False)
     for name in ("source_positions", "target_positions"):
         if isinstance(getattr(model, name), Floater):

@@ -57,4 +57,5 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
 def load(directory: Path) -> Translate:
     """Return a translator for a directory written by `export`."""
     loaded = discovery.load(directory)
-    return greedy_translator(TorchModel([loaded.model]), loaded.tokenizer, loaded.model.max_positions)
+    model, source_eos = loaded.model, loaded.config.model.source_eos
+    return greedy_translator(TorchModel([model]), loaded.tokenizer, model.max_positions, source_eos=source_eos)

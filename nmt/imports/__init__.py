@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.console import log
 from nmt.errors import CheckpointError, UsageError
-from nmt.imports.common import UNKNOWN_LANGUAGES, ImportedModel
-from nmt.paths import new_directory, runs_dir
+from nmt.paths import locked, resumable_directory, runs_dir
+from nmt.runs.discovery import REPOSITORY
 
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-"""Name of a repository on the Hugging Face Hub."""
+if TYPE_CHECKING:  # finding an imported run does not require PyTorch
+    from nmt.imports.common import ImportedModel
+
+ARCHIVES = (".zip", ".argosmodel")
+MARKERS = ("metadata.json", "model.bin", "config.json", "decoder.yml")
+"""Files in the directory of a model, by which a model is found in an archive."""
 
 
 def import_model(
     source: str, run: Path | None = None, revision: str | None = None, src: str | None = None, tgt: str | None = None
 ) -> Path:
-    """Import a model and return its run.
+    """Import a model and return its run. If another process is importing it to the same run, wait and use that.
 
     Args:
-        source: a repository of the Hugging Face Hub, or a local directory in the same format.
+        source: a repository of the Hugging Face Hub, or a local directory or archive in a supported format.
         run: the run to create; None: `runs/NAME`.
         revision: commit, branch or tag of the repository; None: the latest commit of the main branch.
         src: source language code; None: that of the model.
@@ -38,29 +44,44 @@ def import_model(
         UsageError: the source does not exist, the run exists, or a language code is invalid.
     """
     from nmt.config import Config, DataConfig, config_io
+    from nmt.imports.common import UNKNOWN_LANGUAGES
 
     config_io.check(Config(data=DataConfig(src or UNKNOWN_LANGUAGES[0], tgt or UNKNOWN_LANGUAGES[1])))
     path = Path(source).expanduser()
-    run = run or runs_dir() / path.name.removesuffix(".zip")
+    run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else path.name)
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     if revision and path.exists():
         raise UsageError("--revision applies to repositories of the Hugging Face Hub only", "leave out --revision")
-    if path.is_dir():
-        model, record = read(path), {"source": source, "license": _license(path)}
-    elif path.suffix == ".zip" and path.is_file():
-        from nmt.imports import marian
-
-        model, record = marian.read_zip(path), {"source": source, "license": "not specified"}
-    elif REPOSITORY.fullmatch(source) and not path.exists():
-        from nmt.imports import hub
-
-        directory, record = hub.download(source, revision)
-        model = read(directory)
-    else:
+    if not path.exists() and not REPOSITORY.fullmatch(source):
         raise UsageError(f"{source} is not a directory or zip file", "import one, or a repository: OWNER/NAME")
-    data = replace(model.config.data, src=src or model.config.data.src, tgt=tgt or model.config.data.tgt)
-    return _write(replace(model, config=replace(model.config, data=data)), run, record)
+    _import(path, source, run, revision, src, tgt)
+    return run
+
+
+def find_or_import(repository: str) -> Path:
+    """Return the run `runs/NAME` of a repository of the Hugging Face Hub, `OWNER/NAME`; import it first if necessary.
+
+    Raises:
+        CheckpointError: the run is not an import of this repository; or see `import_model`.
+        DownloadError: the model cannot be downloaded.
+    """
+    run = runs_dir() / repository.rpartition("/")[2]
+    if not run.exists():
+        _import(Path(repository), repository, run)
+    if origin(run).get("source") != repository:
+        raise CheckpointError(
+            f"{run} is not an import of {repository}", f"import it to another run: nmt import {repository} --run RUN"
+        )
+    return run
+
+
+def origin(run: Path) -> dict[str, str]:
+    """Return source and license of an imported run; empty: it is not an imported run."""
+    try:
+        return dict(json.loads((run / "data.json").read_text(encoding="utf-8"))["imported"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def read(directory: Path) -> ImportedModel:
@@ -69,6 +90,19 @@ def read(directory: Path) -> ImportedModel:
     Raises:
         CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
     """
+    if (directory / "metadata.json").is_file() and (directory / "model").is_dir():
+        from nmt.imports import argos
+
+        return argos.read(directory)
+    if (directory / "model.bin").is_file():
+        from nmt.imports import ctranslate2
+
+        if not (directory / "config.yaml").is_file():
+            raise CheckpointError(
+                f"{directory} is a model of CTranslate2 without its tokenizer",
+                "import a package of Argos Translate, or an export of nmt",
+            )
+        return ctranslate2.read_export(directory)
     if (directory / "config.json").is_file():
         from nmt.imports import huggingface
 
@@ -79,8 +113,39 @@ def read(directory: Path) -> ImportedModel:
         return marian.read(directory)
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "a Hugging Face model has config.json, a Marian release has decoder.yml",
+        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages",
     )
+
+
+def _import(
+    path: Path, source: str, run: Path, revision: str | None = None, src: str | None = None, tgt: str | None = None
+) -> None:
+    """Create the run, unless another process creates it at the same time."""
+    with locked(run.with_name(f".{run.name}.lock"), lambda: log(f"another process is importing {run}; waiting")):
+        if not run.exists():
+            model, record = _read_source(source, path, revision)
+            data = replace(model.config.data, src=src or model.config.data.src, tgt=tgt or model.config.data.tgt)
+            _write(replace(model, config=replace(model.config, data=data)), run, record)
+
+
+def _read_source(source: str, path: Path, revision: str | None) -> tuple[ImportedModel, dict[str, str]]:
+    """Read the model, and return it and a record of its origin."""
+    if path.is_dir():
+        return read(path), {"source": source, "license": _license(path)}
+    if path.exists():
+        from nmt.imports.common import extracted
+
+        with extracted(path) as directory:
+            files = (file for file in directory.rglob("*") if file.name in MARKERS)
+            root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
+            try:
+                return read(root), {"source": source, "license": _license(root)}
+            except CheckpointError as error:
+                raise CheckpointError(error.message.replace(str(directory), str(path)), error.hint) from None
+    from nmt.imports import hub
+
+    directory, record = hub.download(source, revision)
+    return read(directory), record
 
 
 def _license(directory: Path) -> str:
@@ -92,8 +157,8 @@ def _license(directory: Path) -> str:
     return match[1].strip() if match else "not specified"
 
 
-def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
-    """Write the run of an imported model."""
+def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
+    """Write the run of an imported model. The caller holds the lock of the run."""
     from nmt.config import config_io
     from nmt.model.build import build_model
     from nmt.runs import checkpoint, model_card
@@ -105,7 +170,8 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise CheckpointError(f"the weights do not fit config.json: {reason}", "download the model again") from None
-    with new_directory(run) as work:
+    shutil.rmtree(run.with_name(f".{run.name}-part"), ignore_errors=True)  # of a killed process
+    with resumable_directory(run) as work:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
         limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
@@ -113,5 +179,4 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> Path:
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)
-    log(f"imported {record['source']} (license {record['license']})")
-    return run
+    log(f"imported {record['source']} to {run} (license {record['license']})")

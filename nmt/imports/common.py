@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +17,14 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.data.pair_tokenizer import SPECIAL_PIECES, PairTokenizer
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import CheckpointError
 
 MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
 RETRY = "download the model again"
+SENTENCE_SPLITTER = "stanza"
+"""Directory of an Argos Translate package that is not extracted: nmt splits sentences itself."""
 UNKNOWN_LANGUAGES = ("src", "tgt")
 """Language codes of a model whose files do not state them."""
 
@@ -59,6 +65,29 @@ class Weights(dict[str, Tensor]):
         return self[next((name for name in names if name in self), names[0])]
 
 
+@contextlib.contextmanager
+def extracted(file: Path) -> Iterator[Path]:
+    """Yield a temporary directory with the content of a zip file.
+
+    Raises:
+        CheckpointError: it is not a zip file, or it would write outside its directory.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                names = [name for name in archive.namelist() if SENTENCE_SPLITTER not in Path(name).parts]
+                if unsafe := [name for name in names if not _is_safe(name)]:
+                    raise CheckpointError(f"{file} would write outside its directory: {unsafe[0]}", RETRY)
+                archive.extractall(directory, names)
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError):  # RuntimeError: encrypted
+            raise CheckpointError(f"{file} is not a zip file, or it is damaged or encrypted", RETRY) from None
+        yield Path(directory)
+
+
+def _is_safe(name: str) -> bool:
+    return not name.startswith(("/", "\\")) and ".." not in Path(name).parts
+
+
 def read_bytes(path: Path) -> bytes:
     """Read a file.
 
@@ -93,16 +122,18 @@ def pair_vocabulary(
     target_model: bytes,
     source_ids: dict[str, int],
     target_ids: dict[str, int],
-    special: Sequence[int],
+    source_special: Sequence[int],
+    target_special: Sequence[int],
 ) -> Vocabulary:
-    """Return the union of two vocabularies.
+    """Return the union of two vocabularies. A piece of the target vocabulary only is unknown on the source side.
 
     Args:
         source_model: SentencePiece model of the source side.
         target_model: SentencePiece model of the target side.
         source_ids: original ids of the source pieces.
         target_ids: original ids of the target pieces; equal to `source_ids` in a joint vocabulary.
-        special: original rows of PAD, UNK, BOS and EOS; -1: none.
+        source_special: original rows of PAD, UNK, BOS and EOS on the source side; -1: none.
+        target_special: the same on the target side.
 
     Raises:
         CheckpointError: a file is not a SentencePiece model.
@@ -110,10 +141,13 @@ def pair_vocabulary(
     pieces = [
         piece
         for piece in source_ids | target_ids
-        if piece not in SPECIAL_PIECES and not {source_ids.get(piece), target_ids.get(piece)} & {*special}
+        if source_ids.get(piece) not in source_special and target_ids.get(piece) not in target_special
     ]
-    rows = ([*special, *(ids.get(piece, -1) for piece in pieces)] for ids in (source_ids, target_ids))
-    return Vocabulary(PairTokenizer(source_model, target_model, [*SPECIAL_PIECES, *pieces]), *map(torch.tensor, rows))
+    names = [f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces]  # such as an unused <s>
+    source_rows = [*source_special, *(source_ids.get(piece, source_special[UNK]) for piece in pieces)]
+    target_rows = [*target_special, *(target_ids.get(piece, -1) for piece in pieces)]
+    tokenizer = PairTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])
+    return Vocabulary(tokenizer, torch.tensor(source_rows), torch.tensor(target_rows))
 
 
 def select_rows(table: Tensor, rows_V: Tensor) -> Tensor:

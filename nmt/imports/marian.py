@@ -8,7 +8,6 @@ training under the name `special:model.yml`. Its parameters are renamed to those
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,26 +60,6 @@ TABLES = {
 }  # fmt: skip
 
 
-def read_zip(file: Path) -> ImportedModel:
-    """Read a release in a zip file.
-
-    Raises:
-        CheckpointError: it is not a zip file, writes outside its directory, or is not a supported release.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                if unsafe := [name for name in archive.namelist() if not _is_safe(name)]:
-                    raise CheckpointError(f"{file} would write outside its directory: {unsafe[0]}", RETRY)
-                archive.extractall(directory)
-        except (OSError, zipfile.BadZipFile, EOFError):
-            raise CheckpointError(f"{file} is not a zip file, or it is damaged", RETRY) from None
-        found = sorted(Path(directory).rglob(DECODER), key=lambda path: len(path.parts))
-        if not found:
-            raise CheckpointError(f"{file} has no {DECODER}", "import a release of OPUS-MT, or a directory")
-        return read(found[0].parent)
-
-
 def read(directory: Path) -> ImportedModel:
     """Read a release in a directory.
 
@@ -107,7 +86,7 @@ def read(directory: Path) -> ImportedModel:
         special = [-1, source_ids["<unk>"], -1, source_ids["</s>"]]
         model_options = _model_options(options)
         source_model, target_model = read_bytes(directory / SOURCE), read_bytes(directory / TARGET)
-        vocabulary = pair_vocabulary(source_model, target_model, source_ids, target_ids, special)
+        vocabulary = pair_vocabulary(source_model, target_model, source_ids, target_ids, special, special)
         config = model_config(model_options, output_bias=True)
         weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
     except (KeyError, TypeError, ValueError) as error:
@@ -124,10 +103,6 @@ def read(directory: Path) -> ImportedModel:
         ),
         vocabulary.tokenizer, weights, sha256(file),
     )  # fmt: skip
-
-
-def _is_safe(name: str) -> bool:
-    return not name.startswith(("/", "\\")) and ".." not in Path(name).parts
 
 
 def _vocabulary(path: Path) -> dict[str, int]:

@@ -36,7 +36,7 @@ class TokenScores:
     log_probs: list[float]
     """Log-probability of each token in nats, [T]."""
     attention_TS: Floats | None
-    """Cross-attention weights; S includes the end token. None: the engine does not return attention."""
+    """Cross-attention weights; S includes the end token, if the encoder reads it. None: the engine returns none."""
 
 
 class Engine(Protocol):

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from nmt.data.tokenizer import BOS, EOS, PAD, UNK
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 from nmt.errors import NMTError
 from nmt.inference import Source, TokenScores
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
@@ -49,6 +49,8 @@ class BatchEngine:
         precision: str,
         detokenize: Callable[[Sequence[int]], str],
         num_threads: int = 1,
+        *,
+        source_eos: bool = True,
     ) -> None:
         """Create the model for the search.
 
@@ -57,9 +59,11 @@ class BatchEngine:
             precision: precision of the search.
             detokenize: returns the text of token ids, for searches that compare texts.
             num_threads: number of batches computed in parallel, one thread each.
+            source_eos: whether sources end with the end token.
         """
         self.model = make_model(precision)
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
+        self.source_eos = source_eos
         self._make_model = make_model
         self._pool = ThreadPoolExecutor(num_threads)  # kept, because each thread allocates its own buffers
 
@@ -127,7 +131,7 @@ class BatchEngine:
             hypotheses = search(
                 self.model,
                 SearchRequest(
-                    [[*source.ids, EOS] for source in sources],
+                    [encoder_input(source.ids, self.source_eos) for source in sources],
                     max_length_B.clip(max=(self.max_positions or 2**31) - 1), BOS, EOS,
                     [source.prefix for source in sources] if any(source.prefix for source in sources) else (),
                     [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),

@@ -11,7 +11,7 @@ from nmt import runtime
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, UsageError
 from nmt.inference import Source, TokenScores
-from nmt.runs import pretrained
+from nmt.runs import discovery, pretrained
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
@@ -31,7 +31,7 @@ def find_export(path: Path) -> Path:
     Raises:
         CheckpointError: there is none.
     """
-    path = pretrained.output_dir(pretrained.find(path) or path)
+    path = pretrained.output_dir(discovery.locate(path))
     directory = path if (path / MODEL).exists() or not path.is_dir() else path / "ctranslate2"
     if not (directory / MODEL).exists():
         raise CheckpointError(f"there is no CTranslate2 model in {path}", "nmt export RUN --to ctranslate2")

@@ -37,7 +37,9 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
         raise UsageError("no model is given", "name a run, such as runs/multi30k")
     first, *others = models = [discovery.find_model(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
-        if other.tokenizer.checksum != first.tokenizer.checksum:
+        if (other.tokenizer.checksum, other.config.model.source_eos) != (
+            first.tokenizer.checksum, first.config.model.source_eos,
+        ):  # fmt: skip
             raise CheckpointError(
                 f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"
             )
@@ -67,8 +69,11 @@ def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detoke
         def make_native(precision: str) -> Model:
             return _ensemble([_load_native(each, precision) for each in files])
 
-        precision = _native_precision(precision, files[0].config.model)
-        return BatchEngine(make_native, precision, detokenize, runtime.num_threads())
+        config = files[0].config.model
+        threads = runtime.num_threads()
+        return BatchEngine(
+            make_native, _native_precision(precision, config), detokenize, threads, source_eos=config.source_eos
+        )
     models = [discovery.load(each.checkpoint).model for each in files]
     return _pytorch_engine(models, device, precision, detokenize)
 
@@ -85,8 +90,11 @@ def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, d
     def make_native(precision: str) -> Model:
         return _ensemble([NativeModel(m.config, _to_numpy(m.state_dict()), precision) for m in models])
 
-    precision = _native_precision(precision, models[0].config)
-    return BatchEngine(make_native, precision, detokenize, runtime.num_threads())
+    config = models[0].config
+    threads = runtime.num_threads()
+    return BatchEngine(
+        make_native, _native_precision(precision, config), detokenize, threads, source_eos=config.source_eos
+    )
 
 
 def runs_natively(configs: Sequence[ModelConfig], device: str) -> bool:
@@ -135,4 +143,4 @@ def _pytorch_engine(
     def make_model(precision: str) -> Model:
         return TorchModel(models, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
 
-    return BatchEngine(make_model, precision, detokenize)
+    return BatchEngine(make_model, precision, detokenize, source_eos=models[0].config.source_eos)

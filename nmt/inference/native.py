@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from nmt import autotune, paths
 from nmt.config import ModelConfig
 from nmt.console import log
-from nmt.data.tokenizer import BOS, EOS
+from nmt.data.tokenizer import BOS, EOS, encoder_input
 from nmt.inference import TokenScores
 from nmt.model.position_formulas import alibi_slopes, t5_buckets
 from nmt.registry import parse
@@ -99,7 +99,7 @@ class NativeModel:
             MemoryError: the weights do not fit into memory.
             ValueError: the names or shapes of the weights do not match the config.
         """
-        self.library = library()
+        self.library, self.source_eos = library(), config.source_eos
         output = weights.get("embeddings.output", weights.get("embeddings.shared"))
         self.vocab_size = 0 if output is None else len(output)
         encoding, options = parse(config.position_encoding)
@@ -128,7 +128,7 @@ class NativeModel:
         weakref.finalize(self, _free, self.library, self._handle, self._free_states)
 
     def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
-        """Encode sentences, each a list of ids that ends with the end token, and return the state of the search.
+        """Encode sentences, each a list of ids of `encoder_input`, and return the state of the search.
 
         Raises:
             MemoryError: out of memory.
@@ -152,7 +152,8 @@ class NativeModel:
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score a batch of given translations; ids are without start and end tokens."""
         order = sorted(range(len(targets)), key=lambda i: -len(targets[i]))  # unfinished sentences come first
-        state = self.init_search_state([[*source, EOS] for source in sources], track_attention=True)
+        inputs = [encoder_input(source, self.source_eos) for source in sources]
+        state = self.init_search_state(inputs, track_attention=True)
         log_probs: list[list[float]] = [[] for _ in order]
         attention: list[list[Floats]] = [[] for _ in order]
         parents_R, tokens_R = np.array(order), np.full(len(order), BOS)
@@ -165,7 +166,7 @@ class NativeModel:
             assert state.attention_RS is not None
             for row, i in enumerate(running):
                 log_probs[i].append(float(result.gathered_log_p_RP[row, 0]))
-                attention[i].append(state.attention_RS[row, : len(sources[i]) + 1])
+                attention[i].append(state.attention_RS[row, : len(inputs[i])])
             parents_R, tokens_R = np.arange(rows), next_R
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
 

@@ -51,7 +51,8 @@ class TorchModel:
     @torch.inference_mode()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score a batch of given translations in one forward pass per network."""
-        batch = collate(list(zip(sources, targets, strict=True))).to(self.device)
+        source_eos = self.networks[0].config.source_eos
+        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).to(self.device)
         log_probs_N, attention_BTS = [], []
         for network in self.networks:
             memory = network.encode(batch.src_BS, batch.src_mask_BS)
@@ -66,7 +67,9 @@ class TorchModel:
         scores, start = [], 0
         for source, target, attention_TS in zip(sources, targets, mean_attention_BTS, strict=True):
             end = start + len(target) + 1
-            scores.append(TokenScores(log_prob_N[start:end], attention_TS[: len(target) + 1, : len(source) + 1]))
+            scores.append(
+                TokenScores(log_prob_N[start:end], attention_TS[: len(target) + 1, : len(source) + source_eos])
+            )
             start = end
         return scores
 

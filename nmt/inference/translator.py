@@ -49,8 +49,8 @@ class Translator:
         """Load a model or an ensemble.
 
         Args:
-            path: run directory (its best checkpoint is used), checkpoint directory or name of a pretrained model.
-                Several paths form an ensemble.
+            path: run directory (its best checkpoint is used), checkpoint directory, name of a pretrained model, or
+                name of a published model, `OWNER/NAME`, which is imported on first use. Several paths form an ensemble.
             device: auto, cpu, cuda or cuda:N.
             precision: precision of the search: auto, fp32, bf16, fp16 or int8. Scoring uses float32, except with the
                 ctranslate2 engine.

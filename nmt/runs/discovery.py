@@ -19,6 +19,9 @@ from nmt.runs.checkpoint import META, RESTORE_FILE, best, checkpoints, read_meta
 if TYPE_CHECKING:  # inference does not require PyTorch
     from nmt.model.seq2seq import Seq2Seq
 
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+"""Name of a repository on the Hugging Face Hub."""
+
 
 @dataclass(frozen=True)
 class ModelFiles:
@@ -111,17 +114,38 @@ def _load_limits(run: Path, config: Config) -> tuple[int, int]:
     return max(1, min(max_source_length, config.train.max_length - 1)), max(1, max_sentences)
 
 
+def locate(path: Path) -> Path:
+    """Return the directory of a model: the path if it exists, a pretrained model, or the run of a published model.
+
+    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and imported on first use.
+
+    Raises:
+        CheckpointError: see `nmt.imports.find_or_import`.
+        DownloadError: the published model cannot be downloaded.
+    """
+    if path.exists():
+        return path
+    is_in_directory = path.parent.exists() or path.parent == runs_dir()
+    if REPOSITORY.fullmatch(path.as_posix()) and not is_in_directory:
+        from nmt.imports import find_or_import
+
+        return find_or_import(path.as_posix())
+    return pretrained.find(path) or path
+
+
 def resolve_model(path: Path) -> tuple[Path, Path]:
-    """Return the run and the checkpoint of a path: a run (its best checkpoint), a checkpoint or a pretrained model.
+    """Return the run and the checkpoint of a path: a run (its best checkpoint), a checkpoint, or a name; see `locate`.
 
     Raises:
         CheckpointError: the path is none of these.
+        DownloadError: see `locate`.
     """
-    path = pretrained.find(path) or path
+    path = locate(path)
     if not path.exists():
         names = ", ".join(pretrained.DIRECTIONS)
         raise CheckpointError(
-            f"there is no model at {path}", f"train one with nmt train, or use a pretrained model: {names}"
+            f"there is no model at {path}",
+            f"train one with nmt train, or use a pretrained model ({names}) or a published one, OWNER/NAME: nmt models",
         )
     if (path / META).is_file():
         return path.resolve().parent, path

@@ -66,7 +66,7 @@ class PartialHypotheses:
             reserved_B: number of tokens besides the prefix that the length limit must allow.
             track_attention: whether to record cross-attention; see `State`.
         """
-        length_B = request.source_length_B - 1
+        length_B = request.source_length_B - [source[-1] == request.eos for source in request.sources]
         self.request, self.no_repeat_ngram_size = request, options.no_repeat_ngram_size
         self.sentence_B = np.arange(len(request.sources))
         self.max_length_B = request.max_length_B.astype(np.int64)

@@ -23,7 +23,7 @@ class SearchRequest:
     """A batch of sentences to translate, and the constraints on their translations."""
 
     sources: Sequence[Sequence[int]]
-    """Source token ids of each sentence, including the end token."""
+    """Source token ids of each sentence, as the encoder reads them."""
     max_length_B: Ints
     """Maximum number of target tokens, not including the end token, which is forced at this length."""
     bos: int
@@ -41,7 +41,7 @@ class SearchRequest:
 
     @property
     def source_length_B(self) -> Ints:
-        """Number of source tokens, including the end token."""
+        """Number of source tokens, including the end token if there is one."""
         return np.fromiter(map(len, self.sources), np.int64, len(self.sources))
 
 

@@ -58,7 +58,7 @@ class Trainer:
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
             prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size,
-            prepared.store("replay") if prepared.has_replay else None,
+            prepared.store("replay") if prepared.has_replay else None, source_eos=config.model.source_eos,
         )  # fmt: skip
         self.max_microbatch_tokens: int | None = None
         """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""
@@ -188,7 +188,7 @@ class Trainer:
     def _step_with_oom_retry(self, update: Update) -> StepStats:
         """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout masks differ."""
         tokens = update.tokens
-        if self.loader.sampler:  # each rank segments only its own sentences
+        if self.loader.subword_sampler:  # each rank segments only its own sentences
             tokens = sum(self.group.all_gather(sum(batch.tokens for batch in update.batches)))
         while True:
             parts = (part for batch in update.batches for part in _split(batch, self.max_microbatch_tokens))
@@ -248,7 +248,8 @@ class Trainer:
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
         total, tokens = 0.0, 0
         for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
-            batch = collate([store[int(i)] for i in valid_ids[batch_ids]]).to(self.device)
+            pairs = [store[int(i)] for i in valid_ids[batch_ids]]
+            batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             total += batch_loss(model, batch, smoothing=0.0).item()
             tokens += batch.tokens
         return total / max(1, tokens)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt.data.batching import collate
 from nmt.data.normalization import normalize_case
-from nmt.data.tokenizer import EOS
+from nmt.data.tokenizer import EOS, encoder_input
 from nmt.errors import UsageError
 from nmt.inference import Source
 from nmt.inference.load import engine_from_models
@@ -141,7 +141,8 @@ def attention_maps(
         ]  # fmt: skip
         tgt = hypotheses[0].ids
     weights, logits_TV = _forward(loaded, src, list(tgt))
-    source_tokens, target_tokens = ([*tokenizer.ids_to_pieces(ids), END] for ids in (src, tgt))
+    source_tokens = tokenizer.ids_to_pieces(encoder_input(src, config.model.source_eos))
+    target_tokens = [*tokenizer.ids_to_pieces(tgt), END]
     steps = [
         Step(token, math.exp(float(log_p_V[token_id])), _alternatives(loaded, log_p_V, token_id, num_alternatives))
         for token, token_id, log_p_V in zip(target_tokens, [*tgt, EOS], logits_TV.log_softmax(-1), strict=True)
@@ -156,7 +157,7 @@ def attention_maps(
 def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tuple[dict[str, Tensor], Tensor]:
     """Return the attention weights of each part and the logits of each step from a teacher-forced forward pass."""
     model = loaded.model
-    batch = collate([(list(src), list(tgt))])
+    batch = collate([(list(src), list(tgt))], source_eos=model.config.source_eos)
     with record_attention(model) as seen:
         state = model.init_state(model.encode(batch.src_BS, batch.src_mask_BS), batch.src_mask_BS, use_cache=False)
         state.track_attention()

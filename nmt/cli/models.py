@@ -1,0 +1,45 @@
+"""`nmt models`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nmt.cli.output import show
+from nmt.console import format_table
+
+
+def models(
+    src: Annotated[str, typer.Option(metavar="LANG", help="Source language.", show_default="all")] = "",
+    tgt: Annotated[str, typer.Option(metavar="LANG", help="Target language.", show_default="all")] = "",
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON, with chrF and the sources of the values.")] = False,
+) -> None:
+    """List models to translate with: pretrained and imported ones on disk, and published ones to download.
+
+    Every command accepts the names for --model. A published model is imported to runs/NAME on first use. Other MarianMT
+    models of the Hugging Face Hub work in the same way: --model OWNER/NAME. Scores are BLEU as published.
+
+    Examples:
+      nmt models --src en
+      nmt models --tgt de --json
+    """
+    import json
+    from dataclasses import asdict
+
+    from nmt.console import log
+    from nmt.imports.models import list_models
+
+    found = list_models(src, tgt)
+    if json_:
+        show(json.dumps([asdict(model) for model in found], indent=2))
+        return
+    rows = [["model", "languages", "MB", "license", "on disk", "BLEU"]]
+    for model in found:
+        scores = ", ".join(f"{test} {bleu:.1f}" for test, (bleu, _) in model.scores.items())
+        size = str(model.megabytes or "")
+        on_disk = "yes" if model.path else ""
+        rows.append([model.name, f"{model.src}-{model.tgt}", size, model.license, on_disk, scores])
+    if not found:
+        log("no known model for these languages; --model OWNER/NAME uses any MarianMT model of the Hugging Face Hub")
+    show("\n".join(format_table(rows)))

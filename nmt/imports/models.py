@@ -1,0 +1,68 @@
+"""The models that can be used without training: pretrained models, imported runs, and known published models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from nmt.config import config_io
+from nmt.errors import ConfigError
+from nmt.imports import origin
+from nmt.paths import runs_dir
+from nmt.runs import pretrained
+
+TABLE = Path(__file__).with_name("models.yaml")
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model that `nmt models` lists. Values without a source are None or empty."""
+
+    name: str
+    """What --model accepts."""
+    src: str
+    tgt: str
+    megabytes: int | None = None
+    """Size of the download."""
+    license: str = ""
+    scores: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Published BLEU and chrF by test set."""
+    source: str = ""
+    """Page that publishes these values; of an imported run, where it was imported from."""
+    path: str = ""
+    """Directory on disk; empty: not imported."""
+
+
+def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
+    """Return the models of a source and target language (empty: any): pretrained, imported, then published."""
+    included = [
+        ModelInfo(name, *languages, path=str(pretrained.DIRECTORY / name))
+        for name, languages in pretrained.DIRECTIONS.items()
+    ]
+    published = {
+        entry["name"]: ModelInfo(**entry, source=f"https://huggingface.co/{entry['name']}")
+        for entry in yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    }
+    imported = []
+    for run in sorted(runs_dir().glob("*")):
+        if not (record := origin(run)):
+            continue
+        name = record.get("source", "")
+        if name in published and run == runs_dir() / name.rpartition("/")[2]:  # the run that --model NAME uses
+            published[name] = replace(published[name], path=str(run))
+        else:
+            imported += _imported(run, record)
+    models = [*included, *imported, *published.values()]
+    return [model for model in models if src in ("", model.src) and tgt in ("", model.tgt)]
+
+
+def _imported(run: Path, record: dict[str, str]) -> list[ModelInfo]:
+    """Return an imported run that is not in the table; empty: its config is damaged."""
+    try:
+        data = config_io.load(run / "config.yaml").data
+    except ConfigError:
+        return []
+    license_, source = (record.get(name, "") for name in ("license", "source"))
+    return [ModelInfo(str(run), data.src, data.tgt, license=license_, source=source, path=str(run))]

@@ -131,7 +131,7 @@ def make_table(module: PositionEncoding, length: int = 6, layer: int = 1) -> Enc
 def test_the_table_of_an_absolute_encoding_equals_the_added_vectors(name: str) -> None:
     module = encoding(name)
     table = make_table(module)
-    added_BTD = module.embed(torch.zeros(1, 6, 16), int(module.adds_at_every_layer), 0)
+    added_BTD = module.add_positions(torch.zeros(1, 6, 16), int(module.adds_at_every_layer), 0)
     torch.testing.assert_close(table.values_MC, added_BTD[0])
     assert table.values_MC.abs().sum() > 0
     assert (table.rows_M.tolist(), table.by) == ([*range(6)], "position")

@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt.errors import ConfigError, UsageError
 from nmt.model.build import build_model, check_model
 from nmt.model.position_formulas import alibi_slopes
-from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, PositionEncoding, StackSpec
+from nmt.model.positions import POSITION_ENCODINGS, PositionEncoding, PositionInput, StackSpec
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal, sinusoids
 from nmt.model.positions.base import distances
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
@@ -37,7 +37,7 @@ def made(name: str, stack: StackSpec = WIDE) -> PositionEncoding:
 
 def scores(positions: PositionEncoding, q_BHQK: Tensor, k_BHSK: Tensor, start: int = 0) -> Tensor:
     """Return the scores of queries at start, start+1, ... and keys at 0, 1, ..., as attention computes them."""
-    position = LayerPosition(positions, 1, start)
+    position = PositionInput(positions, 1, start)
     q = positions.rotate(q_BHQK.transpose(1, 2), start).transpose(1, 2) / math.sqrt(
         positions.num_score_terms * q_BHQK.shape[-1]
     )
@@ -54,13 +54,13 @@ def test_sinusoids_match_the_paper_at_all_positions() -> None:
             assert table_TD[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
             assert table_TD[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
     positions = Sinusoidal(StackSpec(8, 2, 1))
-    far_BTD = positions.embed(torch.zeros(1, 3, 8), 0, start=5000)
+    far_BTD = positions.add_positions(torch.zeros(1, 3, 8), 0, start=5000)
     torch.testing.assert_close(far_BTD[0], sinusoids(5003, 8)[5000:])
-    assert positions.embed(far_BTD, 1, start=0) is far_BTD
+    assert positions.add_positions(far_BTD, 1, start=0) is far_BTD
 
 
 def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
-    table_TD = ConcatenatedSinusoidal(StackSpec(8, 2, 1)).embed(torch.zeros(1, 50, 8), 0, 0)[0]
+    table_TD = ConcatenatedSinusoidal(StackSpec(8, 2, 1)).add_positions(torch.zeros(1, 50, 8), 0, 0)[0]
     torch.testing.assert_close(table_TD[:, :4], sinusoids(50, 8)[:, ::2])
     torch.testing.assert_close(table_TD[:, 4:], sinusoids(50, 8)[:, 1::2])
 
@@ -68,9 +68,9 @@ def test_concatenated_sinusoids_are_sines_then_cosines() -> None:
 def test_exceeding_learned_positions_is_an_error() -> None:
     positions = Learned(WIDE, max_positions=6)
     x_BTD = torch.randn(1, 4, 16)
-    torch.testing.assert_close(positions.embed(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6])
+    torch.testing.assert_close(positions.add_positions(x_BTD, 0, 2) - x_BTD, positions.table_ND[None, 2:6])
     with pytest.raises(UsageError, match="7 tokens exceed the 6 learned positions"):
-        positions.embed(x_BTD, 0, 3)
+        positions.add_positions(x_BTD, 0, 3)
 
 
 def test_floater_is_initialized_to_sinusoids() -> None:
@@ -79,7 +79,7 @@ def test_floater_is_initialized_to_sinusoids() -> None:
     torch.testing.assert_close(path_TLD[:, 0], sinusoids(200, 16), atol=1e-4, rtol=0)
     assert not path_TLD[:, 1].any()
     x_BTD = torch.randn(1, 5, 16)
-    torch.testing.assert_close(positions.embed(x_BTD, 0, 7) - x_BTD, path_TLD[None, 7:12, 0])
+    torch.testing.assert_close(positions.add_positions(x_BTD, 0, 7) - x_BTD, path_TLD[None, 7:12, 0])
 
 
 def test_floater_path_is_the_integral_of_its_field() -> None:
@@ -105,28 +105,28 @@ def test_floater_trains_and_discards_its_cached_path() -> None:
     optimizer = torch.optim.SGD(positions.parameters(), lr=0.1)
     for _ in range(2):  # the network's inner layer learns once the outer one is no longer zero
         optimizer.zero_grad()
-        (positions.embed(x_BTD, 0, 0) + positions.embed(x_BTD, 1, 0)).square().sum().backward()
+        (positions.add_positions(x_BTD, 0, 0) + positions.add_positions(x_BTD, 1, 0)).square().sum().backward()
         optimizer.step()
     assert all(p.grad is not None and p.grad.any() for p in positions.parameters())
-    before = positions.eval().embed(x_BTD, 0, 0)
+    before = positions.eval().add_positions(x_BTD, 0, 0)
     with torch.no_grad():
         positions.start_LD.add_(1)
-    assert not torch.allclose(positions.eval().embed(x_BTD, 0, 0), before)
+    assert not torch.allclose(positions.eval().add_positions(x_BTD, 0, 0), before)
 
 
 def test_floater_discards_its_path_on_conversion_and_stays_float32() -> None:
     positions, x_BTD = Floater(WIDE).eval(), torch.zeros(1, 5, 16)
-    before = positions.embed(x_BTD, 0, 0)
+    before = positions.add_positions(x_BTD, 0, 0)
     with torch.no_grad():
         positions.start_LD.add_(1)
-    assert not torch.allclose(positions.to("cpu", torch.bfloat16).embed(x_BTD, 0, 0), before)
+    assert not torch.allclose(positions.to("cpu", torch.bfloat16).add_positions(x_BTD, 0, 0), before)
     assert {parameter.dtype for parameter in positions.parameters()} == {torch.float32}
 
 
 def test_floater_can_be_copied_in_a_training_step() -> None:
     positions, x_BTD = Floater(WIDE), torch.zeros(1, 5, 16)
-    expected = positions.embed(x_BTD, 0, 0)
-    torch.testing.assert_close(copy.deepcopy(positions).embed(x_BTD, 0, 0), expected)
+    expected = positions.add_positions(x_BTD, 0, 0)
+    torch.testing.assert_close(copy.deepcopy(positions).add_positions(x_BTD, 0, 0), expected)
 
 
 @pytest.mark.parametrize("name", RELATIVE)
@@ -192,7 +192,7 @@ def test_shaw_values_differ_by_layer() -> None:
     positions, weights_BHQS = made("shaw"), torch.randn(1, 4, 6, 6).softmax(-1)
     for layer in (0, 1):
         actual, expected = (
-            LayerPosition(positions, layer, 0).value_bias(weights_BHQS),
+            PositionInput(positions, layer, 0).value_bias(weights_BHQS),
             positions.value_bias(weights_BHQS, layer, 0),
         )
         assert actual is not None

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tiny import config
 
 from nmt.data.normalization import normalize, normalize_case
-from nmt.data.segmentation import count_sentences, split_to_fit
+from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.inference import Source, batch, chunking, native
 from nmt.inference.alignment import align

@@ -22,7 +22,7 @@ from nmt.inference.translator import Translator
 from nmt.model.attention import SelfAttention, record_attention
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
-from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, StackSpec
+from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
 from nmt.model.positions.relative import Rotary, Shaw
 from nmt.model.recurrent import Recurrent, gru_cell
 from nmt.model.transformer import Transformer
@@ -37,7 +37,7 @@ def attention(**changes: object) -> SelfAttention:
 
 
 def attended(
-    attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, position: LayerPosition | None = None
+    attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, position: PositionInput | None = None
 ) -> Tensor:
     q, kv_BT2GK = attention.project(x_BTD, position)
     k, v = kv_BT2GK.transpose(1, 3).unbind(2)
@@ -76,7 +76,7 @@ def test_stacked_matrices_are_initialized_separately() -> None:
 @pytest.mark.parametrize("relative", [False, True])
 def test_windowed_attention_equals_banded_mask(causal: bool, tokens: int, relative: bool) -> None:
     module, x_BTD = attention(attention_window=4, kv_heads=2), torch.randn(3, tokens, 16)
-    position = LayerPosition(Shaw(StackSpec(16, 4, 1, causal), clip=3), 0, 0) if relative else None
+    position = PositionInput(Shaw(StackSpec(16, 4, 1, causal), clip=3), 0, 0) if relative else None
     apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
@@ -168,7 +168,7 @@ def test_only_decoder_positions_are_causal() -> None:
 
 
 def test_rotary_rotates_queries_and_keys_but_not_values() -> None:
-    module, x_BTD, position = attention(), torch.randn(2, 5, 16), LayerPosition(Rotary(StackSpec(16, 4, 1)), 0, 3)
+    module, x_BTD, position = attention(), torch.randn(2, 5, 16), PositionInput(Rotary(StackSpec(16, 4, 1)), 0, 3)
     (q, kv), (turned_q, turned_kv) = module.project(x_BTD), module.project(x_BTD, position)
     torch.testing.assert_close(turned_q.transpose(1, 2), position.rotate(q.transpose(1, 2)))
     torch.testing.assert_close(turned_kv[:, :, 0], position.rotate(kv[:, :, 0]))
@@ -352,7 +352,7 @@ def test_recurrent_model_in_bf16_has_float32_gradients() -> None:
 def test_sdpa_equals_attend(name: str, mask: str) -> None:
     """`sdpa` is used on GPUs; this runs PyTorch's CPU implementation."""
     module = attention()
-    position = LayerPosition(POSITION_ENCODINGS[name](StackSpec(16, 4, 1, mask == "causal")), 0, 0)
+    position = PositionInput(POSITION_ENCODINGS[name](StackSpec(16, 4, 1, mask == "causal")), 0, 0)
     if position.encoding.has_value_bias:
         pytest.skip("needs the weights themselves")
     with torch.no_grad():
@@ -379,7 +379,7 @@ def test_sdpa_equals_attend(name: str, mask: str) -> None:
 def test_attention_bias_is_scaled_equally_for_all_score_functions(name: str) -> None:
     x_BTD = torch.randn(1, 5, 16)
     torch.manual_seed(0)
-    position = LayerPosition(POSITION_ENCODINGS[name](StackSpec(16, 4, 1)), 0, 0)
+    position = PositionInput(POSITION_ENCODINGS[name](StackSpec(16, 4, 1)), 0, 0)
     biases = []
     for kind in ("dot", "additive"):
         module = attention(attention_score=kind)

@@ -61,7 +61,8 @@ def translate(
         bool, typer.Option("--show-scores", help="Print the score and a tab before each translation.")
     ] = False,
     document: Annotated[
-        bool, typer.Option("--document", help="Translate paragraphs separated by blank lines and keep their layout.")
+        bool,
+        typer.Option("--document", help="Translate paragraphs sentence by sentence and keep their layout."),
     ] = False,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Translate shard I of N of --input.", show_default=False)

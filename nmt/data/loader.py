@@ -20,7 +20,7 @@ from nmt.config import TrainConfig
 from nmt.console import progress
 from nmt.data.batching import Batch, Ids, collate, plan
 from nmt.data.noise import compose
-from nmt.data.store import JoinedText, MonolingualStore, Store
+from nmt.data.store import JoinedText, Store, TextStore
 from nmt.data.subword_regularization import SubwordSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
@@ -33,7 +33,7 @@ REPLAY_STREAM = 0x7265706C6179
 
 @dataclass(frozen=True)
 class Update:
-    """The microbatches of one update on one rank."""
+    """The batches of one update on one rank."""
 
     batches: list[Batch]
     tokens: int
@@ -70,8 +70,8 @@ class Loader:
         """
         self.tokenizer, self.config, self.seed = tokenizer, config, seed
         self.rank, self.world_size, self.source_eos = rank, world_size, source_eos
-        self._src: MonolingualStore | JoinedText = store.src
-        self._tgt: MonolingualStore | JoinedText = store.tgt
+        self._src: TextStore | JoinedText = store.src
+        self._tgt: TextStore | JoinedText = store.tgt
         self._all_lengths_N2 = store.lengths_N2
         self.noise = compose(config.source_noise) if config.source_noise else None
         spec = config.subword_regularization

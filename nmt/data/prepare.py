@@ -21,7 +21,7 @@ from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
-from nmt.data.segmentation import count_sentences
+from nmt.data.sentences import count_sentences
 from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer, tokenizer_file

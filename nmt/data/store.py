@@ -27,7 +27,7 @@ CHUNK_SIZE = 20_000
 Number = TypeVar("Number", bound=np.generic)
 
 
-class MonolingualStore:
+class TextStore:
     """One language of a split."""
 
     def __init__(self, text: Path) -> None:
@@ -76,8 +76,8 @@ class Store:
     """The sentence pairs of one split of a prepared directory."""
 
     def __init__(self, directory: Path, split: str, src: str, tgt: str) -> None:
-        self.src = MonolingualStore(directory / f"{split}.{src}")
-        self.tgt = MonolingualStore(directory / f"{split}.{tgt}")
+        self.src = TextStore(directory / f"{split}.{src}")
+        self.tgt = TextStore(directory / f"{split}.{tgt}")
         self.lengths_N2 = np.stack((self.src.lengths(), self.tgt.lengths()), axis=1)
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Store:
 class JoinedText:
     """The sentences of one language of two stores, numbered consecutively."""
 
-    def __init__(self, first: MonolingualStore, second: MonolingualStore) -> None:
+    def __init__(self, first: TextStore, second: TextStore) -> None:
         self._first, self._second = first, second
 
     def ids(self, i: int) -> NDArray[np.uint16]:

@@ -27,7 +27,7 @@ MIN_VOCAB_SIZE = 4 + 256 + 1
 
 
 def tokenizer_file(directory: Path) -> Path:
-    """Return the tokenizer file of a run or of prepared data: that of a `PairTokenizer`, or a SentencePiece model."""
+    """Return the tokenizer file of a run or of prepared data: `tokenizer.zip` or a SentencePiece model."""
     pair = directory / "tokenizer.zip"
     return pair if pair.is_file() else directory / Tokenizer.FILE
 
@@ -55,15 +55,15 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Load a SentencePiece model file, or the file of a `PairTokenizer`.
+        """Load a SentencePiece model file, or the file of a `SeparateTokenizer`.
 
         Raises:
             CheckpointError: the file is missing, is not a SentencePiece model, or has different special ids.
         """
         if path.suffix == ".zip":
-            from nmt.data.pair_tokenizer import PairTokenizer
+            from nmt.data.separate_tokenizer import SeparateTokenizer
 
-            return PairTokenizer.load(path)
+            return SeparateTokenizer.load(path)
         try:
             return cls.parse(path.read_bytes(), path)
         except OSError as error:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.data.pair_tokenizer import SOURCE, TARGET, VOCABULARY, PairTokenizer
+from nmt.data.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
 from nmt.export.common import Translate, max_tokens, num_positions, require_package, require_transformer
@@ -128,8 +128,8 @@ def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> 
     """Write the tokenizer: the SentencePiece models of both sides, and the ids of the pieces."""
     tokenizer = loaded.tokenizer
     files = {name: directory / name for name in (SOURCE, TARGET, VOCABULARY)}
-    files[SOURCE].write_bytes(tokenizer.source if isinstance(tokenizer, PairTokenizer) else tokenizer.model)
-    files[TARGET].write_bytes(tokenizer.target if isinstance(tokenizer, PairTokenizer) else tokenizer.model)
+    files[SOURCE].write_bytes(tokenizer.source if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model)
+    files[TARGET].write_bytes(tokenizer.target if isinstance(tokenizer, SeparateTokenizer) else tokenizer.model)
     pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
     ids = {piece: i for i, piece in enumerate(pieces)}
     files[VOCABULARY].write_text(json.dumps(ids, ensure_ascii=False, indent=0), encoding="utf-8")

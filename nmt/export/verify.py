@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from nmt.config import DataConfig
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.pairs import read_lines
-from nmt.data.segmentation import count_sentences, split_to_fit
+from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.sources import get_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import Config
-from nmt.data.pair_tokenizer import SPECIAL_PIECES, PairTokenizer
+from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import CheckpointError
 
@@ -146,7 +146,7 @@ def pair_vocabulary(
     names = [f"{piece}_" if piece in SPECIAL_PIECES else piece for piece in pieces]  # such as an unused <s>
     source_rows = [*source_special, *(source_ids.get(piece, source_special[UNK]) for piece in pieces)]
     target_rows = [*target_special, *(target_ids.get(piece, -1) for piece in pieces)]
-    tokenizer = PairTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])
+    tokenizer = SeparateTokenizer(source_model, target_model, [*SPECIAL_PIECES, *names])
     return Vocabulary(tokenizer, torch.tensor(source_rows), torch.tensor(target_rows))
 
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.config import Config, DataConfig, ModelConfig, TokenizerConfig, TrainConfig
-from nmt.data.pair_tokenizer import SOURCE, TARGET, PairTokenizer
+from nmt.data.separate_tokenizer import SOURCE, TARGET, SeparateTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import CheckpointError
 from nmt.imports.common import (
@@ -62,7 +62,7 @@ def read(directory: Path) -> ImportedModel:
     file, weights = _read_weights(directory)
     try:
         vocabulary = _read_vocabulary(directory, options)
-        has_bias = isinstance(vocabulary.tokenizer, PairTokenizer) or bool(weights["final_logits_bias"].any())
+        has_bias = isinstance(vocabulary.tokenizer, SeparateTokenizer) or bool(weights["final_logits_bias"].any())
         config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
         converted = convert(weights, config.model, vocabulary)
     except (KeyError, TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ import yaml
 from torch import Tensor
 
 from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
-from nmt.data.pair_tokenizer import SOURCE, TARGET
+from nmt.data.separate_tokenizer import SOURCE, TARGET
 from nmt.errors import CheckpointError
 from nmt.imports.common import RETRY, UNKNOWN_LANGUAGES, ImportedModel, Weights, pair_vocabulary, read_bytes
 from nmt.imports.huggingface import convert, model_config

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nmt.data.segmentation import split_sentences
+from nmt.data.sentences import split_sentences
 from nmt.inference.chunking import CHUNK_SIZE, chunked
 from nmt.inference.translator import Line, Translator
 from nmt.inference.whitespace import separator

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nmt.config import Config
 from nmt.data.normalization import normalize, normalize_case
-from nmt.data.segmentation import count_sentences, split_to_fit
+from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UsageError
 from nmt.inference import Source

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nmt.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
-from nmt.model.positions import LayerPosition
+from nmt.model.positions import PositionInput
 
 
 def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
@@ -90,7 +90,12 @@ class Attention(nn.Module):
         """Attention weights [B, H, Q, S] of each call inside `record_attention`; None outside."""
 
     def attend_and_project(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: LayerPosition | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Tensor | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
         """Return the projected output of the attention, [B, Q, D]."""
         context_BHQK = self.attend(q_BHQK, k_BGSK, v_BGSK, mask, position)
@@ -98,7 +103,12 @@ class Attention(nn.Module):
         return out_BQD
 
     def attend(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: LayerPosition | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Tensor | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
         """Return the sums of the values weighted by attention, [B, H, Q, K]."""
         k_BHSK, v_BHSK = self.repeat_kv(k_BGSK), self.repeat_kv(v_BGSK)
@@ -115,7 +125,7 @@ class Attention(nn.Module):
         return context_BHQK if bias_BHQK is None else context_BHQK + bias_BHQK
 
     def sdpa(
-        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, position: LayerPosition | None
+        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, position: PositionInput | None
     ) -> Tensor:
         """Compute `attend` for dot-product scores with PyTorch's fused kernel, which is the fastest on a GPU."""
         q_BHQK = self._scale(q_BHQK, position)
@@ -134,13 +144,13 @@ class Attention(nn.Module):
         """Return the attention weights, [B, H, Q, S]."""
         return self._weights(q_BHQK, self.repeat_kv(k_BGSK), mask, None)
 
-    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Tensor | None, position: LayerPosition | None) -> Tensor:
+    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Tensor | None, position: PositionInput | None) -> Tensor:
         scaled_BHQK = self._scale(q_BHQK, position)
         scores_BHQS = self.score_fn(scaled_BHQK if self.is_dot_product else q_BHQK, k_BHSK)
         bias = position.attention_bias(scaled_BHQK, k_BHSK) if position else None
         return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, mask)
 
-    def _scale(self, q: Tensor, position: LayerPosition | None) -> Tensor:
+    def _scale(self, q: Tensor, position: PositionInput | None) -> Tensor:
         return q / math.sqrt((position.encoding.num_score_terms if position else 1) * self.head_dim)
 
     def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
@@ -162,7 +172,7 @@ class SelfAttention(Attention):
         self.qkv = Linear(config.dim, config.dim + 2 * kv_dim, parts=(config.dim, kv_dim, kv_dim))
         self.out = Linear(config.dim, config.dim)
 
-    def project(self, x_BTD: Tensor, position: LayerPosition | None = None) -> tuple[Tensor, Tensor]:
+    def project(self, x_BTD: Tensor, position: PositionInput | None = None) -> tuple[Tensor, Tensor]:
         """Return queries [B, H, T, K], and stacked keys and values [B, T, 2, G, K], from one matrix product."""
         qkv_BTHK = self._split_heads(self.qkv(x_BTD))
         q_BTHK, kv_BT2GK = qkv_BTHK[:, :, : self.heads], qkv_BTHK[:, :, self.heads :].unflatten(2, (2, -1))
@@ -172,7 +182,12 @@ class SelfAttention(Attention):
         return q_BTHK.transpose(1, 2), kv_BT2GK
 
     def attend(
-        self, q_BHQK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: LayerPosition | None = None
+        self,
+        q_BHQK: Tensor,
+        k_BGSK: Tensor,
+        v_BGSK: Tensor,
+        mask: Tensor | None,
+        position: PositionInput | None = None,
     ) -> Tensor:
         """Return the sums of the values weighted by attention, within the window if there is one."""
         num_queries, num_keys, window = q_BHQK.shape[2], k_BGSK.shape[2], self.window
@@ -192,7 +207,7 @@ class SelfAttention(Attention):
         return self._attend_in_blocks(q_BHQK, k_BGSK, v_BGSK, mask, position)
 
     def _attend_in_blocks(
-        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: LayerPosition | None
+        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: PositionInput | None
     ) -> Tensor:
         """Let each query attend to `window` keys on each side, at a cost proportional to window times length.
 

@@ -17,7 +17,7 @@ from nmt.config import ModelConfig
 from nmt.model.attention import CrossAttention, SelfAttention, split_kv
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
-from nmt.model.positions import POSITION_ENCODINGS, LayerPosition, StackSpec
+from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
 from nmt.model.seq2seq import Seq2Seq
 from nmt.registry import resolve
 
@@ -91,7 +91,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config.dim, config.ffn_dim, config.activation_dropout, config.activation)
         self.attention_residual, self.ffn_residual = _residual(config), _residual(config)
 
-    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, position: LayerPosition) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask_B11S: Tensor, position: PositionInput) -> Tensor:
         """Run the layer over the source."""
         q, kv = self.self_attention.project(self.attention_residual.norm_input(x_BSD), position)
         attended_BSD = self.self_attention.attend_and_project(q, *split_kv(kv), mask_B11S, position)
@@ -111,7 +111,7 @@ class DecoderLayer(nn.Module):
             _residual(config) for _ in range(3)
         )
 
-    def forward(self, x_RTD: Tensor, state: DecoderState, causal_TT: Tensor | None, position: LayerPosition) -> Tensor:
+    def forward(self, x_RTD: Tensor, state: DecoderState, causal_TT: Tensor | None, position: PositionInput) -> Tensor:
         """Run the layer over T new target positions."""
         q, kv = self.self_attention.project(self.attention_residual.norm_input(x_RTD), position)
         k, v = state.append_kv(position.layer, kv)
@@ -162,8 +162,8 @@ class Transformer(Seq2Seq):
         x_BSD = self.embed("source", src_BS, 0)
         mask_B11S = src_mask_BS[:, None, None, :]
         for layer_index, layer in enumerate(self.encoder_layers):
-            position = LayerPosition(self.source_positions, layer_index, 0)
-            x_BSD = layer(position.embed(x_BSD), mask_B11S, position)
+            position = PositionInput(self.source_positions, layer_index, 0)
+            x_BSD = layer(position.add_positions(x_BSD), mask_B11S, position)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
@@ -185,8 +185,8 @@ class Transformer(Seq2Seq):
             end = state.length + tokens
             causal_TT = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
         for layer_index, layer in enumerate(self.decoder_layers):
-            position = LayerPosition(self.target_positions, layer_index, state.length)
-            x_RTD = layer(position.embed(x_RTD), state, causal_TT, position)
+            position = PositionInput(self.target_positions, layer_index, state.length)
+            x_RTD = layer(position.add_positions(x_RTD), state, causal_TT, position)
         state.advance(tokens)
         hidden_RTD: Tensor = self.decoder_norm(x_RTD)
         return hidden_RTD
@@ -194,7 +194,7 @@ class Transformer(Seq2Seq):
     def embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
         """Return the embeddings [B, T, D] of `source` or `target` ids at positions start, start+1, ..."""
         encoding = self.source_positions if role == "source" else self.target_positions
-        embedded: Tensor = self.dropout(encoding.embed(self.embed_tokens(role, ids_BT), 0, start))
+        embedded: Tensor = self.dropout(encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start))
         return embedded
 
 

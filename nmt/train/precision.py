@@ -8,7 +8,7 @@ import torch
 
 from nmt import autotune, runtime
 from nmt.config import Config
-from nmt.model.positions import LayerPosition, PositionEncoding, StackSpec
+from nmt.model.positions import PositionEncoding, PositionInput, StackSpec
 from nmt.model.transformer import EncoderLayer
 
 FLOPS = 1.5e9
@@ -41,7 +41,7 @@ def _fastest(config: Config) -> str:
     batch_size = max(4, min(config.train.batch_tokens, int(FLOPS / 6 / num_parameters)) // LENGTH)
     x_BSD = torch.randn(batch_size, LENGTH, model.dim)
     mask_B11S = torch.ones(batch_size, 1, 1, LENGTH, dtype=torch.bool)
-    position = LayerPosition(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
+    position = PositionInput(PositionEncoding(StackSpec(model.dim, model.heads, 1)), 0, 0)
 
     def forward_backward(precision: str) -> Callable[[], object]:
         x = x_BSD.to(runtime.torch_dtype(precision)).requires_grad_()

@@ -51,7 +51,7 @@ class Sinusoidal(PositionEncoding):
         check_even_dim(self.name, stack.dim)
         self.encodings = GrowingTable(functools.partial(self.formula, dim=stack.dim))
 
-    def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Add the encodings of positions start .. start+T-1 to the embeddings."""
         return x_BTD if layer else x_BTD + self.encodings.rows(start, start + x_BTD.shape[1], x_BTD)
 
@@ -80,7 +80,7 @@ class Learned(PositionEncoding):
         self.max_positions = max_positions
         self.table_ND = nn.Parameter(torch.randn(max_positions, stack.dim) * stack.dim**-0.5)
 
-    def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings.
 
         Raises:
@@ -152,7 +152,7 @@ class Floater(PositionEncoding):
         super().train(mode)
         return self
 
-    def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Add the encodings of positions start .. start+T-1 in this layer."""
         end = start + x_BTD.shape[1]
         path_TLD = self._cached_path_TLD

@@ -53,7 +53,7 @@ class PositionEncoding(nn.Module):
     has_value_bias = False
     """Whether `value_bias` returns a tensor."""
     adds_at_every_layer = False
-    """Whether `embed` changes the input of layers after the first."""
+    """Whether `add_positions` changes the input of layers after the first."""
     max_positions: int | None = None
     """Number of positions; None: unlimited."""
 
@@ -61,7 +61,7 @@ class PositionEncoding(nn.Module):
         super().__init__()
         self.stack = stack
 
-    def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Return the input of a layer, with positions added; the input of layer 0 are the embeddings."""
         return x_BTD
 
@@ -79,10 +79,10 @@ class PositionEncoding(nn.Module):
 
     def table(self, length: int, layer: int) -> EncodingTable | None:
         """Return the values of the first `length` positions in a layer, for plots; None: there are none."""
-        if type(self).embed is PositionEncoding.embed:
+        if type(self).add_positions is PositionEncoding.add_positions:
             return None
         device = next((parameter.device for parameter in self.parameters()), None)
-        added_BTD = self.embed(
+        added_BTD = self.add_positions(
             torch.zeros(1, length, self.stack.dim, device=device), layer if self.adds_at_every_layer else 0, 0
         )
         return EncodingTable(torch.arange(length), added_BTD[0], "position", "dimension")
@@ -92,16 +92,16 @@ class PositionEncoding(nn.Module):
         return torch.arange(0 if self.stack.causal else 1 - length, length)
 
 
-class LayerPosition(NamedTuple):
+class PositionInput(NamedTuple):
     """The position arguments of an attention: the encoding, the index of the layer, and the first query's position."""
 
     encoding: PositionEncoding
     layer: int
     start: int
 
-    def embed(self, x_BTD: Tensor) -> Tensor:
+    def add_positions(self, x_BTD: Tensor) -> Tensor:
         """Return the input of the layer, with positions added; the input of layer 0 already has them."""
-        return self.encoding.embed(x_BTD, self.layer, self.start) if self.layer else x_BTD
+        return self.encoding.add_positions(x_BTD, self.layer, self.start) if self.layer else x_BTD
 
     def rotate(self, x_BTHK: Tensor) -> Tensor:
         """Return queries or keys rotated by their positions."""

@@ -25,7 +25,7 @@ _LANGUAGE = re.compile(r"(>>\S+<<) ?")
 """Prefix of a source sentence that chooses the target language of a multilingual model."""
 
 
-class PairTokenizer(Tokenizer):
+class SeparateTokenizer(Tokenizer):
     """A tokenizer with a SentencePiece model for each side and a joint vocabulary."""
 
     FILE = "tokenizer.zip"
@@ -52,7 +52,7 @@ class PairTokenizer(Tokenizer):
         self.model = self._to_zip()
 
     @classmethod
-    def load(cls, path: Path) -> PairTokenizer:
+    def load(cls, path: Path) -> SeparateTokenizer:
         """Load the file that holds `model`.
 
         Raises:
@@ -103,4 +103,4 @@ class PairTokenizer(Tokenizer):
     @property
     def model_type(self) -> str:
         """`pair`; subword regularization does not support it."""
-        return "pair"
+        return "separate"

@@ -212,8 +212,8 @@ def test_every_command_works_with_a_model_without_source_eos(tmp_path: Path) -> 
     assert len(maps["weights"]["cross"][0][0][0]) == len(maps["source_tokens"])
     nmt("export", run, "--to", "hf-marian").assert_fails(2, "does not support model.source_eos=False")
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
-    steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
-    tuned = nmt("train", "--init-from", run, "--run", "runs/tuned", "--set", corpus, *steps)
+    steps = ["train.steps=4", "train.valid_every=2", "train.schedule=constant(warmup=1)", "train.best_metric=loss"]
+    tuned = nmt("train", "--init-from", run, "--run", "runs/tuned", *(f"--set={option}" for option in (corpus, *steps)))
     assert tuned.code == 0, tuned.err
     scores = [
         [float(line) for line in nmt("score", "--model", each, "--src", "text.en", "--tgt", "text.de").out.split()]

@@ -23,7 +23,7 @@ MAX_BATCH_ROWS = 192
 among threads."""
 MIN_BATCH_ROWS = 32
 """Minimum number of rows in a batch before it is divided among threads."""
-BATCHES_PER_THREAD = 4
+BATCHES_PER_THREAD = 3
 """Number of batches per thread, if there are enough sentences. With several, threads finish at nearly the same time."""
 MAX_SCORE_TOKENS = 1024
 """Maximum number of tokens in a batch to score, counted on the longer side, including padding."""

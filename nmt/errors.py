@@ -4,9 +4,9 @@ A traceback means a bug in nmt.
 
 NMTError            exit code 1: the request is valid but failed
 ├── DataError       data files, corpora and prepared data
-├── DownloadError   the download of a corpus
+├── DownloadError   the download of a corpus or a published model
 ├── CheckpointError a run or checkpoint is missing, incomplete or damaged, or does not match its tokenizer, its config
-│   │               or another model
+│   │               or another model; or a model to import is damaged or not supported
 │   └── NewerCheckpointError a later version of nmt wrote the checkpoint
 ├── TrainingError   training cannot continue (non-finite loss, out of memory, changed data)
 └── UsageError      exit code 2: the command line or the config is wrong
@@ -35,11 +35,11 @@ class DataError(NMTError):
 
 
 class DownloadError(NMTError):
-    """A corpus cannot be downloaded, or its archive fails verification."""
+    """A corpus or a published model cannot be downloaded, or an archive fails verification."""
 
 
 class CheckpointError(NMTError):
-    """A run or checkpoint is missing, incomplete, damaged or does not match its tokenizer."""
+    """A run, a checkpoint or a model to import is missing, damaged, not supported or does not match another part."""
 
 
 class NewerCheckpointError(CheckpointError):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build the training data of the pretrained models in data/everyday, without the sentences of the test set:
 #   everyday          Tatoeba, 20,000 pairs of Europarl and the phrasebook
-#   both              the same in both directions
+#   both              the same pairs and their reverse: each file has both languages
 #   courtesies-en-de  greetings and courtesies in their usual spellings, one file pair per direction
 #   courtesies-de-en
 #

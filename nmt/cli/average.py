@@ -14,7 +14,7 @@ def average(
     first: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     second: Annotated[
         Path | None,
-        typer.Argument(metavar="SECOND", help="Average RUN with this run instead, usually fine-tuned from RUN."),
+        typer.Argument(metavar="SECOND", help="Second model, usually fine-tuned from RUN: average both models."),
     ] = None,
     last: Annotated[
         int | None, typer.Option(help="Number of latest checkpoints of RUN to average.", show_default="5")

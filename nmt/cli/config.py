@@ -46,7 +46,7 @@ def config(
 
 
 def _check_specs(config: Config) -> None:
-    """Validate the spec strings as far as possible without importing PyTorch."""
+    """Validate the spec strings; of searches and schedules only the syntax, because their modules load slowly."""
     from nmt.data import noise
     from nmt.data.clean import clean
     from nmt.data.sources import validate
@@ -55,6 +55,6 @@ def _check_specs(config: Config) -> None:
         parse(spec)
     noise.compose(config.train.source_noise)
     clean((), config.data.clean)
-    for corpus in (*config.data.train, config.data.valid, config.data.test):
+    for corpus in (*config.data.train, *config.data.replay, config.data.valid, config.data.test):
         if corpus:
             validate(corpus)

@@ -108,7 +108,7 @@ def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
 def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLine]:
     """Yield a function that writes a line to a file, or to stdout if `path` is None.
 
-    An existing file is truncated when the first line is written, so an earlier error leaves it unchanged.
+    An existing file is keep_content when the first line is written, so an earlier error leaves it unchanged.
 
     Raises:
         UsageError: the file cannot be opened.
@@ -122,26 +122,26 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
         file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", "choose another file") from None
-    truncated = append
+    keep_content = append
 
     def write(line: str) -> None:
-        nonlocal truncated
-        if not truncated and path.is_file():  # not a device or a pipe
+        nonlocal keep_content
+        if not keep_content and path.is_file():  # not a device or a pipe
             file.truncate(0)
-        truncated = True
+        keep_content = True
         file.write(line + "\n")
 
     completed = False
     try:
         with file:
             yield write
-            if not truncated and path.is_file():  # an empty result replaces the file, too
+            if not keep_content and path.is_file():  # an empty result replaces the file, too
                 file.truncate(0)
             completed = True
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "the file has the output written so far") from None
     finally:
-        if not (truncated or completed or existed):
+        if not (keep_content or completed or existed):
             path.unlink(missing_ok=True)
 
 

@@ -35,7 +35,7 @@ def train(
     init_from: Annotated[
         Path | None,
         typer.Option(
-            help="Fine-tune this run, checkpoint directory or pretrained model. The default config is finetune."
+            help="Fine-tune this run, checkpoint, pretrained or published model. The default config is finetune."
         ),
     ] = None,
     batch_tokens: Annotated[
@@ -123,7 +123,7 @@ def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, ov
 def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
     """Load a config, and take the languages, the model and the tokenizer from the run to start from.
 
-    The search is that of the run, too, and its longest pairs are allowed, unless the config file has these options.
+    `search` is that of the run, too, and `train.max_length` at least that of the run, unless the config file has them.
     """
     from nmt.config import config_io
     from nmt.data.tokenizer import tokenizer_file

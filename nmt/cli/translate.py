@@ -108,7 +108,7 @@ def translate(
     parsed_shard = _resolve_shard(shard, input, output, document)
     interactive = _check_input(text, input, output, document)
 
-    from nmt.search import search as resolve
+    from nmt.search import search as parse_search
 
     translator = _load(model, to, device, precision, engine)
     prefix, *constraints = (
@@ -118,7 +118,7 @@ def translate(
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
     output_format: OutputFormat = (
-        JsonLinesFormat() if format == "jsonl" else TextFormat(resolve(spec).n_best, show_scores)
+        JsonLinesFormat() if format == "jsonl" else TextFormat(parse_search(spec).n_best, show_scores)
     )
     details = show_scores or format == "jsonl"
     job = TranslationJob(translator, spec, output_format, details, prefix, tuple(constraints))

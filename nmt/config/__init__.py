@@ -30,7 +30,7 @@ class DataConfig:
     test: str = ""
     """Corpus that provides the test split. Empty: the first training corpus."""
     general_test: tuple[str, ...] = ()
-    """Test sets on other text, for the comparison after fine-tuning. Empty: of the start run's or the replay corpus."""
+    """Test sets on other text, compared after fine-tuning. Empty: that of the start run's or a replay corpus."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
     """Cleaning steps for the training data, in order."""
 
@@ -54,7 +54,7 @@ class ModelConfig:
     """Model architecture. Symbols in parentheses are those of Vaswani et al. 2017, table 3."""
 
     arch: str = "transformer"
-    """Architecture: transformer or rnn. rnn uses only dim, layers, dropout, tie_embeddings and output_bias."""
+    """Architecture: transformer or rnn. rnn uses dim, *_layers, dropout, tie_embeddings, output_bias, source_eos."""
     dim: int = 256
     """Dimension of embeddings and hidden states (d_model)."""
     heads: int = 4
@@ -92,7 +92,7 @@ class ModelConfig:
     output_bias: bool = False
     """Add a bias to the output projection, as Marian does."""
     source_eos: bool = True
-    """End source sentences with the end token. Models of OpenNMT-py are trained without."""
+    """End source sentences with the end token. Models of Argos Translate (OpenNMT-py) do not."""
 
 
 @dataclass(frozen=True)

@@ -102,5 +102,5 @@ class SeparateTokenizer(Tokenizer):
 
     @property
     def model_type(self) -> str:
-        """`pair`; subword regularization does not support it."""
+        """`separate`; subword regularization does not support it."""
         return "separate"

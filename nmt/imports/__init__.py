@@ -1,6 +1,6 @@
 """Import of published models of other toolkits as runs.
 
-A run from an import has one checkpoint, step-000000, and works with every command like a trained one. To add a format,
+A run from an import has one checkpoint, step-000000, and works with every command that uses a model. To add a format,
 write a module with `read(directory)`, which returns an `ImportedModel`, and recognize its files in `read`.
 """
 
@@ -169,7 +169,9 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         network.load_state_dict(model.weights)
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise CheckpointError(f"the weights do not fit config.json: {reason}", "download the model again") from None
+        raise CheckpointError(
+            f"the weights do not fit the config of the model: {reason}", "download the model again"
+        ) from None
     shutil.rmtree(run.with_name(f".{run.name}-part"), ignore_errors=True)  # of a killed process
     with resumable_directory(run) as work:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")

@@ -30,7 +30,7 @@ def read(directory: Path) -> ImportedModel:
     if not (directory / TOKENIZER).exists() and (directory / "bpe.model").exists():
         raise CheckpointError(f"{directory} has no {TOKENIZER}: BPE models are not supported", "use a newer package")
     model, tokenizer = ctranslate2.read_model(directory / MODEL), read_bytes(directory / TOKENIZER)
-    vocabulary = model.pair_vocabulary(tokenizer, tokenizer)
+    vocabulary = model.join_vocabularies(tokenizer, tokenizer)
     config, weights = ctranslate2.convert(model, vocabulary)
     languages = [metadata.get(name) for name in ("from_code", "to_code")]
     src, tgt = (str(code or name) for code, name in zip(languages, UNKNOWN_LANGUAGES, strict=True))

@@ -117,7 +117,7 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
     return value
 
 
-def pair_vocabulary(
+def join_vocabularies(
     source_model: bytes,
     target_model: bytes,
     source_ids: dict[str, int],

@@ -28,7 +28,7 @@ from nmt.imports.common import (
     ImportedModel,
     Vocabulary,
     Weights,
-    pair_vocabulary,
+    join_vocabularies,
     read_bytes,
     read_json,
     select_rows,
@@ -113,10 +113,10 @@ class CTranslate2Model:
     special: list[str]
     """Tokens for PAD, UNK, BOS (the start token of the decoder) and EOS."""
 
-    def pair_vocabulary(self, source_model: bytes, target_model: bytes) -> Vocabulary:
+    def join_vocabularies(self, source_model: bytes, target_model: bytes) -> Vocabulary:
         """Return the vocabulary for SentencePiece models, which share pieces, but not ids, with the model."""
         source, target = ([ids.get(token, -1) for token in self.special] for ids in self.vocabularies)
-        return pair_vocabulary(source_model, target_model, *self.vocabularies, source, target)
+        return join_vocabularies(source_model, target_model, *self.vocabularies, source, target)
 
 
 def read_export(directory: Path) -> ImportedModel:

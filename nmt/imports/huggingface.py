@@ -29,7 +29,7 @@ from nmt.imports.common import (
     ImportedModel,
     Vocabulary,
     Weights,
-    pair_vocabulary,
+    join_vocabularies,
     read_bytes,
     read_json,
     select_rows,
@@ -153,7 +153,7 @@ def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
         joint = Tokenizer.parse(source_model, directory / SOURCE)
         if source_ids == {piece: i for i, piece in enumerate(joint.ids_to_pieces(range(len(joint))))}:
             return Vocabulary(joint, torch.arange(len(joint)), torch.arange(len(joint)))
-    return pair_vocabulary(source_model, target_model, source_ids, target_ids, special, special)
+    return join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
 
 
 def convert(weights: Weights, config: ModelConfig, vocabulary: Vocabulary) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
 from nmt.data.separate_tokenizer import SOURCE, TARGET
 from nmt.errors import CheckpointError
-from nmt.imports.common import RETRY, UNKNOWN_LANGUAGES, ImportedModel, Weights, pair_vocabulary, read_bytes
+from nmt.imports.common import RETRY, UNKNOWN_LANGUAGES, ImportedModel, Weights, join_vocabularies, read_bytes
 from nmt.imports.huggingface import convert, model_config
 from nmt.paths import sha256
 
@@ -86,7 +86,7 @@ def read(directory: Path) -> ImportedModel:
         special = [-1, source_ids["<unk>"], -1, source_ids["</s>"]]
         model_options = _model_options(options)
         source_model, target_model = read_bytes(directory / SOURCE), read_bytes(directory / TARGET)
-        vocabulary = pair_vocabulary(source_model, target_model, source_ids, target_ids, special, special)
+        vocabulary = join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
         config = model_config(model_options, output_bias=True)
         weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
     except (KeyError, TypeError, ValueError) as error:

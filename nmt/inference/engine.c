@@ -7,9 +7,9 @@
    Activations are float32. The order of operations on a row depends only on the row, so a translation does not depend
    on its batch. Inputs are not validated here, but in native.py.
 
-   Letters: B sentences, S source tokens, R rows (partial hypotheses), T target positions, D model dimension, H query
-   heads, G key-value heads, K head dimension or best tokens, F feed-forward width, V vocabulary, P gathered and X
-   banned tokens, I inputs and O outputs of a matrix. */
+   Letters: B sentences, S source tokens, R rows (partial hypotheses; in the encoder, source tokens), T target
+   positions, D model dimension, H query heads, G key-value heads, K head dimension or best tokens, F feed-forward
+   width, V vocabulary, P gathered and X banned tokens, I inputs and O outputs of a matrix. */
 
 #include <math.h>
 #include <stdint.h>
@@ -77,7 +77,7 @@ typedef int16_t Shorts __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Bf16s __attribute__((vector_size(2 * LANES)));
 typedef float Four __attribute__((vector_size(16)));
 
-enum { FP32, BF16, INT8 };
+enum { FP32, BF16, INT8 }; /* a unit of 32 bits has 1 << type numbers */
 enum { RELU, GELU, SILU, SWIGLU };
 enum { NONE, SINUSOIDAL, CONCATENATED, LEARNED, ROTARY, ALIBI, T5 };
 enum { ENCODER, DECODER };
@@ -321,7 +321,7 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
         const float *restrict x_I = x_RI + r * inputs;
         if (m->type == BF16) {
             uint16_t *restrict to = (uint16_t *)(units + r * row_units);
-            for (int64_t i = 0; i < inputs; i++) /* NaN of arithmetic stays NaN */
+            for (int64_t i = 0; i < inputs; i++) /* the NaN that arithmetic produces stays NaN */
                 to[i] = (bits_of(x_I[i]) + 0x7fff + (bits_of(x_I[i]) >> 16 & 1)) >> 16;
             for (int64_t i = inputs; i < 2 * row_units; i++)
                 to[i] = 0;

@@ -37,9 +37,11 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
         raise UsageError("no model is given", "name a run, such as runs/multi30k")
     first, *others = models = [discovery.find_model(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
-        if (other.tokenizer.checksum, other.config.model.source_eos) != (
-            first.tokenizer.checksum, first.config.model.source_eos,
-        ):  # fmt: skip
+        if other.config.model.source_eos != first.config.model.source_eos:
+            raise CheckpointError(
+                f"{path} and {paths[0]} differ in model.source_eos", "the models of an ensemble must read equal sources"
+            )
+        if other.tokenizer.checksum != first.tokenizer.checksum:
             raise CheckpointError(
                 f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"
             )

@@ -42,8 +42,7 @@ class Segment:
 
 
 class Segmenter:
-    """Tokenizes lines, and splits those longer than the 99.9th percentile of the training lines in tokens, or the 99th
-    in sentences."""
+    """Tokenizes lines, and splits those with more tokens or sentences than the model translates as a unit."""
 
     def __init__(self, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences: int) -> None:
         self.tokenizer, self.language, self.lowercase = tokenizer, config.data.src, config.lowercase_all_caps

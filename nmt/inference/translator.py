@@ -90,8 +90,8 @@ class Translator:
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line, in the order of the lines.
 
-        Whitespace around a line is preserved, so a blank line stays blank. A line longer than the 99.9th
-        percentile of the training lines in tokens, or the 99th in sentences, is split at sentence, clause or word
+        Whitespace around a line is preserved, so a blank line stays blank. A line with more
+        tokens or sentences than nearly all training lines is split at sentence, clause or word
         boundaries, and the translations of its segments are joined.
 
         Args:

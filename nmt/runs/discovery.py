@@ -25,17 +25,18 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model on disk: its checkpoint, config and tokenizer, without the weights."""
+    """A model without its weights: the path of its checkpoint, its config, tokenizer and limits."""
 
     checkpoint: Path
     run: Path
     config: Config
     tokenizer: Tokenizer
     max_source_length: int
-    """Longest source that is translated as a unit, in tokens without the end token: the 99.9th percentile of the
-    training data, below train.max_length."""
+    """Longest source that is translated as a unit, in tokens without the end token. For a trained model the 99.9th
+    percentile of the training data, below train.max_length."""
     max_sentences: int
-    """Most sentences per line that are translated as a unit: the 99th percentile of the training data."""
+    """Most sentences per line that are translated as a unit. For a trained model the 99th percentile of the training
+    data, for an imported one 1."""
 
     def mismatch_error(self) -> CheckpointError:
         """Return the error for weights that do not match the config."""
@@ -117,6 +118,7 @@ def _load_limits(run: Path, config: Config) -> tuple[int, int]:
 def locate(path: Path) -> Path:
     """Return the directory of a model: the path if it exists, a pretrained model, or the run of a published model.
 
+    Otherwise, the path is returned unchanged.
     A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and imported on first use.
 
     Raises:

@@ -30,7 +30,7 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.runs import checkpoint, discovery, pretrained
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
-RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings")
+RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias")
 """Model options that the recurrent architecture uses."""
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 

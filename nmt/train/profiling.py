@@ -38,7 +38,7 @@ def find_batch_size(
     config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
 ) -> int:
     """Return a large `train.batch_tokens` whose worst-case batches fit in memory on every rank, with a safety margin
-    and at least `MIN_BATCHES_PER_EPOCH` batches per epoch.
+    (unless the largest one does) and at least `MIN_BATCHES_PER_EPOCH` batches per epoch.
 
     Raises:
         TrainingError: a batch of `train.max_length` tokens does not fit.
@@ -71,7 +71,10 @@ def find_batch_size(
 
 
 def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Return the largest size that fits, to within an eighth, reduced by the margin; 0 if `smallest` does not fit."""
+    """Return the largest size that fits, to within an eighth; 0 if `smallest` does not fit.
+
+    It is reduced by the safety margin unless it is `largest`.
+    """
     fitting, too_large = 0, 0
     candidate = smallest
     while not too_large and fitting < largest:

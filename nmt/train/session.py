@@ -32,7 +32,7 @@ from nmt.evaluate.test_sets import check_name
 from nmt.model.build import check_model, count_parameters
 from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
-from nmt.search import search
+from nmt.search import search as parse_search
 from nmt.train import fine_tuning, loop
 from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import schedule
@@ -52,8 +52,8 @@ def check_specs(config: Config) -> None:
     Raises:
         ConfigError: a spec string is invalid; the error names the first one.
     """
-    search(config.search)
-    search(config.train.valid_search)
+    parse_search(config.search)
+    parse_search(config.train.valid_search)
     schedule(config.train.schedule)
     noise.compose(config.train.source_noise)
     if config.train.subword_regularization:

@@ -96,15 +96,15 @@ class Trainer:
         Raises:
             CheckpointError: it is damaged, or its tokenizer or model sizes differ.
         """
-        pretrained = discovery.load(path)
-        if pretrained.tokenizer.checksum != self.tokenizer.checksum:
+        start = discovery.load(path)
+        if start.tokenizer.checksum != self.tokenizer.checksum:
             raise CheckpointError(
                 f"the tokenizer of {path} differs from the tokenizer of the prepared data",
-                f"use --init-from, or --set tokenizer.model={tokenizer_file(pretrained.run)}",
+                f"use --init-from, or --set tokenizer.model={tokenizer_file(start.run)}",
             )
         try:
             for model in filter(None, (self.model, self.ema)):
-                model.load_state_dict(pretrained.model.state_dict())
+                model.load_state_dict(start.model.state_dict())
         except RuntimeError:
             raise CheckpointError(f"the weights of {path} do not fit this model", "use equal model options") from None
 

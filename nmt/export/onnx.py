@@ -190,7 +190,7 @@ class _FixedPath(PositionEncoding):
         super().__init__(floater.stack)
         self.path_TLD = floater.path(length).detach()
 
-    def embed(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Add the encodings of positions start .. start+T-1 in this layer."""
         return x_BTD + self.path_TLD[torch.arange(start, start + x_BTD.shape[1]), layer]
 

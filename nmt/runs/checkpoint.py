@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, deserialize
+from safetensors import SafetensorError
 
 from nmt import __version__
 from nmt.console import log
@@ -246,20 +246,25 @@ def read_weights(checkpoint: Path) -> Arrays:
     Raises:
         CheckpointError: the file is missing or damaged.
     """
-    read: Callable[[bytes], list[tuple[str, Mapping[str, Any]]]] = deserialize
 
     def load(path: Path) -> Arrays:
-        return dequantize({name: _array(tensor) for name, tensor in read(path.read_bytes())})
+        # The file is mapped: large models would be in memory twice if it was read.
+        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        header = json.loads(content[8:start].tobytes())
+        header.pop("__metadata__", None)
+        return dequantize({name: _array(tensor, content[start:]) for name, tensor in header.items()})
 
     return _load_verified(checkpoint, WEIGHTS, load)
 
 
-def _array(tensor: Mapping[str, Any]) -> NDArray[Any]:
+def _array(tensor: Mapping[str, Any], content: NDArray[np.uint8]) -> NDArray[Any]:
+    first, end = tensor["data_offsets"]
+    data, shape = content[first:end], tensor["shape"]
     if tensor["dtype"] == "BF16":  # the upper 16 bits of a float32
-        bits = np.frombuffer(tensor["data"], np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32).reshape(tensor["shape"])
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
     dtype = {"F32": np.float32, "F16": np.float16, "I8": np.int8}[tensor["dtype"]]
-    array = np.frombuffer(tensor["data"], dtype).reshape(tensor["shape"])
+    array: NDArray[Any] = data.view(dtype).reshape(shape)
     return array.astype(np.float32) if tensor["dtype"] == "F16" else array
 
 
@@ -271,7 +276,7 @@ def _load_verified(checkpoint: Path, name: str, load: Callable[[Path], T]) -> T:
         return load(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}", USE_ANOTHER) from None
-    except (SafetensorError, KeyError):
+    except (SafetensorError, KeyError, ValueError, TypeError):
         raise CheckpointError(f"{path} is damaged", USE_ANOTHER) from None
 
 

@@ -262,7 +262,7 @@ def _pickle(directory: Path) -> None:
         (lambda d: (d / "model.safetensors").unlink(), "has neither model.safetensors nor pytorch_model.bin"),
         (lambda d: (d / "config.json").unlink(), "is not a model in a known format"),
         (_drop_tensor, "has no tensor model.decoder.layers.1.fc2.bias"),
-        (_cut_tensor, "the weights do not fit config.json"),
+        (_cut_tensor, "the weights do not fit the config of the model"),
         (_pickle, "contains more than tensors"),
     ],
 )

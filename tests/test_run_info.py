@@ -51,7 +51,8 @@ def test_describe_includes_options_that_differ_from_the_defaults(tmp_path: Path)
     assert collect(tmp_path / "variant")["model"]["attention_window"] == 3
     info = collect(tmp_path / "rnn")
     assert describe(info)["model"][0].endswith("layers, dimension 16")
-    assert set(info["model"]) == {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings"}
+    used = {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias"}
+    assert set(info["model"]) == used
 
 
 def test_info_fits_on_one_screen(trained: CommandLine) -> None:

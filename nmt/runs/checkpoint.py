@@ -248,8 +248,8 @@ def read_weights(checkpoint: Path) -> Arrays:
     """
 
     def load(path: Path) -> Arrays:
-        # The file is mapped: large models would be in memory twice if it was read.
-        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        # Mapped rather than read, because a large model would be in memory twice. "c": changes stay in memory.
+        content = np.asarray(np.memmap(path, np.uint8, "c"))
         start = 8 + int.from_bytes(content[:8].tobytes(), "little")
         header = json.loads(content[8:start].tobytes())
         header.pop("__metadata__", None)

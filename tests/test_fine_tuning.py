@@ -380,6 +380,11 @@ def test_missing_start_model_does_not_lose_the_result(nmt: CommandLine) -> None:
     assert (again.code, again.out) == (0, done.out), again.err
     assert "is damaged" in again.err
     assert "to compare later: nmt compare runs/tiny runs/tuned --test NAME" in again.err
+    shutil.rmtree(nmt.directory / "runs/tiny")
+    longer = nmt("train", "--run", "runs/tuned", "--resume", "--set", "train.steps=9")
+    assert longer.code == 0, longer.err
+    assert "resuming runs/tuned at update 6" in longer.err
+    assert (nmt.directory / "runs/tuned/step-000009").is_dir()
 
 
 @pytest.mark.slow

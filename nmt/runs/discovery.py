@@ -118,8 +118,8 @@ def _load_limits(run: Path, config: Config) -> tuple[int, int]:
 def locate(path: Path) -> Path:
     """Return the directory of a model: the path if it exists, a pretrained model, or the run of a published model.
 
-    Otherwise, the path is returned unchanged.
-    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and imported on first use.
+    A published model is named like its repository on the Hugging Face Hub, `OWNER/NAME`, and imported on first use. Any
+    other path is returned unchanged.
 
     Raises:
         CheckpointError: see `nmt.imports.find_or_import`.

@@ -27,6 +27,7 @@ from nmt.data import noise
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.data.subword_regularization import resolve_method
+from nmt.data.tokenizer import tokenizer_file
 from nmt.errors import NMTError, TrainingError, UsageError
 from nmt.evaluate.test_sets import check_name
 from nmt.model.build import check_model, count_parameters
@@ -106,6 +107,9 @@ def train(
     dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
     with process_group(torch_device) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
         dtype = group.broadcast(dtype)  # ranks may measure differently; this also waits until the run is locked
+        if resume and config.tokenizer.model and not Path(config.tokenizer.model).is_file():
+            # That of a start model that was moved or deleted; the run has a copy.
+            config = replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
         prepared = prepare(config)
         if resume:
             check_data_unchanged(run, prepared.meta)

@@ -15,14 +15,27 @@ from nmt.inference.whitespace import separator
 
 
 @dataclass(frozen=True)
+class FixedSpan:
+    """A span of a line whose translation is given: a protected span or a glossary term."""
+
+    start: int
+    end: int
+    """Offsets of its characters in the line."""
+    translation: str
+    """Its text in the translation; for a protected span, its text in the line."""
+
+
+@dataclass(frozen=True)
 class Line:
-    """A line to translate, with an optional target prefix and constraints."""
+    """A line to translate, with an optional target prefix, constraints and fixed spans."""
 
     text: str
     prefix: str = ""
     """Text that the translation must begin with. It must end at a word boundary, because it is tokenized separately."""
     constraints: tuple[str, ...] = ()
     """Phrases that must appear in the translation. They need the `constrained` search."""
+    fixed: tuple[FixedSpan, ...] = ()
+    """Spans whose translation is given, in order and without overlaps."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError if `constraints` is a string, whose characters would become constraints."""

@@ -30,6 +30,10 @@ class Translation:
     alignment: tuple[tuple[int, int], ...] = ()
     """(source word, target word) as indices of words separated by whitespace: each target word with the source word
     that received the most attention. Attention is an approximation of word alignment."""
+    confidence: float | None = None
+    """Estimated quality from 0 to 1, if the model is calibrated."""
+    warnings: tuple[str, ...] = ()
+    """Problems that remain after all retries."""
 
 
 def n_best_of_line(n_best_of_segments: Sequence[list[Hypothesis]]) -> list[list[Hypothesis]]:

@@ -1,0 +1,43 @@
+"""The interface of a document format: blocks of text to translate, and the document with their translations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nmt.inference.segments import FixedSpan
+
+
+@dataclass(frozen=True)
+class Tag:
+    """Inline markup of a part of a text, such as emphasis or a link; with start = end, of a position: an image, a line
+    break.
+    """
+
+    start: int
+    end: int
+    id: int
+    """Identifies the markup within its document; a translation may repeat or move it, but not lose it."""
+
+
+@dataclass(frozen=True)
+class RichText:
+    """A block of text, such as a paragraph, a table cell or a caption: several sentences, translated as a whole."""
+
+    text: str
+    tags: tuple[Tag, ...] = ()
+    """Inline markup, properly nested, outer tags first."""
+    fixed: tuple[FixedSpan, ...] = ()
+    """Parts whose translation is given, such as inline code."""
+
+
+class Document(Protocol):
+    """A parsed document."""
+
+    @property
+    def blocks(self) -> Sequence[RichText]:
+        """The blocks to translate, in reading order."""
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the document with the translation of each block; everything else is unchanged."""

@@ -61,8 +61,9 @@ def test_jsonl_output_has_scores_tokens_and_alignment(trained: CommandLine) -> N
             norm = (5 + len(best["tokens"])) / 6
             assert best["score"] == pytest.approx(best["log_prob"] / norm, abs=1e-4)
     assert records[1]["translations"] == [
-        {"text": "", "score": 0.0, "log_prob": 0.0, "tokens": [], "token_log_probs": [], "alignment": []}
-    ]
+        {"text": "", "score": 0.0, "log_prob": 0.0, "tokens": [], "token_log_probs": [], "alignment": [],
+         "confidence": None, "warnings": []}
+    ]  # fmt: skip
 
 
 def test_show_scores_prints_the_score_before_the_translation(trained: CommandLine) -> None:

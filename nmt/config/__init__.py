@@ -33,6 +33,8 @@ class DataConfig:
     """Test sets on other text, compared after fine-tuning. Empty: that of the start run's or a replay corpus."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
     """Cleaning steps for the training data, in order."""
+    placeholders: bool = False
+    """Train the model to copy URLs, e-mail addresses, code and other protected spans as placeholders."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, read_lines, write_pairs
+from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.sentences import count_sentences
 from nmt.data.sources import Split, open_split, validate
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
@@ -138,6 +139,7 @@ def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Spli
         **({"replay": [(split.name, split.checksum) for split in replay]} if replay else {}),
         "valid": (valid.name, valid.checksum),
         "clean": config.data.clean,
+        **({"placeholders": True} if config.data.placeholders else {}),
         "tokenizer": options,
     }
 
@@ -195,7 +197,8 @@ def _clean(config: Config, cleaned_splits: dict[str, list[Split]], valid: Split,
             continue
         label = "training" if name == "train" else name
         cleaned = clean(_read_with_progress(splits), config.data.clean)
-        pairs[name] = write_pairs(work / f"{name}.{src}", work / f"{name}.{tgt}", cleaned)
+        text = replace_spans(cleaned) if config.data.placeholders else cleaned
+        pairs[name] = write_pairs(work / f"{name}.{src}", work / f"{name}.{tgt}", text)
         dropped[name] = {stats.step: stats.dropped for stats in cleaned.report}
         for step, num_dropped in dropped[name].items():
             if num_dropped:
@@ -229,4 +232,5 @@ def _get_tokenizer(config: Config, work: Path, num_sentences: int) -> Tokenizer:
     num_sentences = min(num_sentences, options.max_training_sentences)
     log(f"training a {options.model_type} tokenizer on {num_sentences:,} sentences")
     files = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
-    return tokenizers.train(chain.from_iterable(map(read_lines, files)), options)
+    symbols = PLACEHOLDERS if config.data.placeholders else ()
+    return tokenizers.train(chain.from_iterable(map(read_lines, files)), options, symbols)

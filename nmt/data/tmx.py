@@ -4,6 +4,8 @@ A unit (`tu`) has variants (`tuv`) in several languages, each with one segment (
 so memory use does not depend on its size. DTDs are not read, and files that declare entities are rejected: otherwise a
 small file could expand to gigabytes, or include other files.
 
+A termbase in TBX (TermBase eXchange, ISO 30042) has the same structure with other names, and is read, too.
+
 Specification: TMX 1.4b, LISA 2005, https://www.gala-global.org/tmx-14b
 """
 
@@ -23,6 +25,12 @@ from nmt.errors import DataError
 
 MARKUP = {"bpt", "ept", "ph", "it", "ut", "sub"}
 """Inline elements whose content is not text of the sentence. The text of `hi` and of unknown elements is."""
+TBX = {
+    "martif": "tmx", "termEntry": "tu", "langSet": "tuv",  # version 2
+    "tbx": "tmx", "conceptEntry": "tu", "langSec": "tuv",  # version 3
+    "term": "seg",
+}  # fmt: skip
+"""The corresponding element of TMX."""
 MAX_LISTED = 20
 """Maximum number of languages in an error message."""
 
@@ -113,11 +121,12 @@ class _Parser:
         return pairs
 
     def _start_root(self, name: str, attributes: dict[str, str]) -> None:
-        if name != "tmx":
+        if TBX.get(name, name) != "tmx":
             raise DataError(f"{self._path} is not a translation memory: it has <{name}> in place of <tmx>")
         self._expat.StartElementHandler = self._start
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        name = TBX.get(name, name)
         if self._markup_depth:
             self._markup_depth += 1
         elif self._pieces is not None:
@@ -132,6 +141,7 @@ class _Parser:
             self._segments = {}
 
     def _end(self, name: str) -> None:
+        name = TBX.get(name, name)
         if self._markup_depth:
             self._markup_depth -= 1
             if name == "ph" and not self._markup_depth and self._pieces is not None:

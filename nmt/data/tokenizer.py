@@ -146,10 +146,11 @@ class Tokenizer:
         return [self._spm.id_to_piece(int(i)) for i in ids]
 
 
-def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+def train(lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] = ()) -> Tokenizer:
     """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines.
 
-    If the corpus is too small for `config.vocab_size` pieces, the vocabulary is reduced and a message is logged.
+    If the corpus is too small for `config.vocab_size` pieces, the vocabulary is reduced and a message is logged. Each
+    of the `symbols` becomes a piece.
 
     Raises:
         DataError: there is no text, or `config.vocab_size` is smaller than the alphabet.
@@ -164,7 +165,7 @@ def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     vocab_size = config.vocab_size
     while True:
         try:
-            return Tokenizer(_train(texts, config, vocab_size))
+            return Tokenizer(_train(texts, config, vocab_size, symbols))
         except RuntimeError as error:
             vocab_size = _reduced_vocab_size(str(error), vocab_size)
 
@@ -195,7 +196,7 @@ def _reduced_vocab_size(message: str, vocab_size: int) -> int:
     return int(max_size[1])
 
 
-def _train(texts: list[str], config: TokenizerConfig, vocab_size: int) -> bytes:
+def _train(texts: list[str], config: TokenizerConfig, vocab_size: int, symbols: Sequence[str]) -> bytes:
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -207,6 +208,7 @@ def _train(texts: list[str], config: TokenizerConfig, vocab_size: int) -> bytes:
         byte_fallback=True,
         normalization_rule_name="identity",
         split_digits=True,
+        user_defined_symbols=list(symbols),
         num_threads=TRAINER_THREADS,
         pad_id=PAD,
         unk_id=UNK,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.config import Config
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_to_fit
+from nmt.data.spans import find_spans
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UsageError
 from nmt.inference import Source
@@ -16,13 +18,25 @@ from nmt.inference.whitespace import separator
 
 @dataclass(frozen=True)
 class FixedSpan:
-    """A span of a line whose translation is given: a protected span or a glossary term."""
+    """A span of a line whose translation is given: a protected span, a number or a glossary term."""
 
     start: int
     end: int
     """Offsets of its characters in the line."""
     translation: str
     """Its text in the translation; for a protected span, its text in the line."""
+    is_opaque: bool = True
+    """Whether the line can be translated without reading the span. A number or term is read to inflect other words."""
+    is_term: bool = False
+    """Whether it is a glossary term, which the translation may inflect."""
+
+
+def fixed_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> tuple[FixedSpan, ...]:
+    """Return the protected spans of a text; see `nmt.data.spans.find_spans`."""
+    return tuple(
+        FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque)
+        for span in find_spans(text, custom)
+    )
 
 
 @dataclass(frozen=True)
@@ -76,13 +90,16 @@ class Segmenter:
         encoded = self.encode([line.text for line in lines])
         return [list(self._split(line, ids)) for line, ids in zip(lines, encoded, strict=True)]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each segment of a line."""
+        return split_to_fit(text, self.language, self._fits)
+
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
         if len(ids) <= self.max_source_length and self._has_few_sentences(line.text):
             if ids:
                 yield Segment(self._source(ids, line))
             return
-        text, previous_end = line.text, None
-        spans = split_to_fit(text, self.language, self._fits)
+        text, previous_end, spans = line.text, None, self.spans(line.text)
         for (start, end), segment_ids in zip(spans, self.encode([text[slice(*span)] for span in spans]), strict=True):
             if not segment_ids:
                 continue

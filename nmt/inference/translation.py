@@ -1,9 +1,11 @@
-"""Join the translations of a line's segments."""
+"""The translation of a line, from those of its segments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.inference import TokenScores
@@ -12,6 +14,7 @@ from nmt.inference.segments import Segment
 from nmt.search import Hypothesis
 
 END = "</s>"
+T = TypeVar("T", Hypothesis, "Translation")
 
 
 @dataclass(frozen=True)
@@ -36,60 +39,57 @@ class Translation:
     """Problems that remain after all retries."""
 
 
-def n_best_of_line(n_best_of_segments: Sequence[list[Hypothesis]]) -> list[list[Hypothesis]]:
+def n_best_of_line(n_best_of_segments: Sequence[list[T]]) -> list[list[T]]:
     """Combine the n-best lists of a line's segments: the best of each, the second best of each, and so on."""
     count = max(map(len, n_best_of_segments), default=1)
     return [[n_best[min(rank, len(n_best) - 1)] for n_best in n_best_of_segments] for rank in range(count)]
 
 
-def join(segments: Sequence[Segment], hypotheses: Sequence[Hypothesis], texts: Sequence[str]) -> Translation:
-    """Return the translation of a line.
-
-    Args:
-        segments: segments of the line.
-        hypotheses: hypothesis of each segment.
-        texts: text of each hypothesis.
-    """
-    text = "".join(segment.separator + text for segment, text in zip(segments, texts, strict=True))
-    score, log_prob = (sum(values, 0.0) for values in ((h.score for h in hypotheses), (h.log_prob for h in hypotheses)))
-    return Translation(text, score, log_prob)
-
-
-def join_with_details(
-    segments: Sequence[Segment],
-    hypotheses: Sequence[Hypothesis],
-    texts: Sequence[str],
-    scores: Sequence[TokenScores],
-    tokenizer: Tokenizer,
+def of_segment(
+    segment: Segment, hypothesis: Hypothesis, text: str, scores: TokenScores | None, tokenizer: Tokenizer
 ) -> Translation:
-    """Return the translation of a line with tokens and alignment, and with `scores` as its log-probabilities."""
-    tokens = [tokenizer.ids_to_pieces(hypothesis.ids) for hypothesis in hypotheses]
-    return replace(
-        join(segments, list(map(_rescore, hypotheses, scores)), texts),
-        tokens=tuple(token for segment_tokens in tokens for token in (*segment_tokens, END)),
-        token_log_probs=tuple(log_prob for each in scores for log_prob in each.log_probs),
-        alignment=tuple(_align(segments, texts, tokens, scores, tokenizer)),
+    """Return the translation of a segment; with `scores`, with tokens, alignment and their log-probabilities."""
+    if scores is None:
+        return Translation(text, hypothesis.score, hypothesis.log_prob)
+    tokens = tokenizer.ids_to_pieces(hypothesis.ids)
+    log_prob = sum(scores.log_probs)
+    return Translation(
+        text,
+        hypothesis.score + (log_prob - hypothesis.log_prob) / hypothesis.length_norm,
+        log_prob,
+        (*tokens, END),
+        tuple(scores.log_probs),
+        tuple(align(tokenizer.ids_to_pieces(segment.source.ids), tokens, scores.attention_TS)),
     )
 
 
-def _rescore(hypothesis: Hypothesis, scores: TokenScores) -> Hypothesis:
-    """Replace the log-probability that the search computed."""
-    log_prob = sum(scores.log_probs)
-    score = hypothesis.score + (log_prob - hypothesis.log_prob) / hypothesis.length_norm
-    return replace(hypothesis, log_prob=log_prob, score=score)
+@dataclass(frozen=True)
+class Part:
+    """A part of a line and its translation."""
+
+    translation: Translation
+    separator: str = ""
+    """Whitespace before it in the translation."""
+    word_offset: int = 0
+    """Index of its first word in the line."""
 
 
-def _align(
-    segments: Sequence[Segment],
-    texts: Sequence[str],
-    tokens: Sequence[Sequence[str]],
-    scores: Sequence[TokenScores],
-    tokenizer: Tokenizer,
-) -> Iterator[tuple[int, int]]:
-    previous = ""
-    for segment, text, target, score in zip(segments, texts, tokens, scores, strict=True):
-        is_inside_word = bool(previous) and not segment.separator
-        word_offset = len(previous.split()) - is_inside_word
-        for source_word, target_word in align(tokenizer.ids_to_pieces(segment.source.ids), target, score.attention_TS):
-            yield segment.word_offset + source_word, word_offset + target_word
-        previous += segment.separator + text
+def concatenate(parts: Sequence[Part]) -> Translation:
+    """Return the translation of a line from the translations of its parts."""
+    text, alignment = "", []
+    for part in parts:
+        translation = part.translation
+        addition = part.separator + translation.text
+        is_inside_word = bool(text and addition) and not (text[-1].isspace() or addition[0].isspace())
+        target_offset = len(text.split()) - is_inside_word
+        alignment += [(part.word_offset + source, target_offset + target) for source, target in translation.alignment]
+        text += addition
+    translations = [part.translation for part in parts]
+    return Translation(
+        text,
+        sum((each.score for each in translations), 0.0),
+        sum((each.log_prob for each in translations), 0.0),
+        tuple(chain.from_iterable(each.tokens for each in translations)),
+        tuple(chain.from_iterable(each.token_log_probs for each in translations)),
+        tuple(alignment),
+    )

@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 
 from nmt import runtime
 from nmt.config import Config
+from nmt.data.placeholders import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, UsageError, suggest
-from nmt.inference import Engine, Source
+from nmt.inference import Engine, Source, TokenScores
 from nmt.inference.chunking import chunked
 from nmt.inference.ctranslate2 import CTranslate2Engine, find_export
 from nmt.inference.load import find_models, load_engine
-from nmt.inference.segments import Line, Segment, Segmenter
-from nmt.inference.translation import Translation, join, join_with_details, n_best_of_line
+from nmt.inference.segments import Line, Segment, Segmenter, fixed_spans
+from nmt.inference.substitution import Substitution, substitute
+from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line, of_segment
 from nmt.inference.whitespace import surrounding_whitespace
 from nmt.runs import discovery
 from nmt.search import Constrained, Hypothesis, Search
@@ -156,7 +158,7 @@ class Translator:
             scores = self.engine.score(sources, targets)
             for (_, text), src, tgt, token_scores in zip(chunk, sources, targets, scores, strict=True):
                 hypothesis = Hypothesis(tgt, 0.0, 0.0)
-                yield join_with_details([Segment(Source(src))], [hypothesis], [text], [token_scores], self.tokenizer)
+                yield of_segment(Segment(Source(src)), hypothesis, text, token_scores, self.tokenizer)
 
     def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], first_line: int) -> None:
         max_positions = self.engine.max_positions or math.inf
@@ -172,28 +174,39 @@ class Translator:
     def _translate(
         self, chunk: Sequence[str | Line], algorithm: Search, details: bool, on_progress: Callable[[int], object]
     ) -> list[list[Translation]]:
-        lines = [Line(line) if isinstance(line, str) else line for line in chunk]
-        if not isinstance(algorithm, Constrained) and any(line.constraints for line in lines):
+        originals = [Line(line) if isinstance(line, str) else line for line in chunk]
+        if not isinstance(algorithm, Constrained) and any(line.constraints for line in originals):
             raise UsageError("constraints need the constrained search", "constrained(beam_size=8)")
+        substitutions = [self._placeholders(line) for line in originals]
+        lines = [each.line if each else line for line, each in zip(originals, substitutions, strict=True)]
         segments = self.segmenter.split(lines)
         n_best = self._search(segments, algorithm, on_progress)
         hypotheses = [h for line in n_best for translation in line for h in translation]
         texts = iter(self.tokenizer.decode_batch([hypothesis.ids for hypothesis in hypotheses]))
+        scores: Iterator[TokenScores | None] = repeat(None)
         if details:
             pairs = zip(segments, n_best, strict=True)
             sources = [segment.source.ids for line, ranks in pairs for _ in ranks for segment in line]
             scores = iter(self.engine.score(sources, [hypothesis.ids for hypothesis in hypotheses]))
 
         def translation(line: list[Segment], ranked: list[Hypothesis]) -> Translation:
-            line_texts = [next(texts) for _ in line]
-            if not details:
-                return join(line, ranked, line_texts)
-            return join_with_details(line, ranked, line_texts, [next(scores) for _ in line], self.tokenizer)
+            return concatenate([
+                Part(of_segment(segment, hypothesis, next(texts), next(scores), self.tokenizer),
+                     segment.separator, segment.word_offset)
+                for segment, hypothesis in zip(line, ranked, strict=True)
+            ])  # fmt: skip
 
-        translations = [
-            [translation(line, ranked) for ranked in ranks] for line, ranks in zip(segments, n_best, strict=True)
-        ]
-        return [_restore_whitespace(line.text, each) for line, each in zip(lines, translations, strict=True)]
+        results = []
+        for line, line_segments, ranks, substitution in zip(lines, segments, n_best, substitutions, strict=True):
+            translations = _restore_whitespace(line.text, [translation(line_segments, ranked) for ranked in ranks])
+            results.append(list(map(substitution.restore, translations)) if substitution else translations)
+        return results
+
+    def _placeholders(self, line: Line) -> Substitution | None:
+        """Replace the protected spans of a line by placeholders, if the model has learned to copy them."""
+        if not self.config.data.placeholders:
+            return None
+        return substitute(line if line.fixed else replace(line, fixed=fixed_spans(line.text)), PLACEHOLDERS)
 
     def _search(
         self, segments: list[list[Segment]], algorithm: Search, on_progress: Callable[[int], object]

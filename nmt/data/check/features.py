@@ -95,7 +95,7 @@ def extract_features(pairs: Sequence[Pair], options: FeatureOptions) -> Records:
 def _pair_problem(pair: Pair, words: tuple[Sequence[str], Sequence[str]], languages: tuple[str, str]) -> int:
     if any(map(is_blank, pair)):
         return BITS[checks.BLANK.name]
-    if _is_copy(*words):
+    if is_copy(*words):
         return BITS[checks.UNTRANSLATED.name]
     if any(map(is_wrong_language, pair, languages)):
         return BITS[checks.WRONG_LANGUAGE.name]
@@ -116,7 +116,7 @@ def _mark_test_overlap(
             records["test"][i] = near[i]
 
 
-def _is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
+def is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
     """Return whether the target has all or nearly all words of the source."""
     length = max(len(source), len(target))
     max_changed = int(MAX_CHANGED_FRACTION * length + 1e-9)

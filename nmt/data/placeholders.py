@@ -1,0 +1,52 @@
+"""Placeholders: characters that stand for protected spans in the text that a model reads and writes.
+
+A model learns to copy them from training pairs in which both sides contain the same span (`data.placeholders`). They
+are private-use characters, one piece each in a tokenizer that is trained with them; a text that contains such
+characters is safe, because they are protected spans, too.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+
+from nmt.data.pairs import Pair
+from nmt.data.spans import find_spans
+
+PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
+"""The characters, in the order of their use in a sentence. Further spans of a sentence are not replaced."""
+SHARE_OF_WORDS = 0.05
+"""Share of the pairs without protected spans in which a word that both sides have, such as a name, becomes a
+placeholder. Many corpora have few URLs, and a name occurs in similar contexts."""
+_SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
+"""A capitalized word or a number."""
+
+
+def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Replace protected spans that both sides contain with placeholders. The result depends on each pair only."""
+    for source, target in pairs:
+        spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
+        if not spans and (draw := zlib.crc32(f"{source}\t{target}".encode())) < SHARE_OF_WORDS * 2**32:
+            words = [word for word in _SHARED_WORD.findall(source) if word in target]
+            spans = [words[draw % len(words)]] if words else []
+        yield _replace(source, target, spans)
+
+
+def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
+    placeholders = iter(PLACEHOLDERS)
+    for span in spans:
+        pattern = occurrence_pattern(span)
+        if not (pattern.search(source) and pattern.search(target)):
+            continue
+        if (placeholder := next(placeholders, None)) is None:
+            break
+        source, target = (pattern.sub(placeholder, side, count=1) for side in (source, target))
+    return source, target
+
+
+def occurrence_pattern(span: str) -> re.Pattern[str]:
+    """Return a pattern that finds a span in a text, but not inside a longer word or number."""
+    before = r"(?<!\w)(?<!\d[.,:/])" if span[0].isalnum() else ""
+    after = r"(?!\w|[.,:/]\d)" if span[-1].isalnum() else ""
+    return re.compile(before + re.escape(span) + after)

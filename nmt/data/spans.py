@@ -1,0 +1,139 @@
+"""Protected spans: parts of a text that a translation must contain unchanged, such as URLs and numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.errors import UsageError
+
+_UNITS = (
+    "km/h m/s km mm cm m kg mg g ml l °C °F kWh kW W V Ω Hz kHz MHz GHz THz kB KB MB GB TB KiB MiB GiB bit/s Mbit/s "
+    "ms s mph px pt dpi fps € $ £ ¥ EUR USD GBP CHF JPY %"
+).split()
+_FILE_TYPES = (
+    "txt md rst pdf html htm css js json yaml yml toml ini cfg conf csv tsv xml py c h cpp rs go java sh bat exe zip "
+    "gz tar png jpg jpeg gif svg mp3 mp4 wav doc docx xls xlsx ppt pptx odt po srt log"
+).split()
+_TOP_LEVEL_DOMAINS = "com org net edu gov io dev de eu uk fr at ch".split()
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "(?:" + "|".join(map(re.escape, sorted(words, key=len, reverse=True))) + ")"
+
+
+_ORDINAL_NOUNS = "Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhundert|Jahrestag|Geburtstag"
+"""Words after a German ordinal number, such as 3. Mai, which other languages write in another way."""
+_START, _END = r"(?<!\w)", r"(?!\w)"
+_NUMBER_START = r"(?<![\w.,:/-])"
+_NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
+_NAME = r"[\w@+-][\w.@+-]*"
+"""The name of a file or directory."""
+
+# At one position, the first pattern that matches wins. All but the units ignore case.
+_PATTERNS = {
+    "private_use": [r"[\ue000-\uf8ff]+"],  # the characters of placeholders
+    "url": [
+        r"\b(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)[^\s<>\"“”„]*[^\s<>\"“”„.,;:!?)\]}'’*_`]",
+        rf"(?<![\w@./-])(?:[\w-]+\.)+{_any_of(_TOP_LEVEL_DOMAINS)}(?:/[^\s<>\"]*[\w/])?(?![\w@])",
+    ],
+    "email": [rf"{_START}[\w.+-]+@(?:[\w-]+\.)+[a-z]{{2,24}}{_END}"],
+    "code": [
+        r"`+[^`\n]+`+",
+        r"</?[a-z][\w-]*(?:\s[^<>]*)?/?>",  # a tag
+        r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8}\d*);",  # an entity
+        r"\b[a-z_][\w.]*\(\)",
+        rf"{_START}[a-z0-9]+(?:_[a-z0-9]+)+{_END}",
+        rf"{_START}_+[a-z0-9]\w*",
+        r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
+        r"(?<![\w-])-[a-z](?![\w-])",
+    ],
+    "placeholder": [
+        r"\$?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
+        r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdiufgxer](?![^\W_])",
+        r"\$[a-z_]\w*",
+        r"%[a-z_]\w*%",
+    ],
+    "path": [
+        rf"{_START}[a-z]:\\[^\s<>\"|?*,;]*[^\s<>\"|?*,;.!)]",
+        rf"(?<![\w/.~])(?:~|\.{{1,2}})?/(?:{_NAME}/)*(?:[\w.@+-]*[\w@+-])?(?<=[\w/~]/|.[\w@+-])",
+        rf"{_START}(?:{_NAME}/)+[\w@+-]+\.[a-z]\w{{0,4}}{_END}",
+        rf"{_START}[\w@+-]+\.{_any_of(_FILE_TYPES)}{_END}",
+    ],
+    "handle": [r"(?<![\w@#&])[@#][a-z_][\w-]*\w"],
+    "hash": [
+        r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+        r"\b0x[0-9a-f]+\b",
+        r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b",
+    ],
+    "quantity": [
+        rf"(?<![\w.,:/$€£¥+-])[-+−]?[$€£¥]\s?{_NUMBER}{_END}",
+        rf"{_NUMBER_START}{_NUMBER}(?-i:[ \u00a0\u202f]?{_any_of(_UNITS)}(?<!\ds)){_END}",  # 1980s is a decade
+    ],
+    "version": [rf"{_START}v?\d+(?:\.\d+){{2,}}(?:[-.]?[a-z]+\d*)?(?::\d+)?{_END}"],  # also 192.168.1.1, 31.12.2024
+    "format": [  # telephone numbers, dates, long numbers
+        rf"(?<![\w.,:/(+])(?:\+\d{{1,3}}[ -]?)?\(?\d{{2,5}}\)?(?:[ -]\d{{2,}}){{1,4}}(?<=[\d ()-]{{9}}){_END}",
+        rf"{_NUMBER_START}\d+(?:[./-]\d+){{2,}}{_END}",
+        rf"{_NUMBER_START}\d{{5,}}{_END}",
+        rf"{_NUMBER_START}\d{{1,3}}(?:[,.]\d{{3}})+(?:[.,]\d+)?{_END}",
+    ],
+    "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
+}
+_PATTERN = re.compile("|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE)
+_MAY_MATCH = re.compile(r"[\d@#/\\{}%$<>&`_~\ue000-\uf8ff]|--|www|\w\.\w|\(\)|(?<!\w)-[a-z]\b", re.IGNORECASE)
+"""A fast test that most sentences fail."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A protected span of a text."""
+
+    start: int
+    end: int
+    kind: str
+    """The key of its pattern, or `custom`."""
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether a model may translate the sentence without reading the span. A number it must read to inflect the
+        words around it.
+        """
+        return self.kind != "number"
+
+
+def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
+    """Compile the regular expressions of `--protect`.
+
+    Raises:
+        UsageError: an expression is invalid, or it matches the empty string.
+    """
+    patterns = []
+    for expression in expressions:
+        try:
+            pattern = re.compile(expression)
+        except re.error as error:
+            raise UsageError(f"--protect {expression!r} is not a regular expression: {error}") from None
+        if pattern.match(""):
+            raise UsageError(f"--protect {expression!r} matches the empty string", "name the text to protect")
+        patterns.append(pattern)
+    return patterns
+
+
+def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Span]:
+    """Return the protected spans of a text, in order and without overlaps; `custom` patterns take precedence."""
+    spans = [
+        Span(match.start(), match.end(), "custom") for pattern in custom for match in pattern.finditer(text) if match[0]
+    ]
+    if _MAY_MATCH.search(text):
+        spans += (Span(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
+    return list(without_overlaps(spans))
+
+
+def without_overlaps(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield spans in order; of overlapping spans, the first one given."""
+    kept: list[Span] = []
+    for span in spans:
+        if all(span.end <= other.start or other.end <= span.start for other in kept):
+            kept.append(span)
+    yield from sorted(kept, key=lambda span: span.start)

@@ -1,0 +1,96 @@
+"""Glossaries: terms whose translation is given."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from nmt.data.pairs import read_lines
+from nmt.data.tmx import read_tmx
+from nmt.errors import DataError
+from nmt.inference.segments import FixedSpan
+
+LEAVE = "-"
+"""In place of a target term: the source term is not translated."""
+_PREFIX_LENGTH = 3
+"""Letters by which terms are indexed; the inflection of a term does not change them."""
+_WORD_START = re.compile(r"(?<!\w)\w")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A source term and its translation."""
+
+    source: str
+    target: str
+    language: str
+    """Language of the source term."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the term and its inflected forms, in any case unless it is an abbreviation in capitals."""
+        stem = re.escape(self.source).replace(r"\ ", r"\s+")
+        form = stem
+        if self.language == "en":
+            form = rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)" if self.source.endswith("y") else rf"{stem}(?:e?s)?"
+        elif self.language == "de":
+            form = rf"{stem}(?:e|en|n|s|es|er|ern|em|innen)?"
+        is_abbreviation = self.source.isupper() and len(self.source) > 1
+        return re.compile(rf"{form}(?!\w)", 0 if is_abbreviation else re.IGNORECASE)
+
+
+class Glossary:
+    """Finds terms in text, with simple inflection; the longest term at each place."""
+
+    def __init__(self, terms: Iterable[Term]) -> None:
+        """Create a glossary; of several terms with the same source, the first is used."""
+        self._terms: dict[str, list[Term]] = defaultdict(list)
+        for term in {term.source.casefold(): term for term in reversed(list(terms))}.values():
+            self._terms[term.source[:_PREFIX_LENGTH].casefold()].append(term)
+        for each in self._terms.values():
+            each.sort(key=lambda term: -len(term.source))
+
+    @classmethod
+    def load(cls, path: Path, src: str, tgt: str) -> Glossary:
+        """Read terms from `src` to `tgt`: a TSV file (source, target, optional note), or a TBX or TMX file.
+
+        Raises:
+            DataError: the file is missing, corrupted or has no terms, or a line has no target term.
+        """
+        pairs = read_tmx(path, src, tgt) if path.suffix.lower() in (".tbx", ".tmx") else _read_tsv(path)
+        terms = [Term(source, target, src) for source, target in pairs]
+        if not terms:
+            raise DataError(f"{path} has no terms", "each line is SOURCE TERM, a tab, TARGET TERM")
+        return cls(terms)
+
+    def find(self, text: str) -> list[FixedSpan]:
+        """Return the terms of a text, in order and without overlaps."""
+        spans: list[FixedSpan] = []
+        for start in (match.start() for match in _WORD_START.finditer(text)):
+            if spans and start < spans[-1].end:
+                continue
+            candidates = (self._terms.get(text[start : start + n].casefold(), ()) for n in range(_PREFIX_LENGTH, 0, -1))
+            matches = ((term, term.pattern.match(text, start)) for terms in candidates for term in terms)
+            if found := next(((term, match) for term, match in matches if match), None):
+                term, match = found
+                is_left = term.target == LEAVE
+                translation = match[0] if is_left else term.target
+                spans.append(FixedSpan(start, match.end(), translation, is_opaque=is_left, is_term=not is_left))
+        return spans
+
+
+def _read_tsv(path: Path) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        source, *target = (column.strip() for column in line.split("\t"))
+        if not (source and target and target[0]):
+            raise DataError(
+                f"{path}, line {number}: no target term",
+                f"each line is SOURCE TERM, a tab, TARGET TERM or {LEAVE} to leave the term untranslated",
+            )
+        yield source, target[0]

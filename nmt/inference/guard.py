@@ -1,0 +1,301 @@
+"""`Guard` checks each translation of a `Translator`, and searches again where a check fails.
+
+Protected spans, numbers and glossary terms of the source must occur in the translation, and it must not have any of
+the problems that `nmt.inference.problems` detects. A line whose best translation fails is translated again in other
+ways until one passes. If none does, the translation has warnings. No line is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING
+
+from nmt.data.normalization import normalize
+from nmt.errors import UsageError
+from nmt.inference.chunking import chunked
+from nmt.inference.numbers import equivalent_pattern, number_localizer
+from nmt.inference.problems import count_occurrences, find_problems, is_missing
+from nmt.inference.segments import FixedSpan, Line, fixed_spans
+from nmt.inference.substitution import substitute
+from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
+from nmt.inference.translator import Translator
+from nmt.inference.whitespace import separator, surrounding_whitespace
+from nmt.search import search as parse_search
+
+if TYPE_CHECKING:
+    from nmt.inference.glossary import Glossary
+
+STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Paris")
+"""Names that stand for protected spans in text for models without placeholders. Models copy names more often than
+letters or rare words."""
+WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
+CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
+_LETTER = re.compile(r"[^\W\d_]")
+_LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
+_SENTENCE_END = re.compile(r"[.!?…]+$")
+
+Lines = Sequence[Line]
+NBest = list[Translation]
+
+
+class Guard:
+    """Translates lines like a `Translator`, and protects their spans and checks their translations."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        *,
+        protect: Iterable[re.Pattern[str]] = (),
+        localize_numbers: bool = False,
+        glossary: Glossary | None = None,
+    ) -> None:
+        """Guard a translator.
+
+        Args:
+            translator: translates the lines.
+            protect: patterns of further protected spans.
+            localize_numbers: write numbers in the format of the target language.
+            glossary: terms and their translations.
+
+        Raises:
+            UsageError: the number format of a language is unknown.
+        """
+        self.translator, self.config, self.tokenizer = translator, translator.config, translator.tokenizer
+        self.protect, self.glossary = tuple(protect), glossary
+        self.languages = (self.config.data.src, self.config.data.tgt)
+        self.localize = number_localizer(*self.languages) if localize_numbers else str
+
+    def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
+        """Return the best translation of each line; see `Translator.translate`."""
+        return [n_best[0].text for n_best in self.stream(chunked(lines), search)]
+
+    def stream(
+        self,
+        chunks: Iterable[Sequence[str | Line]],
+        search: str | None = None,
+        *,
+        details: bool = False,
+        on_progress: Callable[[int], object] = lambda lines: None,
+    ) -> Iterator[list[Translation]]:
+        """Yield the n-best list of each line, those without warnings first; see `Translator.stream`."""
+
+        def translate(chunk: Sequence[str | Line]) -> list[NBest]:
+            lines = [self._with_fixed_spans(Line(line) if isinstance(line, str) else line) for line in chunk]
+            return _GuardedChunk(self, search, details).translate(lines, on_progress)
+
+        return chain.from_iterable(map(translate, chunks))
+
+    def _with_fixed_spans(self, line: Line) -> Line:
+        """Return the line with its protected spans, numbers and terms."""
+        found = [
+            replace(span, translation=self.localize(span.translation)) for span in fixed_spans(line.text, self.protect)
+        ]
+        terms = self.glossary.find(line.text) if self.glossary else []
+        return replace(line, fixed=tuple(_without_overlaps([*line.fixed, *terms, *found])))
+
+
+class _GuardedChunk:
+    """The translation of a chunk of lines."""
+
+    def __init__(self, guard: Guard, search: str | None, details: bool) -> None:
+        self.guard, self.details = guard, details
+        self.spec = guard.config.search if search is None else search
+        self.num_best = parse_search(self.spec).n_best
+
+    def translate(self, lines: Lines, on_progress: Callable[[int], object] = lambda lines: None) -> list[NBest]:
+        """Return the n-best list of each line."""
+        requests = [line if line.prefix or line.constraints or _has_text(line) else None for line in lines]
+        translated = _search_where(requests, lambda lines: list(self._search(lines, self.spec, on_progress)))
+        on_progress(requests.count(None))
+        results = [self._rank(line, n_best or [_copy(line)]) for line, n_best in zip(lines, translated, strict=True)]
+        for attempt in (
+            self._translate_segments,
+            self._copy_stand_ins,
+            self._constrain_stand_ins,
+            self._constrain,
+            self._widen_beam,
+            self._translate_around_spans,
+        ):
+            failed = [i for i, n_best in enumerate(results) if n_best[0].warnings]
+            if not failed:
+                break
+            for i, n_best in zip(
+                failed, attempt([lines[i] for i in failed], [results[i] for i in failed]), strict=True
+            ):
+                results[i] = self._rank(lines[i], [*results[i], *n_best])
+        return results
+
+    def _search(
+        self, lines: Lines, spec: str, on_progress: Callable[[int], object] = lambda lines: None
+    ) -> Iterator[NBest]:
+        if not lines:
+            return iter(())
+        return self.guard.translator.stream([lines], spec, details=self.details, on_progress=on_progress)
+
+    def _rank(self, line: Line, translations: NBest) -> NBest:
+        """Return the best translations of a line with their warnings, those with the fewest problems first."""
+        checked = []
+        for translation in translations:
+            text = _restore_formats(line, translation.text)
+            warnings = find_problems(line, text, self.guard.languages)
+            checked.append(replace(translation, text=text, warnings=warnings))
+        return sorted(checked, key=lambda translation: len(translation.warnings))[: self.num_best]
+
+    # Attempts: each returns further translations of each line, or none where it does not apply.
+
+    def _translate_segments(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """Guard each segment of a line that has several, because constraints apply to one segment."""
+        for line in lines:
+            spans = self._segments(line)
+            if len(spans) < 2 or line.prefix or line.constraints:
+                yield []
+                continue
+            n_best_of_parts = self.translate([_part(line, *span) for span in spans])
+            separators = ["", *(separator(line.text, end, start) for (_, end), (start, _) in pairwise(spans))]
+            offsets = [_word_index(line.text, start) for start, _ in spans]
+            yield [
+                concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)
+            ]
+
+    def _copy_stand_ins(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """Replace the protected spans by names, which models copy more often."""
+        return self._substitute(lines, results, constrained=False)
+
+    def _constrain_stand_ins(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """The same, with the names and the missing numbers as constraints."""
+        return self._substitute(lines, results, constrained=True)
+
+    def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:
+        substitutions, requests = [], []
+        for line, n_best in zip(lines, results, strict=True):
+            names = [name for name in STAND_INS if name not in line.text]
+            is_applicable = _has_lost_spans(n_best[0]) and (constrained or not line.constraints)
+            substitution = substitute(line, names) if is_applicable and len(self._segments(line)) == 1 else None
+            substitutions.append(substitution)
+            request = substitution.line if substitution else None
+            if substitution and constrained:
+                missing = (span.translation for span in substitution.line.fixed if is_missing(span, n_best[0].text))
+                request = replace(substitution.line, constraints=(*line.constraints, *substitution.spans, *missing))
+            requests.append(request)
+        search = self._search_constrained if constrained else lambda lines: list(self._search(lines, self.spec))
+        for substitution, n_best in zip(substitutions, _search_where(requests, search), strict=True):
+            yield [substitution.restore(each) for each in n_best] if substitution else []
+
+    def _constrain(self, lines: Lines, results: list[NBest]) -> list[NBest]:
+        """Search with the missing numbers and terms as constraints."""
+        requests = []
+        for line, n_best in zip(lines, results, strict=True):
+            spans = [span for span in line.fixed if is_missing(span, n_best[0].text)]
+            missing = tuple(span.translation for span in spans)
+            is_applicable = missing and not any(span.is_opaque for span in spans) and len(self._segments(line)) == 1
+            requests.append(replace(line, constraints=line.constraints + missing) if is_applicable else None)
+        return _search_where(requests, self._search_constrained)
+
+    def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
+        """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
+        requests = [None if line.constraints else line for line in lines]
+        return _search_where(requests, lambda lines: list(self._search(lines, WIDE_BEAM)))
+
+    def _translate_around_spans(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """Translate the text around the protected spans and numbers, and keep the spans in their places."""
+        for line, n_best in zip(lines, results, strict=True):
+            if line.prefix or line.constraints or not _has_lost_spans(n_best[0]):
+                yield []
+                continue
+            spans = [span for span in line.fixed if not span.is_term]
+            starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]
+            around = [_part(line, *span) for span in zip(starts, ends, strict=True)]
+            before = [_LEADING_PUNCTUATION.match(part.text)[0] for part in around]  # type: ignore[index]  # may be empty
+            texts = [_part(part, len(each), len(part.text)) for part, each in zip(around, before, strict=True)]
+            translated = map(_without_added_period, texts, (each[0] for each in self.translate(texts)))
+            translations = (replace(each, text=b + each.text) for b, each in zip(before, translated, strict=True))
+            parts = [Part(next(translations))]
+            for span, translation in zip(spans, translations, strict=True):
+                copy = Translation(span.translation, 0.0, 0.0, alignment=((0, 0),))
+                parts.append(Part(copy, "", _word_index(line.text, span.start)))
+                parts.append(Part(translation, "", _word_index(line.text, span.end)))
+            yield [concatenate(parts)]
+
+    def _search_constrained(self, lines: Lines) -> list[NBest]:
+        """Search with constraints; a line whose constraints the engine or the model does not support has no results."""
+        try:
+            return list(self._search(lines, CONSTRAINED))
+        except UsageError:
+            return [[]] if len(lines) == 1 else [self._search_constrained([line])[0] for line in lines]
+
+    def _segments(self, line: Line) -> list[tuple[int, int]]:
+        return self.guard.translator.segmenter.spans(line.text)
+
+
+def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], list[NBest]]) -> list[NBest]:
+    """Search for the lines that are not None."""
+    n_best = iter(search([line for line in requests if line]))
+    return [next(n_best) if line else [] for line in requests]
+
+
+def _has_lost_spans(translation: Translation) -> bool:
+    """Return whether a protected span or a number is missing."""
+    return any(warning.startswith("missing") for warning in translation.warnings)
+
+
+def _without_overlaps(spans: Iterable[FixedSpan]) -> Iterator[FixedSpan]:
+    """Yield spans in order; of overlapping spans, the first one given."""
+    kept: list[FixedSpan] = []
+    for span in spans:
+        if all(span.end <= other.start or other.end <= span.start for other in kept):
+            kept.append(span)
+    yield from sorted(kept, key=lambda span: span.start)
+
+
+def _part(line: Line, start: int, end: int) -> Line:
+    """Return a part of a line with its fixed spans."""
+    inside = (span for span in line.fixed if start <= span.start and span.end <= end)
+    return Line(
+        line.text[start:end],
+        fixed=tuple(replace(each, start=each.start - start, end=each.end - start) for each in inside),
+    )
+
+
+def _word_index(text: str, start: int) -> int:
+    """Return the index of the word at or after `start`."""
+    is_inside_word = 0 < start < len(text) and not (text[start - 1].isspace() or text[start].isspace())
+    return len(text[:start].split()) - is_inside_word
+
+
+def _has_text(line: Line) -> bool:
+    """Return whether there is anything to translate: a letter outside the protected spans and numbers."""
+    end, outside = 0, ""
+    for span in line.fixed:
+        if not span.is_term:
+            outside, end = outside + line.text[end : span.start], span.end
+    return _LETTER.search(outside + line.text[end:]) is not None
+
+
+def _copy(line: Line) -> Translation:
+    """Return a line without text as its translation."""
+    text, end = "", 0
+    for span in line.fixed:
+        text, end = text + line.text[end : span.start] + span.translation, span.end
+    before, after = surrounding_whitespace(line.text)
+    text = before + normalize(text + line.text[end:]) + after
+    return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
+
+
+def _restore_formats(line: Line, text: str) -> str:
+    """Correct the format of numbers that only differ in separators: 1.234,50 becomes 1,234.50, 5 % becomes 5%."""
+    for span in line.fixed:
+        if not span.is_term and is_missing(span, text) and (pattern := equivalent_pattern(span.translation)):
+            text = pattern.sub(lambda _, number=span.translation: number, text, count=1)  # type: ignore[misc]
+    return text
+
+
+def _without_added_period(source: Line, translation: Translation) -> Translation:
+    """Return the translation of a part of a sentence without the period that the source does not have."""
+    if _SENTENCE_END.search(source.text.rstrip()):
+        return translation
+    before, after = surrounding_whitespace(translation.text)
+    text = _SENTENCE_END.sub("", translation.text.strip())
+    return replace(translation, text=before + text + after)

@@ -1,0 +1,54 @@
+"""Formats of numbers: decimal and group separators of languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from nmt.errors import UsageError
+
+_FORMATS = {  # decimal separator, group separator, languages (CLDR 46)
+    ".,": "en zh ja ko th he hi ms",
+    ",.": "de es it nl pt da id tr el hr ro sl vi ca",
+    ",\u00a0": "bg cs et fi fr hu lt lv nb no pl ru sk sv uk",
+}
+_SEPARATORS = {code: separators for separators, codes in _FORMATS.items() for code in codes.split()}
+_SEPARATOR = r"[.,:'’\s]"
+_QUANTITY = re.compile(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
+"""A number with an optional sign, currency and unit."""
+_NUMBER = re.compile(r"\d(?:[\d.,'’\s]*\d)?")
+_PART = re.compile(r"\d+|[^\d.,:'’\s]+")
+
+
+def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
+    """Return a function that converts numbers, such as 1,234.5 kg, from the format of a language to that of another.
+
+    Text that is not a number in the format of `src`, such as a date or a version, is returned as it is.
+
+    Raises:
+        UsageError: the format of a language is unknown.
+    """
+    for code in (src, tgt):
+        if code not in _SEPARATORS:
+            raise UsageError(
+                f"--localize-numbers: the number format of '{code}' is unknown",
+                f"it supports {', '.join(sorted(_SEPARATORS))}",
+            )
+    decimal, group = _SEPARATORS[src][0], _SEPARATORS[src][1]
+    to_target = str.maketrans({decimal: _SEPARATORS[tgt][0], group: _SEPARATORS[tgt][1], " ": _SEPARATORS[tgt][1]})
+    spaces = " \u202f" if group.isspace() else ""
+    grouped = rf"\d{{1,3}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
+    number = re.compile(rf"(?:{grouped}|\d+)(?:{re.escape(decimal)}\d+)?")
+
+    def localize(match: re.Match[str]) -> str:
+        return match[0].translate(to_target) if number.fullmatch(match[0]) else match[0]
+
+    return lambda text: _NUMBER.sub(localize, text) if _QUANTITY.fullmatch(text) else text
+
+
+def equivalent_pattern(number: str) -> re.Pattern[str] | None:
+    """Return a pattern of a number or quantity with any separators and spaces; None if it has only one format."""
+    parts = _PART.findall(number)
+    if len(parts) < 2 or not _QUANTITY.fullmatch(number):
+        return None
+    return re.compile(rf"(?<!\w)(?<!\d[.,:/]){f'{_SEPARATOR}?'.join(map(re.escape, parts))}(?!\w|[.,:/]\d)")

@@ -1,0 +1,100 @@
+"""Detection of bad translations, from the source and the translation of a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nmt.data.check.features import is_copy
+from nmt.data.check.languages import is_wrong_language
+from nmt.data.check.minhash import normalized_words
+from nmt.data.placeholders import occurrence_pattern
+from nmt.inference.segments import FixedSpan, Line
+
+MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5
+"""Limits of the ratio of the numbers of characters, each plus `LENGTH_SMOOTHING`."""
+LENGTH_SMOOTHING = 10
+MIN_REPEATS = 3
+"""Minimum number of consecutive occurrences of a phrase in a repetition loop."""
+
+_REPETITION = re.compile(rf"(?<!\w)(\w.{{0,60}}?)(?:[\s.,;:!?]+\1){{{MIN_REPEATS - 1},}}(?!\w)", re.IGNORECASE)
+_NEGATIONS = {
+    "en": r"\b(?:not|never|nobody|nothing|nowhere|neither|nor|without|cannot)\b|n['’]t\b",
+    "de": r"\b(?:nicht|nichts|nie|niemals|niemand\w{0,2}|nirgend\w*|kein\w{0,2}|weder|ohne)\b",
+}
+_NEGATIVES = {
+    "en": rf"{_NEGATIONS['en']}|\b(?:no|none|dont|doesnt|didnt|isnt|wont|cant|(?:un|dis|in|im|non|mis)\w+|\w+less|un"
+    r"|fail\w*|lack\w*|free|refus\w+|only|miss\w*|hardly|impossible|too|except|but|other|strang\w+|all right|mind)\b",
+    "de": rf"{_NEGATIONS['de']}|\b(?:nein|kaum|un\w+|miss\w+|\w+los\w{{0,2}}|fehl\w+|verwei\w+|aber|außer|nur|sonst"
+    r"|egal|erst)\b",
+}
+"""Words that negate a sentence, and all words that may translate one."""
+_TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
+
+_FREQUENT_WORDS = {
+    "en": frozenset("the and is of to in that it was for you he she with on are this i my have be".split()),
+    "de": frozenset("der die das und ist zu den nicht von sie es ein eine mit auf ich er dem wir hat".split()),
+}
+_TERM_ENDINGS = r"(?:e|en|n|s|es|er|em|innen)?"
+
+
+def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[str, ...]:
+    """Return the problems of a translation, most serious first, such as `missing: 2024-05-17` or `repetition`.
+
+    Args:
+        line: the source.
+        text: its translation.
+        languages: codes of source and target.
+    """
+    if not line.text.strip():
+        return ()
+    return (*missing_spans(line, text), *_text_problems(line.text, text, *languages))
+
+
+def missing_spans(line: Line, text: str) -> Iterator[str]:
+    """Yield a problem for each fixed span that does not occur in the translation as often as in the line."""
+    expected: dict[tuple[str, bool], int] = {}
+    for span in line.fixed:
+        key = (span.translation, span.is_term)
+        expected[key] = expected.get(key, 0) + 1
+    for (translation, is_term), count in expected.items():
+        if count_occurrences(text, translation, inflected=is_term) < (1 if is_term else count):
+            yield f"{'term-not-applied' if is_term else 'missing'}: {translation}"
+
+
+def is_missing(span: FixedSpan, text: str) -> bool:
+    """Return whether a fixed span does not occur in a translation."""
+    return not count_occurrences(text, span.translation, inflected=span.is_term)
+
+
+def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
+    """Count a span in a text, but not inside a longer word or number; optionally with inflectional endings."""
+    if inflected:
+        return len(re.findall(rf"(?<!\w){re.escape(span)}{_TERM_ENDINGS}(?!\w)", text, re.IGNORECASE))
+    return len(occurrence_pattern(span).findall(text)) if span else 1
+
+
+def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
+    if not text.strip():
+        yield "empty"
+        return
+    words = normalized_words(text)
+    is_repetitive = len(words) >= len(set(words)) + MIN_REPEATS - 1  # the pattern is slow
+    if is_repetitive and (match := _REPETITION.search(text)) and not _REPETITION.search(source):
+        yield f"repetition: {match[1]}"
+    ratio = (len(text) + LENGTH_SMOOTHING) / (len(source) + LENGTH_SMOOTHING)
+    if not MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO:
+        yield "too-short" if ratio < 1 else "too-long"
+    if src != tgt:
+        if is_copy(normalized_words(source), words):
+            yield "untranslated"
+        # Loading the language identification takes longer than translating a sentence, so it must be needed.
+        elif _FREQUENT_WORDS.get(tgt, frozenset()).isdisjoint(words) and is_wrong_language(text, tgt):
+            yield "wrong-language"
+    negation, negative = _NEGATIONS.get(src), _NEGATIVES.get(tgt)
+    if negation and negative and _contains(negation, _TAG_QUESTION.sub("?", source)) and not _contains(negative, text):
+        yield "lost-negation"
+
+
+def _contains(pattern: str, text: str) -> bool:
+    return re.search(pattern, text, re.IGNORECASE) is not None

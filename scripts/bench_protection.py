@@ -1,0 +1,117 @@
+"""Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and placeholders.
+
+    scripts/bench_protection.py --model en-de-small --model runs/multi30k
+
+The sentences are generated: templates, with random spans. A translation is intact if each span of its source occurs in
+it unchanged. Prints the share of intact translations of the search alone and of `nmt.inference.guard.Guard`, how the
+guard obtained them, and the translations that are not intact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import string
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from nmt.inference.guard import Guard
+from nmt.inference.problems import count_occurrences
+from nmt.inference.translator import Translator
+
+TEMPLATES = {
+    "en": """My email is EMAIL.|Please write to EMAIL before DATE.|Send it to EMAIL or call PHONE.|See URL for details.
+You can find the book at URL.|The page URL does not work.|Open the file PATH.|The program is in PATH, not in PATH.
+Run CODE first.|The function CODE returns NUMBER.|Do not call CODE twice.|Hello PLACEHOLDER, how are you?
+You have PLACEHOLDER new messages.|PLACEHOLDER wants to see you.|Tom paid MONEY for the car.|It costs MONEY.
+I weigh QUANTITY.|The box is QUANTITY long and weighs QUANTITY.|The meeting is on DATE at TIME.|We met on DATE.
+She was born in YEAR.|There are NUMBER people in the room.|I have NUMBER questions.|NUMBER|DATE|EMAIL
+Tom and HANDLE are friends.|Do you know HANDLE?|The error was in HASH.|Version VERSION is new.|I have read HANDLE today.
+The train leaves at TIME.|The population is LARGE.|In YEAR there were LARGE of them.|Use the option OPTION.""",
+    "de": """Meine E-Mail ist EMAIL.|Bitte schreibe vor dem DATE an EMAIL.|Siehe URL.|Das Buch findest du unter URL.
+Die Seite URL geht nicht.|Öffne die Datei PATH.|Das Programm ist in PATH, nicht in PATH.|Führe zuerst CODE aus.
+Die Funktion CODE gibt NUMBER zurück.|Hallo PLACEHOLDER, wie geht es dir?|Du hast PLACEHOLDER neue Nachrichten.
+Tom hat MONEY für das Auto bezahlt.|Es kostet MONEY.|Ich wiege QUANTITY.|Wir treffen uns am DATE um TIME.
+Sie wurde YEAR geboren.|Es sind NUMBER Leute im Zimmer.|Ich habe NUMBER Fragen.|NUMBER|DATE|EMAIL
+Tom und HANDLE sind Freunde.|Kennst du HANDLE?|Der Fehler war in HASH.|Version VERSION ist neu.
+Der Zug fährt um TIME ab.|Die Stadt hat LARGE Einwohner.|Benutze die Option OPTION.""",
+}
+
+
+def random_span(kind: str, rng: random.Random) -> str:
+    """Return a random span of a kind."""
+
+    def word(low: int = 3, high: int = 9) -> str:
+        return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(low, high)))
+
+    def n(low: int, high: int) -> int:
+        return rng.randint(low, high)
+
+    choices = {
+        "EMAIL": [f"{word()}.{word()}@{word()}.com", f"{word()}{n(1, 99)}@{word()}.de", f"{word()}+{word()}@{word()}.co.uk"],
+        "URL": [f"https://{word()}.org/{word()}?{word(1, 3)}={n(1, 999)}", f"www.{word()}.com", f"http://{word()}.net/{word()}/#{word()}"],
+        "PATH": [f"/usr/{word()}/{word()}", f"C:\\{word()}\\{word()}.txt", f"./{word()}.sh", f"{word()}/{word()}.py", f"{word()}.pdf"],
+        "CODE": [f"`{word()} --{word()}`", f"{word()}_{word()}()", f"`{word()}`", f"{word()}.{word()}()"],
+        "PLACEHOLDER": ["{" + word() + "}", "%s", "%d", "${" + word() + "}", f"%({word()})s", "{0}"],
+        "MONEY": [f"${n(2, 99)}.{n(10, 99)}", f"€{n(2, 900)}", f"{n(2, 900)} EUR", f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD"],
+        "QUANTITY": [f"{n(2, 99)} kg", f"{n(2, 99)}.{n(1, 9)} cm", f"{n(2, 99)} km", f"{n(2, 99)}%"],
+        "DATE": [f"20{n(10, 29)}-{n(10, 12)}-{n(10, 28)}", f"{n(10, 28)}.{n(10, 12)}.20{n(10, 29)}", f"{n(1, 12)}/{n(1, 28)}/20{n(10, 29)}"],
+        "TIME": [f"{n(1, 12)}:{n(10, 59)}"],
+        "PHONE": [f"+49 {n(30, 99)} {n(100000, 9999999)}", f"({n(200, 999)}) {n(200, 999)}-{n(1000, 9999)}"],
+        "YEAR": [str(n(1800, 2030))],
+        "NUMBER": [str(n(2, 99)), str(n(100, 9999)), f"{n(2, 99)}.{n(1, 9)}"],
+        "LARGE": [f"{n(10, 999)},{n(100, 999)}", str(n(10000, 9999999))],
+        "HANDLE": [f"@{word()}", f"#{word()}"],
+        "HASH": [f"{rng.getrandbits(40):010x}a1", f"0x{rng.getrandbits(16):04x}"],
+        "VERSION": [f"{n(1, 9)}.{n(0, 20)}.{n(0, 9)}", f"v{n(1, 9)}.{n(0, 20)}.{n(0, 9)}"],
+        "OPTION": [f"--{word()}", f"--{word()}-{word()}", f"-{word(1, 1)}"],
+    }  # fmt: skip
+    return rng.choice(choices[kind])
+
+
+def sentences(language: str, count: int) -> list[tuple[str, list[str]]]:
+    """Return sentences and their spans."""
+    rng = random.Random(1)
+    templates = TEMPLATES[language].replace("\n", "|").split("|")
+    kinds = "EMAIL URL PATH CODE PLACEHOLDER MONEY QUANTITY DATE TIME PHONE YEAR NUMBER LARGE HANDLE HASH VERSION OPTION".split()
+    result = []
+    for i in range(count):
+        text, spans = templates[i % len(templates)], []
+        while found := [(text.index(kind), kind) for kind in kinds if kind in text]:
+            kind = min(found)[1]
+            spans.append(random_span(kind, rng))
+            text = text.replace(kind, spans[-1], 1)
+        result.append((text, spans))
+    return result
+
+
+def main() -> None:
+    """Print a table with one row per model."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--show", type=int, default=0, help="number of translations to print")
+    options = parser.parse_args()
+    print("| model | search alone | guarded |\n|---|---|---|")
+    for name in options.model:
+        translator = Translator.load(name)
+        items = sentences(translator.config.data.src, options.sentences)
+        texts = [text for text, _ in items]
+        outputs = {"search": translator.translate(texts), "guard": Guard(translator).translate(texts)}
+        shares = []
+        for output in outputs.values():
+            intact = [
+                all(count_occurrences(text, s) for s in spans) for text, (_, spans) in zip(output, items, strict=True)
+            ]
+            shares.append(sum(intact) / len(intact))
+        print(f"| {name} | {shares[0]:.1%} | {shares[1]:.1%} |")
+        for (text, _), raw, guarded in list(zip(items, outputs["search"], outputs["guard"], strict=True))[
+            : options.show
+        ]:
+            print(f"{text}\n    {raw}\n    {guarded}")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nmt.inference.guard import Guard
     from nmt.inference.translator import Line, Translation, Translator
 
 __version__ = "0.1.0"
-__all__ = ["Line", "Translation", "Translator", "__version__"]
+__all__ = ["Guard", "Line", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from nmt.inference import translator
 
         return getattr(translator, name)
+    if name == "Guard":
+        from nmt.inference.guard import Guard
+
+        return Guard
     raise AttributeError(f"module 'nmt' has no attribute '{name}'")

@@ -3,8 +3,7 @@
     scripts/bench_protection.py --model en-de-small --model runs/multi30k
 
 The sentences are generated: templates, with random spans. A translation is intact if each span of its source occurs in
-it unchanged. Prints the share of intact translations of the search alone and of `nmt.inference.guard.Guard`, how the
-guard obtained them, and the translations that are not intact.
+it unchanged. Prints the share of intact translations of the search alone and of `nmt.inference.guard.Guard`.
 """
 
 from __future__ import annotations
@@ -50,14 +49,26 @@ def random_span(kind: str, rng: random.Random) -> str:
         return rng.randint(low, high)
 
     choices = {
-        "EMAIL": [f"{word()}.{word()}@{word()}.com", f"{word()}{n(1, 99)}@{word()}.de", f"{word()}+{word()}@{word()}.co.uk"],
-        "URL": [f"https://{word()}.org/{word()}?{word(1, 3)}={n(1, 999)}", f"www.{word()}.com", f"http://{word()}.net/{word()}/#{word()}"],
-        "PATH": [f"/usr/{word()}/{word()}", f"C:\\{word()}\\{word()}.txt", f"./{word()}.sh", f"{word()}/{word()}.py", f"{word()}.pdf"],
+        "EMAIL": [f"{word()}.{word()}@{word()}.com",
+                  f"{word()}{n(1, 99)}@{word()}.de", f"{word()}+{word()}@{word()}.co.uk"],
+        "URL": [
+            f"https://{word()}.org/{word()}?{word(1, 3)}={n(1, 999)}",
+            f"www.{word()}.com", f"http://{word()}.net/{word()}/#{word()}",
+        ],
+        "PATH": [
+            f"/usr/{word()}/{word()}", f"C:\\{word()}\\{word()}.txt",
+            f"./{word()}.sh", f"{word()}/{word()}.py", f"{word()}.pdf",
+        ],
         "CODE": [f"`{word()} --{word()}`", f"{word()}_{word()}()", f"`{word()}`", f"{word()}.{word()}()"],
         "PLACEHOLDER": ["{" + word() + "}", "%s", "%d", "${" + word() + "}", f"%({word()})s", "{0}"],
-        "MONEY": [f"${n(2, 99)}.{n(10, 99)}", f"€{n(2, 900)}", f"{n(2, 900)} EUR", f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD"],
+        "MONEY": [
+            f"${n(2, 99)}.{n(10, 99)}", f"€{n(2, 900)}", f"{n(2, 900)} EUR", f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD",
+        ],
         "QUANTITY": [f"{n(2, 99)} kg", f"{n(2, 99)}.{n(1, 9)} cm", f"{n(2, 99)} km", f"{n(2, 99)}%"],
-        "DATE": [f"20{n(10, 29)}-{n(10, 12)}-{n(10, 28)}", f"{n(10, 28)}.{n(10, 12)}.20{n(10, 29)}", f"{n(1, 12)}/{n(1, 28)}/20{n(10, 29)}"],
+        "DATE": [
+            f"20{n(10, 29)}-{n(10, 12)}-{n(10, 28)}", f"{n(10, 28)}.{n(10, 12)}.20{n(10, 29)}",
+            f"{n(1, 12)}/{n(1, 28)}/20{n(10, 29)}",
+        ],
         "TIME": [f"{n(1, 12)}:{n(10, 59)}"],
         "PHONE": [f"+49 {n(30, 99)} {n(100000, 9999999)}", f"({n(200, 999)}) {n(200, 999)}-{n(1000, 9999)}"],
         "YEAR": [str(n(1800, 2030))],
@@ -75,7 +86,9 @@ def sentences(language: str, count: int) -> list[tuple[str, list[str]]]:
     """Return sentences and their spans."""
     rng = random.Random(1)
     templates = TEMPLATES[language].replace("\n", "|").split("|")
-    kinds = "EMAIL URL PATH CODE PLACEHOLDER MONEY QUANTITY DATE TIME PHONE YEAR NUMBER LARGE HANDLE HASH VERSION OPTION".split()
+    kinds = (
+        "EMAIL URL PATH CODE PLACEHOLDER MONEY QUANTITY DATE TIME PHONE YEAR NUMBER LARGE HANDLE HASH VERSION OPTION"
+    ).split()
     result = []
     for i in range(count):
         text, spans = templates[i % len(templates)], []

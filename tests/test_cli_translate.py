@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from commandline import CommandLine, heed_interrupts, sentences
 
-from nmt import Line, Translator
+from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
 from nmt.errors import UsageError
@@ -420,7 +420,8 @@ def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
 def test_python_api_equals_the_command_line(many: CommandLine) -> None:
     translator = Translator.load(many.directory / "runs/tiny")
     text = lines(many.directory / "many.en")
-    assert translator.translate(text) == many("translate", "--input", "many.en").out.split("\n")[:-1]
+    assert translator.translate(text) == many("translate", "--no-guard", "--input", "many.en").out.split("\n")[:-1]
+    assert Guard(translator).translate(text) == many("translate", "--input", "many.en").out.split("\n")[:-1]
     assert translator.translate(["the dog", ""]) == [translator.translate(["the dog"])[0], ""]
     assert [best[0].text for best in translator.n_best(text[:9])] == translator.translate(text[:9])
 

@@ -26,6 +26,7 @@ from nmt.cli.translation_job import TranslationJob, translate_document, translat
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
+    from nmt.inference.guard import Guard
     from nmt.inference.translator import Translator
 
 
@@ -54,6 +55,19 @@ def translate(
         list[str] | None,
         typer.Option(metavar="TEXT", help="Text that every translation must contain; may be repeated."),
     ] = None,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="Text that stays as it is, as URLs and numbers do; may be repeated."),
+    ] = None,
+    localize_numbers: Annotated[
+        bool, typer.Option("--localize-numbers", help="Write numbers in the format of the target language.")
+    ] = False,
+    glossary: Annotated[
+        Path | None, typer.Option(help="Terms and their translations: a TSV or TBX file.", show_default=False)
+    ] = None,
+    guard: Annotated[
+        bool, typer.Option(help="Protect URLs, numbers, ..., check translations and search again if one fails.")
+    ] = True,
     format: Annotated[
         str, typer.Option(help="Output format: text, or jsonl with scores, tokens and word alignments.")
     ] = "text",
@@ -95,6 +109,7 @@ def translate(
       nmt translate --model runs/a --model runs/b "A dog runs."
       nmt translate --model Helsinki-NLP/opus-mt-en-de "A dog runs."
       nmt translate --constraint "Hund" "A dog runs."
+      nmt translate --glossary terms.tsv --localize-numbers --input manual.en --output manual.de
     """
     check_encoding_errors(encoding_errors)
     check_output_format(format)
@@ -103,6 +118,8 @@ def translate(
             "sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard,
             "--constraint": constraint, "--prefix": prefix, "--show-scores": show_scores, "--format": format != "text",
         })  # fmt: skip
+    if not guard and (protect or localize_numbers or glossary):
+        raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
     if resume and not (input and output):
         raise UsageError("--resume requires --input and --output")
     parsed_shard = _resolve_shard(shard, input, output, document)
@@ -121,13 +138,14 @@ def translate(
         JsonLinesFormat() if format == "jsonl" else TextFormat(parse_search(spec).n_best, show_scores)
     )
     details = show_scores or format == "jsonl"
-    job = TranslationJob(translator, spec, output_format, details, prefix, tuple(constraints))
+    guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
+    job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints))
     if interactive:
         from nmt.cli.prompt import run_prompt
 
         run_prompt(job.translate_line)
     elif document:
-        translate_document(translator, spec, input, output, encoding_errors)
+        translate_document(guarded, spec, input, output, encoding_errors)
     elif input:
         translate_file(
             job, input, output, parsed_shard, join=shard is None, resume=resume, encoding_errors=encoding_errors
@@ -172,6 +190,20 @@ def _check_input(text: list[str] | None, input: Path | None, output: Path | None
     if output or document or sys.stdin is None or not sys.stdout.isatty():
         raise UsageError("there is nothing to translate", 'run nmt translate "im thirsty", or use --input or a pipe')
     return True
+
+
+def _guard(translator: Translator, protect: list[str] | None, localize_numbers: bool, glossary: Path | None) -> Guard:
+    from nmt.data.spans import compile_patterns
+    from nmt.inference.glossary import Glossary
+    from nmt.inference.guard import Guard
+
+    data = translator.config.data
+    return Guard(
+        translator,
+        protect=compile_patterns(protect or ()),
+        localize_numbers=localize_numbers,
+        glossary=Glossary.load(glossary, data.src, data.tgt) if glossary else None,
+    )
 
 
 def _load(model: list[Path] | None, to: str, device: str, precision: str, engine: str) -> Translator:

@@ -16,14 +16,18 @@ from nmt.cli.sharding import Shard
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
-    from nmt.inference.translator import Line, Translator
+    from nmt.inference.guard import Guard
+    from nmt.inference.translator import Line, Translation, Translator
+
+MAX_WARNINGS = 5
+"""Maximum number of lines whose warnings are logged."""
 
 
 @dataclass(frozen=True)
 class TranslationJob:
     """Translates lines and writes them in an output format."""
 
-    translator: Translator
+    translator: Translator | Guard
     spec: str
     output_format: OutputFormat
     details: bool
@@ -33,8 +37,9 @@ class TranslationJob:
 
     def translate_line(self, line: str) -> list[str]:
         """Return the output lines for one input line."""
-        chunks = [[self._line(line)]]
-        return self.output_format(line, next(self.translator.stream(chunks, self.spec, details=self.details)))
+        n_best = next(self.translator.stream([[self._line(line)]], self.spec, details=self.details))
+        WarningLog().add(n_best)
+        return self.output_format(line, n_best)
 
     def translate_chunks(
         self, chunks: Iterable[list[str]], output: Path | None, *, total: int | None, quiet: bool, append: bool = False
@@ -43,6 +48,7 @@ class TranslationJob:
         from nmt.console import progress
 
         sources: deque[str] = deque()
+        warnings = WarningLog()
 
         def constrained_chunks() -> Iterator[list[Line | str]]:
             for chunk in chunks:
@@ -57,13 +63,44 @@ class TranslationJob:
                 constrained_chunks(), self.spec, details=self.details, on_progress=bar.update
             )
             for translations in results:
+                warnings.add(translations)
                 for line in self.output_format(sources.popleft(), translations):
                     write(line)
+        warnings.finish(self.translator)
 
     def _line(self, text: str) -> Line:
         from nmt.inference.translator import Line
 
         return Line(text, self.prefix, self.constraints)
+
+
+class WarningLog:
+    """Logs the first translations with warnings, and a summary."""
+
+    def __init__(self) -> None:
+        self.num_lines = self.num_warned = 0
+
+    def add(self, n_best: list[Translation]) -> None:
+        """Log the warnings of the best translation of the next line."""
+        from nmt.console import log
+
+        self.num_lines += 1
+        if n_best[0].warnings:
+            self.num_warned += 1
+            if self.num_warned <= MAX_WARNINGS:
+                log(f"warning: translation {self.num_lines}: {', '.join(n_best[0].warnings)}")
+
+    def finish(self, translator: Translator | Guard) -> None:
+        """Log how many lines have warnings, and which glossary terms were applied."""
+        from nmt.console import log
+
+        if self.num_warned > MAX_WARNINGS:
+            log(f"{self.num_warned:,} of {self.num_lines:,} translations have warnings; --format jsonl has all of them")
+        if terms := getattr(translator, "term_counts", None):
+            missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]
+            num_applied = sum(count for (_, applied), count in terms.items() if applied)
+            not_applied = f"; not applied: {', '.join(missing)}" if missing else ""
+            log(f"glossary: applied {num_applied:,} of {terms.total():,} terms{not_applied}")
 
 
 def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str) -> None:
@@ -140,7 +177,7 @@ def _finish_if_complete(shard: Shard, output: Path, resume: bool) -> bool:
 
 
 def translate_document(
-    translator: Translator, spec: str, input: Path | None, output: Path | None, encoding_errors: str
+    translator: Translator | Guard, spec: str, input: Path | None, output: Path | None, encoding_errors: str
 ) -> None:
     """Translate the paragraphs of a file or of standard input, and keep their layout."""
     from nmt.data.pairs import decode_lines, read_lines

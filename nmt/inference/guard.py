@@ -8,6 +8,7 @@ ways until one passes. If none does, the translation has warnings. No line is dr
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -17,7 +18,7 @@ from nmt.data.normalization import normalize
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
-from nmt.inference.problems import count_occurrences, find_problems, is_missing
+from nmt.inference.problems import find_problems, is_missing
 from nmt.inference.segments import FixedSpan, Line, fixed_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
@@ -34,6 +35,7 @@ letters or rare words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 _LETTER = re.compile(r"[^\W\d_]")
+_AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
 _SENTENCE_END = re.compile(r"[.!?…]+$")
 
@@ -66,6 +68,8 @@ class Guard:
         self.translator, self.config, self.tokenizer = translator, translator.config, translator.tokenizer
         self.protect, self.glossary = tuple(protect), glossary
         self.languages = (self.config.data.src, self.config.data.tgt)
+        self.term_counts: Counter[tuple[str, bool]] = Counter()
+        """How often each glossary term occurred, and whether it was applied."""
         self.localize = number_localizer(*self.languages) if localize_numbers else str
 
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
@@ -84,7 +88,11 @@ class Guard:
 
         def translate(chunk: Sequence[str | Line]) -> list[NBest]:
             lines = [self._with_fixed_spans(Line(line) if isinstance(line, str) else line) for line in chunk]
-            return _GuardedChunk(self, search, details).translate(lines, on_progress)
+            results = _GuardedChunk(self, search, details).translate(lines, on_progress)
+            for line, n_best in zip(lines, results, strict=True):
+                terms = (span for span in line.fixed if span.is_term)
+                self.term_counts.update((span.translation, not is_missing(span, n_best[0].text)) for span in terms)
+            return results
 
         return chain.from_iterable(map(translate, chunks))
 
@@ -116,15 +124,15 @@ class _GuardedChunk:
             self._copy_stand_ins,
             self._constrain_stand_ins,
             self._constrain,
+            self._replace_terms,
             self._widen_beam,
             self._translate_around_spans,
         ):
             failed = [i for i, n_best in enumerate(results) if n_best[0].warnings]
             if not failed:
                 break
-            for i, n_best in zip(
-                failed, attempt([lines[i] for i in failed], [results[i] for i in failed]), strict=True
-            ):
+            found = attempt([lines[i] for i in failed], [results[i] for i in failed])
+            for i, n_best in zip(failed, found, strict=True):
                 results[i] = self._rank(lines[i], [*results[i], *n_best])
         return results
 
@@ -194,6 +202,17 @@ class _GuardedChunk:
             requests.append(replace(line, constraints=line.constraints + missing) if is_applicable else None)
         return _search_where(requests, self._search_constrained)
 
+    def _replace_terms(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+        """Replace the words that are aligned with a missing term by its translation."""
+        for line, n_best in zip(lines, results, strict=True):
+            missing = [span for span in line.fixed if span.is_term and is_missing(span, n_best[0].text)]
+            if not missing or len(self._segments(line)) != 1:
+                yield []
+                continue
+            translation = n_best[0]
+            alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
+            yield [replace(translation, text=_replace_aligned(line.text, translation.text, missing, alignment))]
+
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
         requests = [None if line.constraints else line for line in lines]
@@ -214,7 +233,8 @@ class _GuardedChunk:
             translations = (replace(each, text=b + each.text) for b, each in zip(before, translated, strict=True))
             parts = [Part(next(translations))]
             for span, translation in zip(spans, translations, strict=True):
-                copy = Translation(span.translation, 0.0, 0.0, alignment=((0, 0),))
+                num_words = len(span.translation.split())
+                copy = Translation(span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
                 parts.append(Part(copy, "", _word_index(line.text, span.start)))
                 parts.append(Part(translation, "", _word_index(line.text, span.end)))
             yield [concatenate(parts)]
@@ -228,6 +248,25 @@ class _GuardedChunk:
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         return self.guard.translator.segmenter.spans(line.text)
+
+
+def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignment: Iterable[tuple[int, int]]) -> str:
+    """Replace the words of a translation that are aligned with source spans, except for punctuation around them."""
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    targets: dict[int, list[int]] = {}
+    for source_word, target_word in alignment:
+        targets.setdefault(source_word, []).append(target_word)
+    edits = []
+    for span in spans:
+        first, last = _word_index(source, span.start), _word_index(source, span.end - 1)
+        aligned = sorted(word for i in range(first, last + 1) for word in targets.get(i, ()))
+        if aligned:
+            start, end = words[aligned[0]][0], words[min(aligned[-1], aligned[0] + last - first)][1]
+            before, after = _AROUND_WORDS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any
+            edits.append((start + len(before), end - len(after), span.translation))
+    for start, end, translation in sorted(edits, reverse=True):
+        text = text[:start] + translation + text[end:]
+    return text
 
 
 def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], list[NBest]]) -> list[NBest]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from nmt.data.sentences import split_sentences
 from nmt.inference.chunking import CHUNK_SIZE, chunked
+from nmt.inference.guard import Guard
 from nmt.inference.translator import Line, Translator
 from nmt.inference.whitespace import separator
 
@@ -75,7 +76,7 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
         yield current
 
 
-def translate(translator: Translator, lines: Iterable[str], search: str | None = None) -> Iterator[str]:
+def translate(translator: Translator | Guard, lines: Iterable[str], search: str | None = None) -> Iterator[str]:
     """Yield the lines of line-wrapped text, translated sentence by sentence.
 
     Args:

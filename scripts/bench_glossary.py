@@ -1,0 +1,85 @@
+"""Measure how many glossary terms are applied, and BLEU with and without a glossary.
+
+    scripts/bench_glossary.py --model runs/multi30k --train train.en train.de --test test.en test.de
+
+The glossary is made from the training text: pairs of words that occur together much more often than apart (Dice
+coefficient). The test uses the sentences of the test set in which a source term occurs and the reference has its
+translation, as Dinu et al. 2019 do, so that applying a term is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from itertools import product
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import sacrebleu
+
+from nmt.data.pairs import read_lines, read_pairs
+from nmt.inference.glossary import Glossary, Term
+from nmt.inference.guard import Guard
+from nmt.inference.problems import is_missing
+from nmt.inference.translator import Translator
+
+MIN_COUNT, MIN_DICE = 5, 0.5
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]{4,}", text))
+
+
+def make_glossary(source: Path, target: Path, language: str) -> Glossary:
+    """Return the word pairs with a high Dice coefficient whose target is a capitalized word: German nouns."""
+    sources: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
+    pairs: Counter[tuple[str, str]] = Counter()
+    for src, tgt in read_pairs(source, target):
+        source_words = {word for word in words(src) if word.islower()}
+        target_words = {word for word in words(tgt) if word[0].isupper()}
+        sources.update(source_words)
+        targets.update(target_words)
+        pairs.update(product(source_words, target_words))
+    best: dict[str, tuple[float, str]] = {}
+    for (src, tgt), count in pairs.items():
+        dice = 2 * count / (sources[src] + targets[tgt])
+        if count >= MIN_COUNT and dice >= MIN_DICE:
+            best[src] = max(best.get(src, (0.0, "")), (dice, tgt))
+    return Glossary(Term(src, tgt, language) for src, (_, tgt) in best.items())
+
+
+def main() -> None:
+    """Print a table with one row per system."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--train", nargs=2, type=Path, required=True)
+    parser.add_argument("--test", nargs=2, type=Path, required=True)
+    options = parser.parse_args()
+    translator = Translator.load(options.model)
+    glossary = make_glossary(options.train[0], options.train[1], translator.config.data.src)
+    sources, references, terms = [], [], []
+    for source, reference in zip(*map(read_lines, options.test), strict=True):
+        spans = [span for span in glossary.find(source) if not is_missing(span, reference)]
+        if spans:
+            sources.append(source)
+            references.append(reference)
+            terms.append(spans)
+    kept = Glossary(
+        term for each in glossary._terms.values() for term in each
+        if any(span.translation == term.target for spans in terms for span in spans)
+    )  # fmt: skip
+    print(f"{len(sources)} sentences with {sum(map(len, terms))} terms")
+    print("| system | terms applied | BLEU |\n|---|---|---|")
+    for name, system in (("without glossary", Guard(translator)), ("with glossary", Guard(translator, glossary=kept))):
+        output = system.translate(sources)
+        applied = [not is_missing(span, text) for text, spans in zip(output, terms, strict=True) for span in spans]
+        bleu = sacrebleu.corpus_bleu(output, [references]).score
+        print(f"| {name} | {sum(applied) / len(applied):.1%} | {bleu:.1f} |")
+
+
+if __name__ == "__main__":
+    main()

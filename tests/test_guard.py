@@ -1,0 +1,440 @@
+"""Protected spans, placeholders, glossaries and the guard."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import tiny
+from commandline import CommandLine
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt import Guard, Line, Translation, Translator
+from nmt.data.placeholders import PLACEHOLDERS, replace_spans
+from nmt.data.prepare import prepare
+from nmt.data.spans import compile_patterns, find_spans
+from nmt.errors import DataError, UsageError
+from nmt.inference.glossary import Glossary, Term
+from nmt.inference.numbers import equivalent_pattern, number_localizer
+from nmt.inference.problems import count_occurrences, find_problems
+from nmt.inference.segments import FixedSpan, fixed_spans
+from nmt.inference.substitution import substitute
+from nmt.inference.whitespace import surrounding_whitespace
+
+# ---- protected spans
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("My email is john.smith@example.com.", ["john.smith@example.com"]),
+        ("See (https://example.org/a?b=c#d), www.foo.org or example.com/x.",
+         ["https://example.org/a?b=c#d", "www.foo.org", "example.com/x"]),
+        ("Run `pip install x`, foo() and my_var with --long-option -v.",
+         ["`pip install x`", "foo()", "my_var", "--long-option", "-v"]),
+        ("<b>Bold</b> &amp; so on, x < y.", ["<b>", "</b>", "&amp;"]),
+        ("Hello {name}, %d, %(count)s, ${HOME}, %1$s, {0} and {{x}}.",
+         ["{name}", "%d", "%(count)s", "${HOME}", "%1$s", "{0}", "{{x}}"]),
+        ("Open /usr/bin/x, C:\\Users\\me\\a.txt, ./run.sh, ~/x.py, src/main.rs and notes.md.",
+         ["/usr/bin/x", "C:\\Users\\me\\a.txt", "./run.sh", "~/x.py", "src/main.rs", "notes.md"]),
+        ("@john says #hashtag, commit deadbeef1, 0x1F.", ["@john", "#hashtag", "deadbeef1", "0x1F"]),
+        ("It costs 1,234.50 EUR, $5.99, €20 or 5%.", ["1,234.50 EUR", "$5.99", "€20", "5%"]),
+        ("75 kg, 1.80m, -5 °C and 100 km/h", ["75 kg", "1.80m", "-5 °C", "100 km/h"]),
+        ("At 7:30 on 2024-05-17, 17.05.2024 or 5/17/2024", ["7:30", "2024-05-17", "17.05.2024", "5/17/2024"]),
+        ("Call +49 30 1234567 or (030) 123-4567.", ["+49 30 1234567", "(030) 123-4567"]),
+        ("Version 3.11.2 at 192.168.1.1:8080", ["3.11.2", "192.168.1.1:8080"]),
+        ("Room 101, 5,000 people, 3-2, 24/7", ["101", "5,000", "3-2", "24/7"]),
+        ("The 1st and 21st of the 1980s, MP3, B2B and/or his/her Mr. Smith's well-known 10:30pm.", []),
+        ("Am 3. Mai und im 19. Jahrhundert.", []),
+        ("I don't know. Really?", []),
+        ("a \ue000 b", ["\ue000"]),
+    ],
+)  # fmt: skip
+def test_protected_spans(text: str, spans: list[str]) -> None:
+    assert [text[span.start : span.end] for span in find_spans(text)] == spans
+
+
+def test_a_custom_pattern_takes_precedence() -> None:
+    text = "Ask ACME 3000 now."
+    assert [(text[s.start : s.end], s.kind) for s in find_spans(text, [re.compile(r"ACME \d+")])] == [
+        ("ACME 3000", "custom")
+    ]
+
+
+@pytest.mark.parametrize("expression", ["(", "a*", ""])
+def test_an_invalid_pattern_is_an_error(expression: str) -> None:
+    with pytest.raises(UsageError, match="--protect"):
+        compile_patterns([expression])
+
+
+@given(st.text(max_size=60))
+def test_spans_are_in_order_and_do_not_overlap(text: str) -> None:
+    spans = find_spans(text)
+    assert all(span.start < span.end for span in spans)
+    assert all(a.end <= b.start for a, b in pairwise(spans))
+
+
+# ---- training with placeholders
+
+
+def test_spans_of_both_sides_become_placeholders() -> None:
+    pairs = [
+        ("See http://a.org and b@c.de.", "Siehe http://a.org und b@c.de."),
+        ("See b@c.de, not http://a.org.", "Nicht http://a.org, sondern b@c.de."),
+        ("See http://a.org.", "Siehe dort."),  # the target has no such span
+        ("It is 5 and 15.", "Es ist 5 und 15."),  # the model reads numbers
+    ]
+    assert list(replace_spans(pairs))[:4] == [
+        ("See \ue000 and \ue001.", "Siehe \ue000 und \ue001."),
+        ("See \ue000, not \ue001.", "Nicht \ue001, sondern \ue000."),
+        *pairs[2:],
+    ]
+
+
+def test_some_names_become_placeholders_whatever_the_order_of_the_pairs() -> None:
+    pairs = [(f"Tom sees a {i}th dog", f"Tom sieht den Hund {i}") for i in range(2000)]
+    replaced = dict(zip(pairs, replace_spans(pairs), strict=True))
+    changed = [pair for pair in pairs if replaced[pair] != pair]
+    assert 60 < len(changed) < 140
+    assert all(replaced[pair][0].startswith("\ue000 sees") and "\ue000" in replaced[pair][1] for pair in changed)
+    assert dict(zip(pairs[::-1], replace_spans(pairs[::-1]), strict=True)) == replaced
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_a_model_trained_with_placeholders_reads_them_as_pieces(tmp_path: Path, model_type: str) -> None:
+    config = tiny.config(tmp_path, "data.placeholders=true", f"tokenizer.model_type={model_type}")
+    with (tmp_path / "train.en").open("a") as en, (tmp_path / "train.de").open("a") as de:
+        en.write("be at x@y.org ba\n")
+        de.write("ba x@y.org be\n")
+    data = prepare(config)
+    sources, targets = data.lines("train")
+    assert "be at \ue000 ba" in sources
+    assert "ba \ue000 be" in targets
+    tokenizer = data.tokenizer()
+    for placeholder in PLACEHOLDERS:
+        pieces = tokenizer.ids_to_pieces(tokenizer.encode(f"ba {placeholder}, bo"))
+        assert placeholder in pieces
+        assert tokenizer.decode(tokenizer.encode(f"ba {placeholder}, bo")) == f"ba {placeholder}, bo"
+    assert prepare(replace(config, data=replace(config.data, placeholders=False))).directory != data.directory
+
+
+# ---- substitution
+
+
+def test_substitution_restores_spans_and_alignment() -> None:
+    text = "see `a b` and x@y.de now"
+    line = Line(text, fixed=fixed_spans(text))
+    substitution = substitute(line, ["X", "Y"])
+    assert substitution is not None
+    assert substitution.line.text == "see X and Y now"
+    alignment = tuple((i, 4 - i) for i in range(5))
+    restored = substitution.restore(Translation("jetzt Y und X siehe", 0.0, 0.0, alignment=alignment))
+    assert restored.text == "jetzt x@y.de und `a b` siehe"
+    assert {target: source for source, target in restored.alignment} == {5: 0, 3: 1, 4: 2, 2: 3, 1: 4, 0: 5}
+
+
+def test_visible_spans_keep_their_place() -> None:
+    text = "in 1999 at a@b.de in 2001"
+    substitution = substitute(Line(text, fixed=fixed_spans(text)), ["X"])
+    assert substitution is not None
+    new = substitution.line
+    assert [new.text[span.start : span.end] for span in new.fixed] == ["1999", "2001"]
+
+
+# ---- problems
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "problems"),
+    [
+        ("I met him in 1999.", "Ich traf ihn 1999.", ()),
+        ("I met him in 1999.", "Ich traf ihn 1998.", ("missing: 1999",)),
+        ("I met him in 5 of 15.", "Ich traf ihn in 15.", ("missing: 5",)),
+        ("It is 3 to 3.", "Es steht 3.", ("missing: 3",)),
+        ("A man sleeps on the couch.", "Ein Mann, ein Mann, ein Mann, ein Mann.", ("repetition: Ein Mann",)),
+        ("No, no, no, no!", "Nein, nein, nein, nein!", ()),
+        ("The cat sleeps on the roof.", "The cat sleeps on the roof.", ("untranslated",)),
+        ("The old cat sleeps on the roof every day.", "Le vieux chat dort sur le toit tous les jours.",
+         ("wrong-language",)),
+        ("I do not know the answer.", "Ich kenne die Antwort.", ("lost-negation",)),
+        ("I do not know the answer.", "Ich weiß keine Antwort.", ()),
+        ("He is here, isn't he?", "Er ist hier, oder?", ()),
+        ("We have talked about it for three hours and will go on tomorrow.", "Ja.", ("too-short",)),
+        ("Yes.", "Darüber haben wir drei Stunden lang gesprochen, und morgen machen wir damit weiter.", ("too-long",)),
+        ("Something.", "", ("empty",)),
+        ("  ", "", ()),
+    ],
+)  # fmt: skip
+def test_problems(source: str, text: str, problems: tuple[str, ...]) -> None:
+    assert find_problems(Line(source, fixed=fixed_spans(source)), text, ("en", "de")) == problems
+
+
+def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:
+    assert count_occurrences("15 1.5 5,0 5th 5. (5) 5-fold", "5") == 3
+    assert count_occurrences("Autos und Auto", "Auto") == 1
+    assert count_occurrences("Autos und Auto", "Auto", inflected=True) == 2
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "localized"),
+    [
+        ("1,234.5", "1.234,5"), ("1,234,567", "1.234.567"), ("0.5 %", "0,5 %"), ("$5.99", "$5,99"), ("1234", "1234"),
+        ("3.11.2", "3.11.2"), ("7:30", "7:30"), ("2024-05-17", "2024-05-17"), ("x@1.5.de", "x@1.5.de"),
+    ],
+)  # fmt: skip
+def test_numbers_are_localized(text: str, localized: str) -> None:
+    assert number_localizer("en", "de")(text) == localized
+    assert number_localizer("de", "en")(localized) == text
+
+
+def test_an_unknown_number_format_is_an_error() -> None:
+    with pytest.raises(UsageError, match="xx"):
+        number_localizer("en", "xx")
+
+
+def test_equivalent_formats() -> None:
+    pattern = equivalent_pattern("1,234.50 EUR")
+    assert pattern is not None
+    assert pattern.search("für 1.234,50 EUR.")
+    assert not pattern.search("für 11.234,50 EUR.")
+    assert equivalent_pattern("5") is None
+    assert equivalent_pattern("https://a.de/5.5") is None
+
+
+# ---- glossaries
+
+
+def test_the_longest_term_is_found_in_inflected_forms() -> None:
+    terms = {"file": "Datei", "file manager": "Dateiverwaltung", "category": "Kategorie", "IT": "IT", "Foo": "-"}
+    glossary = Glossary(Term(source, target, "en") for source, target in terms.items())
+    text = "Files in the file manager: categories of it, IT, foo and profiles"
+    assert [(text[s.start : s.end], s.translation, s.is_term) for s in glossary.find(text)] == [
+        ("Files", "Datei", True), ("file manager", "Dateiverwaltung", True), ("categories", "Kategorie", True),
+        ("IT", "IT", True), ("foo", "foo", False),
+    ]  # fmt: skip
+    assert [s.translation for s in Glossary([Term("Datei", "file", "de")]).find("Dateien und Datei")] == ["file"] * 2
+
+
+def test_a_glossary_of_ten_thousand_terms_is_fast() -> None:
+    rng = random.Random(1)
+    terms = ["".join(rng.choices("abcdefghij", k=8)) for _ in range(10_000)]
+    glossary = Glossary(Term(term, term.upper(), "en") for term in terms)
+    text = " ".join(terms[:500])
+    assert [span.translation for span in glossary.find(text)] == text.upper().split()
+
+
+TBX = """<?xml version="1.0"?><tbx type="TBX-Basic"><text><body>
+<conceptEntry id="1"><langSec xml:lang="en"><termSec><term>network</term></termSec></langSec>
+<langSec xml:lang="de"><termSec><term>Netz</term></termSec></langSec></conceptEntry></body></text></tbx>"""
+MARTIF = """<?xml version="1.0"?><martif type="TBX"><text><body><termEntry>
+<langSet xml:lang="en"><tig><term>network</term></tig></langSet>
+<langSet xml:lang="de"><tig><term>Netz</term></tig></langSet></termEntry></body></text></martif>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("terms.tsv", "network\tNetz\ta note\n\n"), ("terms.tbx", TBX), ("old.tbx", MARTIF)],
+)
+def test_glossary_files(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert [span.translation for span in Glossary.load(tmp_path / name, "en", "de").find("a network")] == ["Netz"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("terms.tsv", "network\n", "line 1: no target term"),
+        ("terms.tsv", "a\tb\n\tc\n", "line 2"),
+        ("terms.tsv", "", "no terms"),
+        ("terms.tbx", "<tbx>", "not well-formed"),
+        ("terms.tbx", TBX.replace('"de"', '"fr"'), "en and de"),
+    ],
+)
+def test_a_bad_glossary_is_an_error(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        Glossary.load(tmp_path / name, "en", "de")
+
+
+# ---- guard: with a translator whose first translations are given, then with a model
+
+
+class Scripted:
+    """A translator that returns given translations and records its requests."""
+
+    def __init__(self, translator: Translator, translate: Callable[[Line, str], list[str]]) -> None:
+        self.config, self.tokenizer, self.segmenter = translator.config, translator.tokenizer, translator.segmenter
+        self.function, self.requests = translate, []  # type: ignore[var-annotated]
+
+    def stream(
+        self, chunks, search=None, *, details=False, on_progress=lambda lines: None
+    ) -> Iterator[list[Translation]]:  # type: ignore[no-untyped-def]
+        for chunk in chunks:
+            for line in chunk:
+                self.requests.append((line, search))
+                before, after = surrounding_whitespace(line.text)
+                yield [Translation(before + text + after, -1.0, -1.0) for text in self.function(line, search)]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.load("en-de-small")
+
+
+def scripted(translator: Translator, function: Callable[[Line, str], list[str]], **options: object) -> Guard:
+    return Guard(Scripted(translator, function), **options)  # type: ignore[arg-type]
+
+
+def test_a_translation_without_problems_is_kept(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Er kam 1999."])
+    assert guard.translate(["He came in 1999."]) == ["Er kam 1999."]
+    assert len(guard.translator.requests) == 1  # type: ignore[attr-defined]
+
+
+def test_the_format_of_a_number_is_corrected_without_another_search(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Es kostet 1.234,50 EUR und 20 %."])
+    assert guard.translate(["It costs 1,234.50 EUR and 20%."]) == ["Es kostet 1,234.50 EUR und 20%."]
+    localized = scripted(translator, lambda line, search: ["Es kostet 1234.50 EUR."], localize_numbers=True)
+    assert localized.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1.234,50 EUR."]
+    assert len(guard.translator.requests) == len(localized.translator.requests) == 1  # type: ignore[attr-defined]
+
+
+def test_a_lost_span_is_replaced_by_a_name(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        return ["Schreib Tom!"] if line.text == "Write to Tom!" else ["Schreib bald!"]
+
+    assert scripted(translator, translate).translate(["Write to a@b.de!"]) == ["Schreib a@b.de!"]
+
+
+def test_a_lost_number_becomes_a_constraint(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        return [f"Ich habe {line.constraints[0]} Hunde."] if line.constraints else ["Ich habe Hunde."]
+
+    guard = scripted(translator, translate)
+    assert guard.translate(["I have 12 dogs."]) == ["Ich habe 12 Hunde."]
+    assert guard.translator.requests[-1][1].startswith("constrained")  # type: ignore[attr-defined]
+
+
+def test_a_span_that_no_search_finds_stays_in_its_place(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Teil."])
+    [n_best] = guard.stream([["Write to a@b.de, or call 12345678."]])
+    assert n_best[0].text == "Teil a@b.de, Teil 12345678."
+    assert n_best[0].warnings == ()
+
+
+def test_a_better_hypothesis_is_preferred(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        return ["Ich kenne ihn."] if search is None else ["Ich kenne ihn.", "Ich kenne ihn nicht."]
+
+    guard = scripted(translator, translate)
+    assert guard.translate(["I do not know him."]) == ["Ich kenne ihn nicht."]
+    bad = scripted(translator, lambda line, search: ["Ich kenne ihn."])
+    [[best]] = bad.stream([["I do not know him."]])
+    assert (best.text, best.warnings) == ("Ich kenne ihn.", ("lost-negation",))
+
+
+def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) -> None:
+    glossary = Glossary([Term("dog", "Köter", "en"), Term("Smith", "-", "en")])
+    guard = Guard(translator, glossary=glossary)
+    [[best]] = guard.stream([["I have seen the dog."]])
+    assert "Köter" in best.text
+    assert guard.term_counts == {("Köter", True): 1}
+    assert "Smith" in guard.translate(["Smith is here."])[0]
+
+
+def test_lines_without_text_are_copied(translator: Translator) -> None:
+    lines = ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", "\u2028"]
+    assert Guard(translator).translate(lines) == ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", ""]
+
+
+def test_every_span_arrives_in_a_long_line(translator: Translator) -> None:
+    text = (
+        "Call me at 7:30 on 2024-05-17. My address is x.y@example.com. See https://example.org/a?b=c for details. " * 3
+    )
+    [[best]] = Guard(translator).stream([[text]], details=True)
+    assert best.warnings == ()
+    for span in fixed_spans(text):
+        assert count_occurrences(best.text, span.translation) == 3, span
+    words, sources = best.text.split(), text.split()
+    assert all(target < len(words) and source < len(sources) for source, target in best.alignment)
+
+
+def test_fixed_spans_of_a_line_arrive_once(translator: Translator) -> None:
+    text = "Please press the blue button now."
+    start = text.index("blue button")
+    span = FixedSpan(start, start + len("blue button"), "Blauer-Knopf™ (BK)")
+    [[best]] = Guard(translator).stream([[Line(text, fixed=(span,))]])
+    assert best.text.count("Blauer-Knopf™ (BK)") == 1
+
+
+def test_a_translation_does_not_depend_on_the_chunk(translator: Translator) -> None:
+    lines = [f"I have {i} dogs in {i * 7919} rooms and a@b{i}.de." for i in range(6)] + ["I don't know."]
+    guard = Guard(translator)
+    together = guard.translate(lines)
+    assert [guard.translate([line])[0] for line in lines] == together
+
+
+SPANS = ["a@b.de", "www.x.org", "{name}", "12", "3.5 kg", "2024-01-31", "`x y`", "%s", "/tmp/x", "7:45"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(SPANS), st.sampled_from("I see a dog with no one .".split())), max_size=9))
+def test_all_spans_of_any_line_arrive(translator: Translator, words: list[str]) -> None:
+    text = " ".join(words)
+    [[best]] = Guard(translator).stream([[text]])
+    assert not [warning for warning in best.warnings if warning.startswith("missing")]
+    for span in fixed_spans(text):
+        assert count_occurrences(best.text, span.translation) >= count_occurrences(text, span.translation)
+
+
+def test_n_best_lists_keep_their_length(translator: Translator) -> None:
+    lines = ["I have 12 dogs.", "My email is a@b.de.", ""]
+    for search in ("beam(beam_size=4, top_beams=3)", "diverse(beam_size=4, top_beams=2)"):
+        expected = [len(each) for each in translator.stream([lines], search)]
+        assert [len(each) for each in Guard(translator).stream([lines], search)] == expected
+
+
+def test_a_prefix_and_constraints_are_kept(translator: Translator) -> None:
+    line = Line("I have 12 dogs.", prefix="Wir", constraints=("Katze",))
+    [[best]] = Guard(translator).stream([[line]], "constrained")
+    assert best.text.startswith("Wir")
+    assert "Katze" in best.text
+    assert "12" in best.text
+
+
+# ---- command line
+
+
+def test_warnings_are_logged_and_in_jsonl(trained: CommandLine) -> None:
+    source = "the small dog sees the tree and does not see the bird in the house."
+    done = trained("translate", "--format", "jsonl", source)
+    [translation] = json.loads(done.out)["translations"]
+    assert translation["warnings"]
+    assert f"warning: translation 1: {', '.join(translation['warnings'])}" in done.err
+    assert "warning" not in trained("translate", "--no-guard", source).err
+
+
+def test_options_of_the_guard(nmt: CommandLine) -> None:
+    (nmt.directory / "terms.tsv").write_text("ACME\t-\n")
+    options = ("--glossary", "terms.tsv", "--protect", r"v\d+", "--localize-numbers")
+    source = "I work at ACME since 1,234.5 days with v12."
+    done = nmt("translate", "--model", "en-de-small", *options, source)
+    for text in ("ACME", "v12", "1.234,5"):
+        assert text in done.out, text
+    assert nmt("translate", "--model", "en-de-small", "5", "My email is j@x.com.").out.startswith("5\n")
+    for code, arguments, message in [
+        (2, ("--no-guard", "--glossary", "terms.tsv"), "need the guard"),
+        (2, ("--protect", "("), "not a regular expression"),
+        (1, ("--glossary", "none.tsv"), "no such file"),
+    ]:
+        nmt("translate", "--model", "en-de-small", *arguments, "a").assert_fails(code, message)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from nmt.errors import UsageError
 
@@ -28,22 +30,22 @@ _ORDINAL_NOUNS = "Jan|Jän|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahrhun
 _START, _END = r"(?<!\w)", r"(?!\w)"
 _NUMBER_START = r"(?<![\w.,:/-])"
 _NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
-_NAME = r"[\w@+-][\w.@+-]*"
-"""The name of a file or directory."""
+_NAME = r"[\w@+-][\w.@+-]{0,99}"
+"""The name of a file or directory. Repetitions are bounded, so that the time is linear in the length of a text."""
 
 # At one position, the first pattern that matches wins. All but the units ignore case.
 _PATTERNS = {
     "private_use": [r"[\ue000-\uf8ff]+"],  # the characters of placeholders
     "url": [
         r"\b(?:[a-z][a-z0-9+.-]*://|mailto:|www\.)[^\s<>\"“”„]*[^\s<>\"“”„.,;:!?)\]}'’*_`]",
-        rf"(?<![\w@./-])(?:[\w-]+\.)+{_any_of(_TOP_LEVEL_DOMAINS)}(?:/[^\s<>\"]*[\w/])?(?![\w@])",
+        rf"(?<![\w@./-])(?:[\w-]{{1,63}}\.){{1,9}}{_any_of(_TOP_LEVEL_DOMAINS)}(?:/[^\s<>\"]*[\w/])?(?![\w@])",
     ],
-    "email": [rf"{_START}[\w.+-]+@(?:[\w-]+\.)+[a-z]{{2,24}}{_END}"],
+    "email": [rf"{_START}[\w.+-]{{1,64}}@(?:[\w-]{{1,63}}\.){{1,9}}[a-z]{{2,24}}{_END}"],
     "code": [
-        r"`+[^`\n]+`+",
-        r"</?[a-z][\w-]*(?:\s[^<>]*)?/?>",  # a tag
+        r"`{1,3}[^`\n]{1,999}`{1,3}",
+        r"</?[a-z][\w-]{0,63}(?:\s[^<>]{0,999})?/?>",  # a tag
         r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8}\d*);",  # an entity
-        r"\b[a-z_][\w.]*\(\)",
+        r"\b[a-z_][\w.]{0,99}\(\)",
         rf"{_START}[a-z0-9]+(?:_[a-z0-9]+)+{_END}",
         rf"{_START}_+[a-z0-9]\w*",
         r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
@@ -57,9 +59,9 @@ _PATTERNS = {
     ],
     "path": [
         rf"{_START}[a-z]:\\[^\s<>\"|?*,;]*[^\s<>\"|?*,;.!)]",
-        rf"(?<![\w/.~])(?:~|\.{{1,2}})?/(?:{_NAME}/)*(?:[\w.@+-]*[\w@+-])?(?<=[\w/~]/|.[\w@+-])",
-        rf"{_START}(?:{_NAME}/)+[\w@+-]+\.[a-z]\w{{0,4}}{_END}",
-        rf"{_START}[\w@+-]+\.{_any_of(_FILE_TYPES)}{_END}",
+        rf"(?<![\w/.~])(?:~|\.{{1,2}})?/(?:{_NAME}/){{0,99}}(?:[\w.@+-]{{0,99}}[\w@+-])?(?<=[\w/~]/|.[\w@+-])",
+        rf"{_START}(?:{_NAME}/){{1,20}}[\w@+-]{{1,99}}\.[a-z]\w{{0,4}}{_END}",
+        rf"{_START}[\w@+-]{{1,99}}\.{_any_of(_FILE_TYPES)}{_END}",
     ],
     "handle": [r"(?<![\w@#&])[@#][a-z_][\w-]*\w"],
     "hash": [
@@ -130,10 +132,21 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Span]:
     return list(without_overlaps(spans))
 
 
-def without_overlaps(spans: Iterable[Span]) -> Iterator[Span]:
+class _HasOffsets(Protocol):
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+S = TypeVar("S", bound=_HasOffsets)
+
+
+def without_overlaps(spans: Iterable[S]) -> Iterator[S]:
     """Yield spans in order; of overlapping spans, the first one given."""
-    kept: list[Span] = []
+    kept: list[S] = []
     for span in spans:
-        if all(span.end <= other.start or other.end <= span.start for other in kept):
-            kept.append(span)
-    yield from sorted(kept, key=lambda span: span.start)
+        i = bisect_left(kept, span.end, key=lambda other: other.start)
+        if i == 0 or kept[i - 1].end <= span.start:
+            kept.insert(i, span)
+    yield from kept

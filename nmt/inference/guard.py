@@ -15,6 +15,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.normalization import normalize
+from nmt.data.spans import without_overlaps
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
@@ -102,7 +103,7 @@ class Guard:
             replace(span, translation=self.localize(span.translation)) for span in fixed_spans(line.text, self.protect)
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
-        return replace(line, fixed=tuple(_without_overlaps([*line.fixed, *terms, *found])))
+        return replace(line, fixed=tuple(without_overlaps([*line.fixed, *terms, *found])))
 
 
 class _GuardedChunk:
@@ -278,15 +279,6 @@ def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], lis
 def _has_lost_spans(translation: Translation) -> bool:
     """Return whether a protected span or a number is missing."""
     return any(warning.startswith("missing") for warning in translation.warnings)
-
-
-def _without_overlaps(spans: Iterable[FixedSpan]) -> Iterator[FixedSpan]:
-    """Yield spans in order; of overlapping spans, the first one given."""
-    kept: list[FixedSpan] = []
-    for span in spans:
-        if all(span.end <= other.start or other.end <= span.start for other in kept):
-            kept.append(span)
-    yield from sorted(kept, key=lambda span: span.start)
 
 
 def _part(line: Line, start: int, end: int) -> Line:

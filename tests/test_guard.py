@@ -168,6 +168,8 @@ def test_visible_spans_keep_their_place() -> None:
         ("He is here, isn't he?", "Er ist hier, oder?", ()),
         ("We have talked about it for three hours and will go on tomorrow.", "Ja.", ("too-short",)),
         ("Yes.", "Darüber haben wir drei Stunden lang gesprochen, und morgen machen wir damit weiter.", ("too-long",)),
+        ("Tom saw www.a.com, www.b.com and www.d.com.", "Tom sah www.a.com, www.b.com und www.d.com.",
+         ()),
         ("Something.", "", ("empty",)),
         ("  ", "", ()),
     ],
@@ -354,6 +356,7 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
 
 def test_lines_without_text_are_copied(translator: Translator) -> None:
     lines = ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", "\u2028"]
+    assert Guard(translator).translate(["12 " * 99])[0].split() == ["12"] * 99
     assert Guard(translator).translate(lines) == ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", ""]
 
 

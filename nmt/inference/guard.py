@@ -119,7 +119,10 @@ class _GuardedChunk:
         requests = [line if line.prefix or line.constraints or _has_text(line) else None for line in lines]
         translated = _search_where(requests, lambda lines: list(self._search(lines, self.spec, on_progress)))
         on_progress(requests.count(None))
-        results = [self._rank(line, n_best or [_copy(line)]) for line, n_best in zip(lines, translated, strict=True)]
+        results = [
+            self._rank(line, n_best) if n_best else [_copy(line)]
+            for line, n_best in zip(lines, translated, strict=True)
+        ]
         for attempt in (
             self._translate_segments,
             self._copy_stand_ins,

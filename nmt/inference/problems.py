@@ -29,6 +29,7 @@ _NEGATIVES = {
     r"|egal|erst)\b",
 }
 """Words that negate a sentence, and all words that may translate one."""
+_LETTER = re.compile(r"[^\W\d_]")
 _TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
 
 _FREQUENT_WORDS = {
@@ -48,7 +49,12 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     """
     if not line.text.strip():
         return ()
-    return (*missing_spans(line, text), *_text_problems(line.text, text, *languages))
+    problems = tuple(missing_spans(line, text))
+    source = line.text
+    for span in reversed([span for span in line.fixed if not span.is_term]):  # equal in both, so they prove nothing
+        source = f"{source[: span.start]} {source[span.end :]}"
+        text = occurrence_pattern(span.translation).sub(" ", text, count=1) if span.translation else text
+    return (*problems, *_text_problems(source, text, *languages))
 
 
 def missing_spans(line: Line, text: str) -> Iterator[str]:
@@ -75,6 +81,8 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
 
 
 def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
+    if not _LETTER.search(source):
+        return
     if not text.strip():
         yield "empty"
         return

@@ -190,7 +190,7 @@ def test_comet_input_and_scale(
     class Model:
         def predict(self, lines: list[dict[str, str]], **_: object) -> SimpleNamespace:
             inputs.extend(lines)
-            return SimpleNamespace(system_score=0.85)
+            return SimpleNamespace(scores=[0.85])
 
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)

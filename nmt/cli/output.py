@@ -50,16 +50,23 @@ class TextFormat:
     lines_per_input: int
     show_scores: bool = False
     """Prefix each line with the score and a tab."""
+    show_confidence: bool = False
+    """Prefix each line with the confidence and a tab, after the score."""
 
     def matches(self, line: str) -> bool:
         """Return whether an existing output line may have this format."""
-        return not JsonLinesFormat().matches(line) and (not self.show_scores or bool(re.match(r"(-?[\d.]+\t|$)", line)))
+        num_columns = self.show_scores + self.show_confidence
+        return not JsonLinesFormat().matches(line) and bool(re.match(rf"(-?[\d.]+\t){{{num_columns}}}|$", line))
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return one line per translation."""
         best = translations[: self.lines_per_input]
-        lines = [f"{t.score:.4f}\t{t.text}" if self.show_scores else t.text for t in best]
+        lines = [f"{self._columns(translation)}{translation.text}" for translation in best]
         return lines + [""] * (self.lines_per_input - len(lines))
+
+    def _columns(self, translation: Translation) -> str:
+        score = f"{translation.score:.4f}\t" if self.show_scores else ""
+        return f"{score}{translation.confidence:.2f}\t" if self.show_confidence else score
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from nmt.cli.options import (
 from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, translate_document, translate_file, translate_stream
-from nmt.errors import UsageError
+from nmt.errors import CheckpointError, NMTError, UsageError
 
 if TYPE_CHECKING:
     from nmt.inference.guard import Guard
@@ -69,10 +69,17 @@ def translate(
         bool, typer.Option(help="Protect URLs, numbers, ..., check translations and search again if one fails.")
     ] = True,
     format: Annotated[
-        str, typer.Option(help="Output format: text, or jsonl with scores, tokens and word alignments.")
+        str, typer.Option(help="Output format: text, or jsonl with scores, confidence, tokens and word alignments.")
     ] = "text",
     show_scores: Annotated[
         bool, typer.Option("--show-scores", help="Print the score and a tab before each translation.")
+    ] = False,
+    show_confidence: Annotated[
+        bool,
+        typer.Option(
+            "--show-confidence",
+            help="Print the expected quality, from 0 to 1, and a tab before each translation; see nmt calibrate.",
+        ),
     ] = False,
     document: Annotated[
         bool,
@@ -110,6 +117,7 @@ def translate(
       nmt translate --model Helsinki-NLP/opus-mt-en-de "A dog runs."
       nmt translate --constraint "Hund" "A dog runs."
       nmt translate --glossary terms.tsv --localize-numbers --input manual.en --output manual.de
+      nmt translate --show-confidence --input news.en
     """
     check_encoding_errors(encoding_errors)
     check_output_format(format)
@@ -117,6 +125,7 @@ def translate(
         _check_document_options({
             "sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard,
             "--constraint": constraint, "--prefix": prefix, "--show-scores": show_scores, "--format": format != "text",
+            "--show-confidence": show_confidence,
         })  # fmt: skip
     if not guard and (protect or localize_numbers or glossary):
         raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
@@ -128,6 +137,8 @@ def translate(
     from nmt.search import search as parse_search
 
     translator = _load(model, to, device, precision, engine)
+    if show_confidence and translator.calibration is None:
+        raise _not_calibrated(translator, model)
     prefix, *constraints = (
         " ".join(argument_lines([words], encoding_errors)) for words in (prefix, *(constraint or ()))
     )
@@ -135,9 +146,9 @@ def translate(
         search = "constrained"
     spec = search_spec(search, translator.config.search, beam_size, top_beams, length_penalty)
     output_format: OutputFormat = (
-        JsonLinesFormat() if format == "jsonl" else TextFormat(parse_search(spec).n_best, show_scores)
+        JsonLinesFormat() if format == "jsonl" else TextFormat(parse_search(spec).n_best, show_scores, show_confidence)
     )
-    details = show_scores or format == "jsonl"
+    details = show_scores or show_confidence or format == "jsonl"
     guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
     job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints))
     if interactive:
@@ -152,6 +163,13 @@ def translate(
         )
     else:
         translate_stream(job, text, output, encoding_errors)
+
+
+def _not_calibrated(translator: Translator, model: list[Path] | None) -> NMTError:
+    if model and len(model) > 1:
+        return UsageError("--show-confidence does not support ensembles", "use a single --model")
+    path = model[0] if model else translator.run
+    return CheckpointError(f"{path} is not calibrated", f"fit its confidence with nmt calibrate --model {path}")
 
 
 def _check_document_options(values: dict[str, object]) -> None:

@@ -149,6 +149,8 @@ class TrainConfig:
     """Number of best checkpoints to keep."""
     average_last: int = 0
     """Number of latest checkpoints to average at the end of training. 0: no averaging."""
+    calibration_pairs: int = 500
+    """Maximum number of validation pairs to calibrate the confidence on at the end of training. 0: no calibration."""
     num_samples: int = 2
     """Number of sample translations to log at each validation."""
     log_every: int = 50

@@ -15,7 +15,7 @@ from typing import Any
 
 from nmt.console import progress
 from nmt.errors import DataError, UsageError
-from nmt.evaluate.metrics import MAX_RESAMPLED_LINES, chrf
+from nmt.evaluate.metrics import MAX_RESAMPLED_LINES, chrf, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
 
 LENGTH_LIMITS = (10, 20, 30, 50)
@@ -148,7 +148,7 @@ def compare(
             f"{resamples:,} resamples of {len(test.sources):,} lines need too much memory",
             f"--resamples {max_resamples}" if max_resamples >= 100 else "use a smaller test set",
         )
-    scores = [_sentence_scores(system.hypotheses, test.references) for system in (first, second)]
+    scores = [sentence_chrf(system.hypotheses, test.references) for system in (first, second)]
 
     def bucket(name: str, indices: Sequence[int]) -> Bucket:
         references = [[stream[i] for i in indices] for stream in test.references]
@@ -202,14 +202,6 @@ def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str,
     for i, value in enumerate(values):
         buckets[names[bisect_left(limits, value)]].append(i)
     return {name: indices for name, indices in buckets.items() if indices}
-
-
-def _sentence_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    from sacrebleu.metrics.chrf import CHRF
-
-    metric = CHRF()
-    streams = zip(*references, strict=True)
-    return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
 
 
 def significance(

@@ -55,6 +55,12 @@ def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0
     return _score("TER", _TER(), hypotheses, references, resamples)
 
 
+def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
+    """Return the chrF2 of each hypothesis, from 0 to 100."""
+    metric, streams = CHRF(), zip(*references, strict=True)
+    return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
+
+
 class _FloatScores:
     """Converts scores to Python floats.
 
@@ -98,9 +104,22 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
 
 CometScorer = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]
 """Scores sources, hypotheses and references."""
+CometSegments = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
+"""Returns the score of each sentence, usually from 0 to 1, for sources, hypotheses and references."""
 
 
 def comet(name: str) -> CometScorer:
+    """Load a COMET model for the scores of test sets; see `comet_segments`."""
+    segments = comet_segments(name)
+
+    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+        scores = segments(sources, hypotheses, references)
+        return Score("COMET", 100 * sum(scores) / len(scores), f"model:{name}")
+
+    return score
+
+
+def comet_segments(name: str) -> CometSegments:
     """Load a COMET model (Rei et al. 2020) such as `Unbabel/wmt22-comet-da`. COMET downloads it on first use.
 
     Raises:
@@ -118,9 +137,9 @@ def comet(name: str) -> CometScorer:
             f"cannot load the COMET model {name}: {reason}", "check the name and the network connection"
         ) from None
 
-    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         lines = zip(sources, hypotheses, references, strict=True)
         output = model.predict([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in lines], progress_bar=False)
-        return Score("COMET", 100 * float(output.system_score), f"model:{name}")
+        return [float(each) for each in output.scores]
 
     return score

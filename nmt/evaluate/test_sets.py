@@ -52,6 +52,16 @@ def file_test_set(src: Path, refs: Sequence[Path], errors: str = "strict") -> Te
     return TestSet(str(src), tests[0].sources, [test.references[0] for test in tests])
 
 
+def sample(test: TestSet, max_lines: int) -> TestSet:
+    """Return at most `max_lines` evenly spaced lines of a test set."""
+    num_lines = len(test.sources)
+    if num_lines <= max_lines:
+        return test
+    indices = [i * num_lines // max_lines for i in range(max_lines)]
+    sources, *references = ([stream[i] for i in indices] for stream in (test.sources, *test.references))
+    return TestSet(test.name, sources, references)
+
+
 def check_name(name: str, src: str, tgt: str) -> None:
     """Check the name of a test set without accessing the network.
 

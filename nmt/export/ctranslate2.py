@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer, tokenizer_file
 from nmt.export.common import Translate, copy_run_files, num_positions, require_package, require_transformer
-from nmt.inference import Source
+from nmt.inference import Source, confidence
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.layers import Linear
 from nmt.model.positions.absolute import concatenated_sinusoids, sinusoids
@@ -49,6 +49,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     )
     specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, directory)
+    confidence.copy(loaded, directory)
     common = {
         "pre_norm": config.norm_position == "pre",
         "activation": getattr(specs.Activation, ACTIVATIONS[config.activation]),

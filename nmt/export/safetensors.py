@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError, suggest
 from nmt.export.common import Translate, copy_run_files, greedy_translator
+from nmt.inference import confidence
 from nmt.inference.pytorch import TorchModel
 from nmt.paths import sha256
 from nmt.runs import checkpoint, discovery
@@ -51,6 +52,7 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
     step.mkdir()
     save_file(dict(WEIGHT_TYPES[weights](loaded.model.state_dict())), step / WEIGHTS)
     meta["sha256"] = {WEIGHTS: sha256(step / WEIGHTS)}
+    confidence.copy(loaded, directory, step / WEIGHTS)
     (step / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 

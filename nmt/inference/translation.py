@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import mul
 from typing import TypeVar
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.inference import TokenScores
 from nmt.inference.alignment import align
+from nmt.inference.confidence import Calibration
 from nmt.inference.segments import Segment
 from nmt.search import Hypothesis
 
@@ -34,7 +36,8 @@ class Translation:
     """(source word, target word) as indices of words separated by whitespace: each target word with the source word
     that received the most attention. Attention is an approximation of word alignment."""
     confidence: float | None = None
-    """Estimated quality from 0 to 1, if the model is calibrated."""
+    """Expected quality from 0 to 1 (`nmt.inference.confidence`). None: the model is not calibrated, or the line is a
+    copy, such as a blank line."""
     warnings: tuple[str, ...] = ()
     """Problems that remain after all retries."""
 
@@ -46,9 +49,17 @@ def n_best_of_line(n_best_of_segments: Sequence[list[T]]) -> list[list[T]]:
 
 
 def of_segment(
-    segment: Segment, hypothesis: Hypothesis, text: str, scores: TokenScores | None, tokenizer: Tokenizer
+    segment: Segment,
+    hypothesis: Hypothesis,
+    text: str,
+    scores: TokenScores | None,
+    tokenizer: Tokenizer,
+    calibration: Calibration | None,
 ) -> Translation:
-    """Return the translation of a segment; with `scores`, with tokens, alignment and their log-probabilities."""
+    """Return the translation of a segment; with `scores`, with tokens, their log-probabilities, alignment, confidence.
+
+    Without a calibration, it has no confidence.
+    """
     if scores is None:
         return Translation(text, hypothesis.score, hypothesis.log_prob)
     tokens = tokenizer.ids_to_pieces(hypothesis.ids)
@@ -60,6 +71,7 @@ def of_segment(
         (*tokens, END),
         tuple(scores.log_probs),
         tuple(align(tokenizer.ids_to_pieces(segment.source.ids), tokens, scores.attention_TS)),
+        calibration.confidence(len(segment.source.ids), scores) if calibration else None,
     )
 
 
@@ -92,4 +104,15 @@ def concatenate(parts: Sequence[Part]) -> Translation:
         tuple(chain.from_iterable(each.tokens for each in translations)),
         tuple(chain.from_iterable(each.token_log_probs for each in translations)),
         tuple(alignment),
+        _mean_confidence(translations),
     )
+
+
+def _mean_confidence(translations: Sequence[Translation]) -> float | None:
+    """Return the mean confidence, weighted by the numbers of tokens. Copies have no tokens and do not count."""
+    scored = [each for each in translations if each.tokens]
+    confidences = [each.confidence for each in scored if each.confidence is not None]
+    if not scored or len(confidences) < len(scored):
+        return None
+    counts = [len(each.tokens) for each in scored]
+    return round(sum(map(mul, confidences, counts)) / sum(counts), 4)

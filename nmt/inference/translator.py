@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from nmt.config import Config
 from nmt.data.placeholders import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, UsageError, suggest
-from nmt.inference import Engine, Source, TokenScores
+from nmt.inference import Engine, Source, TokenScores, confidence
 from nmt.inference.chunking import chunked
 from nmt.inference.ctranslate2 import CTranslate2Engine, find_export
 from nmt.inference.load import find_models, load_engine
@@ -39,6 +40,12 @@ class Translator:
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
         self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences)
         self.checkpoint = self.run = Path()
+        self._find_calibration: Callable[[], confidence.Calibration | None] = lambda: None
+
+    @cached_property
+    def calibration(self) -> confidence.Calibration | None:
+        """The calibration of confidences; None if there is none, and for an ensemble."""
+        return self._find_calibration()
 
     @classmethod
     def load(
@@ -77,6 +84,8 @@ class Translator:
             min(model.max_source_length for model in models), min(model.max_sentences for model in models),
         )  # fmt: skip
         translator.checkpoint, translator.run = first.checkpoint, first.run
+        if len(models) == 1:
+            translator._find_calibration = partial(confidence.find, first)
         return translator
 
     @classmethod
@@ -87,6 +96,7 @@ class Translator:
         config, tokenizer, *limits = discovery.load_settings(directory)
         translator = cls(CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits)
         translator.checkpoint = translator.run = directory
+        translator._find_calibration = partial(confidence.find_exported, directory)
         return translator
 
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
@@ -158,7 +168,8 @@ class Translator:
             scores = self.engine.score(sources, targets)
             for (_, text), src, tgt, token_scores in zip(chunk, sources, targets, scores, strict=True):
                 hypothesis = Hypothesis(tgt, 0.0, 0.0)
-                yield of_segment(Segment(Source(src)), hypothesis, text, token_scores, self.tokenizer)
+                segment = Segment(Source(src))
+                yield of_segment(segment, hypothesis, text, token_scores, self.tokenizer, self.calibration)
 
     def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], first_line: int) -> None:
         max_positions = self.engine.max_positions or math.inf
@@ -188,10 +199,11 @@ class Translator:
             pairs = zip(segments, n_best, strict=True)
             sources = [segment.source.ids for line, ranks in pairs for _ in ranks for segment in line]
             scores = iter(self.engine.score(sources, [hypothesis.ids for hypothesis in hypotheses]))
+        calibration = self.calibration if details else None
 
         def translation(line: list[Segment], ranked: list[Hypothesis]) -> Translation:
             return concatenate([
-                Part(of_segment(segment, hypothesis, next(texts), next(scores), self.tokenizer),
+                Part(of_segment(segment, hypothesis, next(texts), next(scores), self.tokenizer, calibration),
                      segment.separator, segment.word_offset)
                 for segment, hypothesis in zip(line, ranked, strict=True)
             ])  # fmt: skip

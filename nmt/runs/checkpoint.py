@@ -4,6 +4,7 @@
     runs/NAME/spm.model             the tokenizer; each checkpoint stores its checksum
     runs/NAME/data.json             the training data: corpora with checksums, number of pairs, cleaning statistics
     runs/NAME/metrics.jsonl         the training log
+    runs/NAME/calibration.json      confidence estimation, fitted for the weights whose checksum it has
     runs/NAME/.lock                 locked by the process that trains this run
     runs/NAME/step-000500/          a checkpoint
         model.safetensors           weights for inference
@@ -45,6 +46,7 @@ FORMAT = 1
 """Version of the layout of run directories. Later versions are rejected."""
 USE_ANOTHER, RESTORE_FILE = "use another checkpoint of the run", "restore the original file of the run"
 WEIGHTS, TRAINING, META = "model.safetensors", "training.safetensors", "meta.json"
+CALIBRATION = "calibration.json"
 
 
 @dataclass

@@ -83,6 +83,7 @@ def describe(info: dict[str, Any]) -> dict[str, list[str]]:
             + ", ".join(f"{name} {value:.3f}" for name, value in info["best"]["validation"].items())
         ],
         "comparison": _describe_comparison(info["comparison"]),
+        "confidence": _describe_calibration(info["calibration"]),
         "test": [_describe_score(test, score) for test in info["tests"] for score in test["scores"]],
         "disk": [f"{info['bytes'] / 1e6:,.0f} MB, {len(info['checkpoints'])} checkpoints"],
     }
@@ -118,6 +119,16 @@ def _describe_comparison(comparison: dict[str, Any] | None) -> list[str]:
         + BETTER[metric["better"]]
         for test in comparison["tests"]
         for metric in test["metrics"]
+    ]
+
+
+def _describe_calibration(calibration: dict[str, Any] | None) -> list[str]:
+    if calibration is None:
+        return []
+    scores = calibration["held_out"]
+    return [
+        f"{calibration['definition']}; calibrated on {calibration['sentences']:,} sentences of {calibration['data']}: "
+        f"held-out correlation {scores['pearson']:.2f}, calibration error {scores['calibration_error']:.2f}"
     ]
 
 

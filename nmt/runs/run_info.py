@@ -7,6 +7,7 @@ runs/NAME/metrics.jsonl     learning curves
 runs/NAME/step-N/meta.json  updates, tokens, seconds, validation scores, checksums of the weights
 runs/NAME/eval/*.json       test scores with their signatures
 runs/NAME/comparison.json   scores of a fine-tuned model and its start model
+runs/NAME/calibration.json  calibration of the confidence
 runs/NAME/README.md         the model card
 """
 
@@ -32,6 +33,7 @@ from nmt.runs import checkpoint, discovery, pretrained
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
 RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias")
 """Model options that the recurrent architecture uses."""
+CALIBRATION_SCORES = ("pearson", "calibration_error")
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
 
 
@@ -114,6 +116,7 @@ def collect(run: Path) -> dict[str, Any]:
             for line in _read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
         "comparison": comparison if _is_comparison(comparison := _read_json(run / COMPARISON)) else None,
+        "calibration": _calibration(run, best),
         "tests": list(filter(_is_report, map(_read_json, report_paths))),
         "sessions": list(filter(_is_session, _read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
@@ -203,6 +206,17 @@ def _is_parent(entry: Any) -> bool:
     return isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
 
 
+def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
+    """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
+    weights = checkpoint.read_meta(best)["sha256"].get(checkpoint.WEIGHTS)
+    for directory in (pretrained.output_dir(run), run):
+        content = _read_json(directory / checkpoint.CALIBRATION)
+        is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
+        if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):
+            return content
+    return None
+
+
 def _is_comparison(content: dict[str, Any]) -> bool:
     """Return whether the content of a JSON file is a comparison of a fine-tuned model with its start model."""
     return {"start", "checkpoint", "search", "tests"} <= content.keys()
@@ -217,8 +231,8 @@ def _is_session(entry: dict[str, Any]) -> bool:
     )
 
 
-def _has_numbers(entry: dict[str, Any], *names: str) -> bool:
-    return all(isinstance(entry.get(name), int | float) for name in names)
+def _has_numbers(entry: Any, *names: str) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), int | float) for name in names)
 
 
 def _file_size(path: Path) -> int:

@@ -15,7 +15,7 @@ from nmt.data.sources import get_corpus
 from nmt.errors import DataError, NMTError
 from nmt.evaluate.comparison import MetricResult, System, format_p, significance
 from nmt.evaluate.evaluation import translate_test_set
-from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set
+from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set, sample
 from nmt.inference.translator import Translator
 from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, run_info
@@ -65,7 +65,11 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         return
     start = discovery.find_model(Path(config.train.init_from))
     max_lines = MAX_LINES_WITH_TIME_LIMIT if bounded else MAX_LINES
-    tests = [_sample(test, max_lines) for test in _load_test_sets(config, prepared, start)]
+    tests = _load_test_sets(config, prepared, start)
+    for test in tests:
+        if len(test.sources) > max_lines:
+            log(f"{test.name}: comparing {max_lines:,} of {len(test.sources):,} sentences")
+    tests = [sample(test, max_lines) for test in tests]
     is_start = best.name == "step-000000"
     if is_start:
         log(f"no validation is better than that of the start model: the best checkpoint, {best}, is the start model")
@@ -143,17 +147,6 @@ def _general_test_sets(config: Config, start: discovery.ModelFiles, domain: Test
         if test.sources != domain.sources:  # the start model may have been trained on the same data
             yield test
             return
-
-
-def _sample(test: TestSet, max_lines: int) -> TestSet:
-    """Return at most `max_lines` evenly spaced lines of a test set."""
-    num_lines = len(test.sources)
-    if num_lines <= max_lines:
-        return test
-    log(f"{test.name}: comparing {max_lines:,} of {num_lines:,} sentences")
-    indices = [i * num_lines // max_lines for i in range(max_lines)]
-    sources, *references = ([stream[i] for i in indices] for stream in (test.sources, *test.references))
-    return TestSet(test.name, sources, references)
 
 
 def _translate(path: Path, tests: list[TestSet], search: str, device: str) -> list[list[str]]:

@@ -17,7 +17,8 @@ from nmt.train.trainer import Trainer
 def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None) -> bool:
     """Train until the last update, a time limit or early stopping. Return False if a stop signal ended it."""
     config, state, group = trainer.config.train, trainer.progress, trainer.group
-    budget = TimeBudget(time_limit, state, num_final_validations=2 if config.average_last else 1)
+    num_final_validations = 1 + bool(config.average_last) + bool(config.calibration_pairs)  # about as long each
+    budget = TimeBudget(time_limit, state, num_final_validations)
     validation_due = state.step >= config.steps or state.step % config.valid_every == 0
     # Fine-tuning starts with a validation, so that the start model can be the best checkpoint. At a later
     # step, the previous session was stopped before its validation.

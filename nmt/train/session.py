@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,9 @@ from nmt.data.prepare import check_specs as check_data
 from nmt.data.subword_regularization import resolve_method
 from nmt.data.tokenizer import tokenizer_file
 from nmt.errors import NMTError, TrainingError, UsageError
-from nmt.evaluate.test_sets import check_name
+from nmt.evaluate.calibration import calibrate as calibrate_translator
+from nmt.evaluate.test_sets import TestSet, check_name, sample
+from nmt.inference.translator import Translator
 from nmt.model.build import check_model, count_parameters
 from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
@@ -130,6 +133,8 @@ def train(
             finished = loop.run(trainer, metrics, stop, time_limit and time_limit - (time.monotonic() - start_time))
         if finished and config.train.average_last and group.is_main:
             _average_checkpoints(trainer)
+        if finished and config.train.calibration_pairs and group.is_main:
+            _calibrate(trainer, start_time + time_limit if time_limit else None)
         if finished and config.train.init_from and group.is_main:
             _compare_with_start(trainer, bounded=time_limit is not None)
     best = checkpoint.best(run)
@@ -219,23 +224,53 @@ def _log_summary(trainer: Trainer) -> None:
     )
 
 
-def _compare_with_start(trainer: Trainer, *, bounded: bool) -> None:
-    """Compare the start model with the result; only log a failure or a stop signal, because the run is complete."""
+def _calibrate(trainer: Trainer, deadline: float | None) -> None:
+    """Calibrate the confidence of the best checkpoint, unless it is calibrated already."""
     config, run = trainer.config, trainer.run
+
+    def calibrate() -> None:
+        translator = Translator.load(run, str(trainer.device))
+        if translator.calibration is not None:
+            return
+        development = TestSet(trainer.prepared.meta["recipe"]["valid"][0], trainer.valid_src, [trainer.valid_tgt])
+        development = sample(development, config.train.calibration_pairs)
+        calibration, held_out = calibrate_translator(translator, development, config.search, deadline=deadline)
+        calibration.save(run / checkpoint.CALIBRATION)
+        log(
+            f"calibrated the confidence of {calibration.checkpoint} on {calibration.sentences:,} validation pairs: "
+            f"correlation with {calibration.metric} {held_out.pearson:.2f}, "
+            f"calibration error {held_out.calibration_error:.2f}"
+        )
+
+    _run_optional(calibrate, "no calibration", f"to calibrate later: nmt calibrate --model {shlex.quote(str(run))}")
+
+
+def _compare_with_start(trainer: Trainer, *, bounded: bool) -> None:
+    """Compare the start model with the result."""
+    config, run = trainer.config, trainer.run
+    command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
+    _run_optional(
+        lambda: fine_tuning.compare_with_start(config, run, trainer.prepared, str(trainer.device), bounded=bounded),
+        "no comparison with the start model",
+        f"to compare later: {command}",
+    )
+
+
+def _run_optional(function: Callable[[], None], failure: str, hint: str) -> None:
+    """Run a function at the end of training; only log an error or a stop signal, because the run is complete."""
     problem = "interrupted"
 
-    def compare() -> bool:
-        fine_tuning.compare_with_start(config, run, trainer.prepared, str(trainer.device), bounded=bounded)
+    def run() -> bool:
+        function()
         return True
 
     try:
         with handle_stop_signals() as stop:
-            if stop.interruptible(compare):
+            if stop.interruptible(run):
                 return
     except NMTError as error:
         problem = error.message
-    command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
-    log(f"no comparison with the start model: {problem}; to compare later: {command}")
+    log(f"{failure}: {problem}; {hint}")
 
 
 def _average_checkpoints(trainer: Trainer) -> None:

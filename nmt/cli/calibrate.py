@@ -1,0 +1,180 @@
+"""`nmt calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli.options import (
+    DeviceOption,
+    EncodingErrorsOption,
+    ModelOption,
+    ReferencesOption,
+    SearchOption,
+    SearchPrecisionOption,
+    check_encoding_errors,
+)
+from nmt.cli.output import show, write_file
+from nmt.errors import CheckpointError, NMTError, UsageError
+
+if TYPE_CHECKING:
+    from nmt.evaluate.calibration import Reliability
+    from nmt.evaluate.test_sets import TestSet
+    from nmt.inference.confidence import Calibration
+    from nmt.inference.translator import Translator
+
+
+def calibrate(
+    model: ModelOption = None,
+    data: Annotated[
+        str,
+        typer.Option(metavar="CORPUS", help="Corpus with a validation split to fit on.", show_default="the model's"),
+    ] = "",
+    src: Annotated[Path | None, typer.Option(help="Source file of your own development set.")] = None,
+    ref: ReferencesOption = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option("--test", help="Also measure on this test set: a corpus or one of sacreBLEU; may be repeated."),
+    ] = None,
+    evaluate_only: Annotated[
+        bool, typer.Option("--evaluate-only", help="Measure the existing calibration, on --test or --src and --ref.")
+    ] = False,
+    max_sentences: Annotated[
+        int, typer.Option(min=50, max=100_000, help="Maximum number of sentences of each set.")
+    ] = 1000,
+    comet: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL", help="Fit to the scores of this COMET model instead of chrF2.", show_default=False
+        ),
+    ] = "",
+    search: SearchOption = "",
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report with reliability diagrams to this file.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: DeviceOption = "auto",
+    precision: SearchPrecisionOption = "auto",
+    encoding_errors: EncodingErrorsOption = "strict",
+) -> None:
+    """Calibrate the confidence of a model, for nmt translate --show-confidence.
+
+    A confidence is the sentence chrF2, divided by 100, that is expected of a translation. It is fitted to translations
+    of a development set, which the model must not have been trained on, and stored in the run. nmt train does this at
+    the end of training; calibrate imported models, and models that you use for other text than they were trained on.
+
+    Reports the correlation of confidence and quality, and the expected calibration error: by cross-validation on the
+    development set, and on each test set.
+
+    Examples:
+      nmt calibrate --model runs/multi30k
+      nmt calibrate --model runs/opus-mt-en-de --data tatoeba --test wmt13
+      nmt calibrate --model en-de-small --src dev.en --ref dev.de --html report.html
+      nmt calibrate --model en-de-small --evaluate-only --test multi30k
+    """
+    check_encoding_errors(encoding_errors)
+    if (src is None) != (not ref):
+        raise UsageError("--src and --ref must be used together")
+    if src is not None and data:
+        raise UsageError("pass either --src and --ref, or --data")
+    if evaluate_only and data:
+        raise UsageError("--data is for fitting", "measure on --test, or on --src and --ref")
+    if evaluate_only and src is None and not test:
+        raise UsageError("--evaluate-only needs a test set", "add --test, or --src and --ref")
+
+    from nmt.console import log
+    from nmt.evaluate.calibration import calibrate as fit
+    from nmt.evaluate.calibration import chrf_quality, comet_quality, measure
+    from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
+    from nmt.inference.translator import Translator
+    from nmt.paths import check_not_overwriting
+    from nmt.runs import discovery
+
+    check_not_overwriting([html] if html else [], [path for path in (src, *(ref or ())) if path])
+    translator = Translator.load(model or discovery.newest_run(), device, precision)
+    if model is None:
+        log(f"using {translator.checkpoint}")
+    metric = comet_quality(comet) if comet else chrf_quality()
+    languages = translator.config.data.src, translator.config.data.tgt
+    tests = [named_test_set(name, *languages) for name in test or ()]
+    results: list[Reliability] = []
+    if evaluate_only:
+        if src is not None:
+            tests.insert(0, file_test_set(src, ref or [], encoding_errors))
+        if translator.calibration is None:
+            raise CheckpointError(f"{translator.checkpoint} is not calibrated", "leave out --evaluate-only")
+        calibration = translator.calibration
+        spec = search or calibration.search
+    else:
+        spec = search or translator.config.search
+        development = file_test_set(src, ref or [], encoding_errors) if src else _development_set(translator, data)
+        calibration, held_out = fit(translator, sample(development, max_sentences), spec, metric)
+        _save(translator, calibration)
+        results.append(held_out)
+    results += [measure(translator, calibration, sample(each, max_sentences), spec, metric) for each in tests]
+    if json_:
+        import json
+        from dataclasses import asdict
+
+        report = {"calibration": asdict(calibration), "reliability": [each.as_dict() for each in results]}
+        show(json.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        show(_format(calibration, results))
+    if html:
+        from nmt.templates import render
+
+        page = render("calibration.html", calibration=calibration, results=results, model=str(translator.checkpoint))
+        write_file(html, page)
+
+
+def _development_set(translator: Translator, spec: str) -> TestSet:
+    """Load the validation split of --data or of the model's own data."""
+    from nmt.evaluate.test_sets import corpus_test_set
+    from nmt.runs import run_info
+
+    data = translator.config.data
+    if not spec and run_info.is_imported(translator.run):
+        raise UsageError(
+            f"the training data of {translator.run}, an imported model, is unknown",
+            "name a development set with --data, or with --src and --ref",
+        )
+    try:
+        return corpus_test_set(spec or data.valid or data.train[0], data.src, data.tgt, "valid")
+    except NMTError as error:
+        error.hint = error.hint or "name a development set with --data, or with --src and --ref"
+        raise
+
+
+def _save(translator: Translator, calibration: Calibration) -> None:
+    from nmt.console import log
+    from nmt.runs import model_card, pretrained
+    from nmt.runs.checkpoint import CALIBRATION
+
+    directory = pretrained.output_dir(translator.run)
+    directory.mkdir(parents=True, exist_ok=True)
+    calibration.save(directory / CALIBRATION)
+    log(f"wrote {directory / CALIBRATION}")
+    if directory == translator.run:
+        model_card.write_card(directory)
+
+
+def _format(calibration: Calibration, results: list[Reliability]) -> str:
+    from nmt.console import format_table
+
+    head = ["", "sentences", "confidence", "quality", "Pearson", "Spearman", "Kendall", "calibration error"]
+    rows = [head]
+    for each in results:
+        values = each.mean_confidence, each.mean_quality, each.pearson, each.spearman, each.kendall
+        numbers = [f"{value:.3f}" for value in (*values, each.calibration_error)]
+        rows.append([each.test, f"{each.sentences:,}", *numbers])
+    lines = [f"confidence: {calibration.definition}", "", *format_table(rows)]
+    for each in results:
+        rows = [["confidence", "sentences", "mean", "quality", ""]]
+        for group in each.bins:
+            span = f"{group.min_confidence:.2f} to {group.max_confidence:.2f}"
+            means = f"{group.mean_confidence:.2f}", f"{group.mean_quality:.2f}"
+            rows.append([span, f"{group.sentences:,}", *means, ""])
+        lines += ["", each.test, *(f"  {line}" for line in format_table(rows))]
+    return "\n".join(lines)

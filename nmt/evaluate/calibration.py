@@ -1,0 +1,331 @@
+"""Calibrates the confidence of a model: fits it to the quality of translations, and measures how reliable it is.
+
+The target is the quality of a translation between 0 and 1, such as its sentence chrF2 divided by 100, and not whether
+it exceeds a threshold: a graded target needs fewer sentences, and works for weak and strong models alike. The fit is a
+fractional logistic regression (Papke and Wooldridge 1996), whose predictions are expected values.
+
+Shape suffixes: N sentences, F features, D features and a constant.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nmt.console import progress
+from nmt.errors import DataError, UsageError
+from nmt.evaluate.metrics import comet_segments, sentence_chrf
+from nmt.evaluate.test_sets import TestSet
+from nmt.inference.chunking import chunked
+from nmt.inference.confidence import (
+    DIRECTIONS,
+    LENGTH_RATIO,
+    Array,
+    Calibration,
+    ConfidenceModel,
+    Feature,
+    centered,
+    features,
+)
+from nmt.inference.translator import Line, Translator
+from nmt.runs.checkpoint import WEIGHTS, read_meta
+from nmt.search import search as parse_search
+
+MIN_SENTENCES = 50
+"""Minimum number of sentences of a development set."""
+HELD_OUT_SCORES = ("pearson", "spearman", "kendall", "calibration_error")
+FOLDS, BINS = 5, 10
+CHUNK_SIZE = 100
+"""Sentences translated between two checks of the time limit."""
+REGULARIZATION = 1.0
+"""Weight of the squared norm of the feature weights, relative to one sentence."""
+NEWTON_STEPS, TOLERANCE, DECIMALS = 100, 1e-10, 6
+
+
+@dataclass(frozen=True)
+class QualityMetric:
+    """A metric of single translations."""
+
+    name: str
+    score: Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], list[float]]
+    """Returns the quality of each translation from sources, translations and reference streams."""
+
+
+def chrf_quality() -> QualityMetric:
+    """Return sentence chrF2."""
+
+    def score(_: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+        return [each / 100 for each in sentence_chrf(hypotheses, references)]
+
+    return QualityMetric("chrF2", score)
+
+
+def comet_quality(name: str) -> QualityMetric:
+    """Return the COMET model `name`, with scores limited to the range from 0 to 1; see `metrics.comet_segments`."""
+    segments = comet_segments(name)
+
+    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+        return [min(1.0, max(0.0, each)) for each in segments(sources, hypotheses, references[0])]
+
+    return QualityMetric(f"COMET ({name})", score)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Translations of a development or test set: their features, [N, F], and quality, [N]."""
+
+    features_NF: Array
+    quality_N: Array
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Translations with similar confidence."""
+
+    sentences: int
+    min_confidence: float
+    max_confidence: float
+    mean_confidence: float
+    mean_quality: float
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How well confidences predict the quality of the translations of a test set."""
+
+    test: str
+    sentences: int
+    mean_confidence: float
+    mean_quality: float
+    pearson: float
+    spearman: float
+    kendall: float
+    """Kendall's tau-b."""
+    calibration_error: float
+    """Expected calibration error: mean distance between the mean confidence and the mean quality of a bin, weighted by
+    the number of sentences."""
+    bins: list[Bin]
+    """Bins of equal size, from the lowest to the highest confidence."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        return asdict(self)
+
+
+def observe(
+    translator: Translator, test: TestSet, search: str, metric: QualityMetric, deadline: float | None = None
+) -> Observations:
+    """Translate a test set and return features and quality of the translations.
+
+    Blank lines and lines that the translator splits are left out.
+
+    Args:
+        translator: the model.
+        test: sources and references.
+        search: spec string of the search.
+        metric: measures the quality.
+        deadline: value of `time.monotonic()` after which no further sentences are translated; None: no limit.
+    """
+    algorithm = parse_search(search)
+    split = translator.segmenter.split(list(map(Line, test.sources)))
+    sources = {i: segments[0].source for i, segments in enumerate(split) if len(segments) == 1}
+    rows: list[list[float]] = []
+    texts: list[str] = []
+    with progress(len(sources), f"translating {test.name}", " lines") as bar:
+        for chunk in chunked(sources, CHUNK_SIZE):
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            n_best = translator.engine.search([sources[i] for i in chunk], algorithm, bar.update)
+            best, ids = [hypotheses[0].ids for hypotheses in n_best], [sources[i].ids for i in chunk]
+            scores = translator.engine.score(ids, best)
+            rows += [features(len(source), each) for source, each in zip(ids, scores, strict=True)]
+            texts += translator.tokenizer.decode_batch(best)
+    used = list(sources)[: len(texts)]
+    lines, *references = ([stream[i] for i in used] for stream in (test.sources, *test.references))
+    quality = metric.score(lines, texts, references) if texts else []
+    return Observations(np.array(rows).reshape(-1, len(DIRECTIONS)), np.array(quality, np.float64))
+
+
+def calibrate(
+    translator: Translator,
+    development: TestSet,
+    search: str,
+    metric: QualityMetric | None = None,
+    deadline: float | None = None,
+) -> tuple[Calibration, Reliability]:
+    """Fit the confidence of a model on a development set, and measure its reliability by cross-validation.
+
+    Args:
+        translator: the model; not an ensemble or an export.
+        development: sources and references that the model was not trained on.
+        search: spec string of the search.
+        metric: measures the quality; by default chrF2.
+        deadline: see `observe`.
+
+    Raises:
+        DataError: fewer than `MIN_SENTENCES` sentences could be used.
+    """
+    metric = metric or chrf_quality()
+    observations = observe(translator, development, search, metric, deadline)
+    count = len(observations.quality_N)
+    if count < MIN_SENTENCES:
+        if deadline is not None and time.monotonic() >= deadline:
+            raise DataError(f"only {count} sentences could be translated within the time limit", "increase it")
+        raise DataError(
+            f"calibration needs {MIN_SENTENCES} sentences that are neither blank nor too long to translate as a unit, "
+            f"and {development.name} has {count}",
+            "use a larger development set",
+        )
+    fitted = fit(observations)
+    held_out = reliability(f"{development.name}, cross-validation", cross_validate(observations), observations)
+    scores = held_out.as_dict()
+    calibration = Calibration(
+        bias=fitted.bias, log_length_ratio=fitted.log_length_ratio, features=fitted.features,
+        definition=definition(metric.name), metric=metric.name,
+        checkpoint=translator.checkpoint.name, weights=read_meta(translator.checkpoint)["sha256"][WEIGHTS],
+        search=search, data=development.name, sentences=count,
+        held_out={name: round(scores[name], DECIMALS) for name in HELD_OUT_SCORES},
+    )  # fmt: skip
+    return calibration, held_out
+
+
+def definition(metric: str) -> str:
+    """Return what a confidence is, for a quality metric."""
+    scale = ", divided by 100" if metric == "chrF2" else ", between 0 and 1"
+    return f"expected sentence {metric} of the translation{scale}"
+
+
+def fit(observations: Observations) -> ConfidenceModel:
+    """Fit a confidence model; deterministic.
+
+    A weight against the direction of its feature (`DIRECTIONS`) is set to zero and the others are fitted again.
+    """
+    features_NF, quality_N = observations.features_NF, observations.quality_N
+    log_length_ratio = float(np.median(features_NF[:, LENGTH_RATIO]))
+    features_NF = centered(features_NF, log_length_ratio)
+    mean_F, std_F = features_NF.mean(0), features_NF.std(0)
+    std_F[std_F < 1e-5] = 1.0  # a constant feature
+    direction_F = np.array(list(DIRECTIONS.values()), np.float64)
+    oriented_NF = (features_NF - mean_F) / std_F * direction_F
+    # Keeps the bias finite if all translations are perfect, or all are worthless (cf. Platt 1999).
+    target_N = (len(quality_N) * quality_N + 0.5) / (len(quality_N) + 1)
+    used = list(range(len(DIRECTIONS)))
+    while True:
+        bias, *weights = _logistic_regression(oriented_NF[:, used], target_N)
+        if not used or min(weights) >= 0:
+            break
+        del used[int(np.argmin(weights))]
+    weight_F = np.zeros(len(DIRECTIONS))
+    weight_F[used] = direction_F[used] * weights
+    table_F3 = np.column_stack((mean_F, std_F, weight_F)).round(DECIMALS).tolist()
+    return ConfidenceModel(
+        round(bias, DECIMALS), round(log_length_ratio, DECIMALS),
+        {name: Feature(*row) for name, row in zip(DIRECTIONS, table_F3, strict=True)},
+    )  # fmt: skip
+
+
+def _logistic_regression(features_NF: Array, target_N: Array) -> list[float]:
+    """Return the bias and the weights, by Newton's method with step halving."""
+    inputs_ND = np.column_stack((np.ones(len(features_NF)), features_NF))
+    penalty_D = np.full(inputs_ND.shape[1], REGULARIZATION)
+    penalty_D[0] = 0.0
+
+    def loss(weight_D: Array) -> float:
+        logit_N = inputs_ND @ weight_D
+        return float((np.logaddexp(0, logit_N) - target_N * logit_N).sum() + (penalty_D * weight_D**2).sum() / 2)
+
+    weight_D = np.zeros(inputs_ND.shape[1])
+    for _ in range(NEWTON_STEPS):
+        p_N = 1 / (1 + np.exp(-inputs_ND @ weight_D))
+        gradient_D = inputs_ND.T @ (p_N - target_N) + penalty_D * weight_D
+        hessian_DD = (inputs_ND.T * (p_N * (1 - p_N))) @ inputs_ND + np.diag(penalty_D + 1e-9)
+        step_D = np.linalg.solve(hessian_DD, gradient_D)
+        while loss(weight_D - step_D) > loss(weight_D) and np.abs(step_D).max() > TOLERANCE:
+            step_D = step_D / 2
+        weight_D = weight_D - step_D
+        if np.abs(step_D).max() <= TOLERANCE:
+            break
+    return [float(weight) for weight in weight_D]
+
+
+def cross_validate(observations: Observations) -> Array:
+    """Return the confidence of each sentence, fitted on the folds that do not contain it, [N].
+
+    The folds are contiguous, because neighbors in a corpus may be similar.
+    """
+    confidence_N = np.zeros(len(observations.quality_N))
+    for fold in np.array_split(np.arange(len(confidence_N)), FOLDS):
+        is_training_N = np.ones(len(confidence_N), bool)
+        is_training_N[fold] = False
+        training = Observations(observations.features_NF[is_training_N], observations.quality_N[is_training_N])
+        confidence_N[fold] = fit(training).predict(observations.features_NF[fold])
+    return confidence_N
+
+
+def reliability(test: str, confidence_N: Array, observations: Observations) -> Reliability:
+    """Compare confidences with the quality of the translations."""
+    quality_N = observations.quality_N
+    order = np.argsort(confidence_N, kind="stable")
+    bins = [
+        Bin(
+            len(part), float(confidence_N[part].min()), float(confidence_N[part].max()),
+            float(confidence_N[part].mean()), float(quality_N[part].mean()),
+        )
+        for part in np.array_split(order, min(BINS, len(order)))
+    ]  # fmt: skip
+    error = sum(each.sentences * abs(each.mean_confidence - each.mean_quality) for each in bins) / len(order)
+    return Reliability(
+        test, len(order), float(confidence_N.mean()), float(quality_N.mean()),
+        _pearson(confidence_N, quality_N), _pearson(_ranks(confidence_N), _ranks(quality_N)),
+        _kendall(confidence_N, quality_N), float(error), bins,
+    )  # fmt: skip
+
+
+def measure(
+    translator: Translator, calibration: Calibration, test: TestSet, search: str, metric: QualityMetric
+) -> Reliability:
+    """Measure the reliability of a calibration on a test set.
+
+    Raises:
+        DataError: no sentence of the test set can be used.
+        UsageError: the calibration was fitted to another metric.
+    """
+    if calibration.metric != metric.name:
+        raise UsageError(
+            f"the model is calibrated for {calibration.metric}, not for {metric.name}",
+            "use the same metric, or leave out --evaluate-only",
+        )
+    observations = observe(translator, test, search, metric)
+    if not len(observations.quality_N):
+        raise DataError(f"{test.name} has only lines that are blank or too long", "use another test set")
+    return reliability(test.name, calibration.predict(observations.features_NF), observations)
+
+
+def _pearson(first_N: Array, second_N: Array) -> float:
+    """Return Pearson's correlation; 0 if it is undefined because one of them is constant."""
+    first_N, second_N = first_N - first_N.mean(), second_N - second_N.mean()
+    norm = float(np.sqrt((first_N**2).sum() * (second_N**2).sum()))
+    return float((first_N * second_N).sum()) / norm if norm > 1e-12 else 0.0
+
+
+def _ranks(values_N: Array) -> Array:
+    """Return ranks; equal values get their mean rank."""
+    _, index_N, count = np.unique(values_N, return_inverse=True, return_counts=True)
+    ranks_N: Array = (count.cumsum() - (count - 1) / 2)[index_N]
+    return ranks_N
+
+
+def _kendall(first_N: Array, second_N: Array) -> float:
+    """Return Kendall's tau-b; 0 if it is undefined because one of them is constant."""
+    concordant = first_pairs = second_pairs = 0.0
+    for i in range(1, len(first_N)):
+        first, second = np.sign(first_N[:i] - first_N[i]), np.sign(second_N[:i] - second_N[i])
+        concordant += float(first @ second)
+        first_pairs += float(first @ first)
+        second_pairs += float(second @ second)
+    norm = (first_pairs * second_pairs) ** 0.5
+    return concordant / norm if norm else 0.0

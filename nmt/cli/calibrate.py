@@ -125,8 +125,8 @@ def calibrate(
     if html:
         from nmt.templates import render
 
-        page = render("calibration.html", calibration=calibration, results=results, model=str(translator.checkpoint))
-        write_file(html, page)
+        name = f"{translator.run.resolve().name}/{calibration.checkpoint}"
+        write_file(html, render("calibration.html", calibration=calibration, results=results, model=name))
 
 
 def _development_set(translator: Translator, spec: str) -> TestSet:

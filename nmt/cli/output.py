@@ -66,7 +66,9 @@ class TextFormat:
 
     def _columns(self, translation: Translation) -> str:
         score = f"{translation.score:.4f}\t" if self.show_scores else ""
-        return f"{score}{translation.confidence:.2f}\t" if self.show_confidence else score
+        if not self.show_confidence:
+            return score
+        return f"{score}{'' if translation.confidence is None else f'{translation.confidence:.2f}'}\t"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def train(
     time_limit: Annotated[
         str | None,
         typer.Option(
-            help="Wall-clock limit, including the final validation: 90s, 30m, 1h30m, 2d.", show_default="none"
+            help="Wall-clock limit, including the final validation and calibration: 90s, 30m, 1h30m, 2d.",
+            show_default="none",
         ),
     ] = None,
     init_from: Annotated[
@@ -60,7 +61,7 @@ def train(
 
     Downloads and prepares the data, trains, validates and saves checkpoints. Without options, trains the quickstart
     config on the built-in phrasebook, which takes a few minutes on two CPU cores. Ctrl-C saves a checkpoint and stops.
-    Use --resume to continue.
+    Use --resume to continue. At the end, nmt calibrates the confidence of the best checkpoint (nmt calibrate).
 
     --init-from fine-tunes a model on other data. Training stops when the validation score no longer improves, the best
     checkpoint is never worse than the start model on the validation set, and both are compared at the end.

@@ -170,16 +170,14 @@ def calibrate(
         DataError: fewer than `MIN_SENTENCES` sentences could be used.
     """
     metric = metric or chrf_quality()
+    if len(development.sources) < MIN_SENTENCES:
+        raise _too_few_error(development, len(development.sources))
     observations = observe(translator, development, search, metric, deadline)
     count = len(observations.quality_N)
     if count < MIN_SENTENCES:
         if deadline is not None and time.monotonic() >= deadline:
             raise DataError(f"only {count} sentences could be translated within the time limit", "increase it")
-        raise DataError(
-            f"calibration needs {MIN_SENTENCES} sentences that are neither blank nor too long to translate as a unit, "
-            f"and {development.name} has {count}",
-            "use a larger development set",
-        )
+        raise _too_few_error(development, count)
     fitted = fit(observations)
     held_out = reliability(f"{development.name}, cross-validation", cross_validate(observations), observations)
     scores = held_out.as_dict()
@@ -191,6 +189,13 @@ def calibrate(
         held_out={name: round(scores[name], DECIMALS) for name in HELD_OUT_SCORES},
     )  # fmt: skip
     return calibration, held_out
+
+
+def _too_few_error(development: TestSet, count: int) -> DataError:
+    return DataError(
+        f"{development.name} has {count} sentences to calibrate on, fewer than {MIN_SENTENCES}",
+        "use a larger development set; blank lines and lines that are split do not count",
+    )
 
 
 def definition(metric: str) -> str:

@@ -88,7 +88,7 @@ def train(
         resume: continue from the latest intact checkpoint.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         precision: `auto`, `fp32`, `bf16` or `fp16`.
-        time_limit: limit of this session in seconds, including data preparation and the final validation.
+        time_limit: limit of this session in seconds, including data preparation, final validation and calibration.
             Schedules that decay to zero adapt to it.
         auto_batch_size: set `train.batch_tokens` to the largest size that fits in GPU memory.
         tensorboard: also write TensorBoard events to the subdirectory `tensorboard`.

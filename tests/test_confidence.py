@@ -21,9 +21,10 @@ from nmt.config import config_io
 from nmt.errors import CheckpointError, DataError, UsageError
 from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
-from nmt.inference import Source, TokenScores, confidence
+from nmt.inference import TokenScores, confidence
 from nmt.inference.confidence import DIRECTIONS, LENGTH_RATIO, Calibration, Feature
-from nmt.inference.segments import Segment
+from nmt.inference.guard import Guard
+from nmt.inference.translation import Part, Translation, concatenate
 from nmt.runs import pretrained
 from nmt.runs.checkpoint import CALIBRATION
 from nmt.train.session import train
@@ -137,14 +138,15 @@ def test_calibration_error_of_known_bins() -> None:
     assert (result.bins[0].mean_confidence, result.bins[-1].mean_quality) == pytest.approx((0.2, 0.6))
 
 
-def test_confidence_of_a_line_is_the_mean_of_its_segments() -> None:
-    model = make_calibration()
-    likely, unlikely = TokenScores([-0.1], None), TokenScores([-2.0] * 3, None)
-    segment = Segment(Source([5]))
-    first, second = model.confidence([segment], [likely]), model.confidence([segment], [unlikely])
-    assert first > second
-    assert model.confidence([segment] * 2, [likely, unlikely]) == pytest.approx((first + 3 * second) / 4, abs=1e-4)
-    assert model.confidence([], []) == 1  # a blank line
+def test_confidence_of_a_line_is_the_mean_of_its_parts() -> None:
+    def part(tokens: int, confidence: float | None) -> Part:
+        return Part(Translation("a", 0.0, 0.0, ("x",) * tokens, confidence=confidence))
+
+    assert concatenate([part(1, 0.9), part(3, 0.1)]).confidence == 0.3
+    assert concatenate([part(2, 0.7), part(0, None)]).confidence == 0.7  # a copy, such as a protected span
+    assert concatenate([part(2, 0.7), part(2, None)]).confidence is None
+    assert concatenate([part(0, None)]).confidence is None
+    assert concatenate([]).confidence is None
 
 
 def test_file_round_trip_and_damage(tmp_path: Path) -> None:
@@ -183,8 +185,21 @@ def test_pretrained_models_know_wrong_translations() -> None:
     for search in ("greedy", "sample(n_best=2)", "beam(beam_size=4, top_beams=4)"):
         for each in translator.n_best(SENTENCES[:2], search):
             assert all(translation.confidence is not None for translation in each)
-    assert next(iter(translator.n_best(["  "])))[0].confidence == 1
+    assert next(iter(translator.n_best(["  "])))[0].confidence is None  # a copy
     assert translator.translate(SENTENCES[:2]) == [each.text for each in n_best[:2]]
+
+
+def test_guarded_translations_have_a_confidence() -> None:
+    guard = Guard(Translator.load("de-en-small", precision="fp32"))
+    lines = ["Ich habe Durst.", "Schreib an a@example.org.", "https://example.org/", "Wo ist der Bahnhof? " * 20]
+    plain, address, copy, split = (n_best[0] for n_best in guard.stream([lines], details=True))
+    assert plain.confidence is not None
+    assert plain.confidence > 0.6
+    assert "a@example.org" in address.text
+    assert address.confidence is not None
+    assert copy.confidence is None
+    assert split.confidence is not None
+    assert split.confidence > 0.5
 
 
 @pytest.mark.parametrize("name", pretrained.DIRECTIONS)
@@ -234,12 +249,12 @@ def test_calibration_is_deterministic_and_stops_at_the_deadline(calibrated: Comm
 
 def test_calibration_leaves_out_blank_and_split_lines(calibrated: CommandLine) -> None:
     translator = Translator.load(calibrated.directory / "runs" / "mine", precision="fp32")
-    lines = ["ba be", "", "  ", "do " * 200, "ga"]
+    lines = ["ba be", "", "  ", "do " * 200, "ga", "ba https://example.org/be"]
     test = test_sets.TestSet("test", lines, [lines])
     assert len(calibration.observe(translator, test, "greedy", calibration.chrf_quality()).quality_N) == 2
     assert translator.calibration is not None
     blank = test_sets.TestSet("blank", [""], [[""]])
-    with pytest.raises(DataError, match="blank has only lines that are blank or too long"):
+    with pytest.raises(DataError, match="blank has only lines that are blank, split or protected"):
         calibration.measure(translator, translator.calibration, blank, "greedy", calibration.chrf_quality())
     other = calibration.QualityMetric("COMET (x)", calibration.chrf_quality().score)
     with pytest.raises(UsageError, match=r"calibrated for chrF2, not for COMET \(x\)"):
@@ -251,8 +266,8 @@ def test_translate_shows_confidence(calibrated: CommandLine) -> None:
     assert done.code == 0, done.err
     columns = [line.split("\t") for line in done.out.splitlines()]
     assert [len(each) for each in columns] == [2, 2, 2]
-    assert columns[1] == ["1.00", ""]
-    assert all(re.fullmatch(r"[01]\.\d\d", value) for value, _ in columns)
+    assert columns[1] == ["", ""]  # a blank line
+    assert all(re.fullmatch(r"[01]\.\d\d", value) for value, _ in (columns[0], columns[2]))
     both = calibrated("translate", "--show-scores", "--show-confidence", "ba be").out.rstrip("\n").split("\t")
     assert both[1:] == columns[0]
     record = json.loads(calibrated("translate", "--format", "jsonl", "ba be").out)

@@ -51,12 +51,12 @@ class TextFormat:
     show_scores: bool = False
     """Prefix each line with the score and a tab."""
     show_confidence: bool = False
-    """Prefix each line with the confidence and a tab, after the score."""
+    """Prefix each line with the confidence and a tab, after the score. It is empty for copies, such as blank lines."""
 
     def matches(self, line: str) -> bool:
         """Return whether an existing output line may have this format."""
         num_columns = self.show_scores + self.show_confidence
-        return not JsonLinesFormat().matches(line) and bool(re.match(rf"(-?[\d.]+\t){{{num_columns}}}|$", line))
+        return not JsonLinesFormat().matches(line) and bool(re.match(rf"(-?[\d.]*\t){{{num_columns}}}|$", line))
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return one line per translation."""

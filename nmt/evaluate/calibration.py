@@ -31,7 +31,8 @@ from nmt.inference.confidence import (
     centered,
     features,
 )
-from nmt.inference.translator import Line, Translator
+from nmt.inference.segments import Line, fixed_spans
+from nmt.inference.translator import Translator
 from nmt.runs.checkpoint import WEIGHTS, read_meta
 from nmt.search import search as parse_search
 
@@ -121,7 +122,7 @@ def observe(
 ) -> Observations:
     """Translate a test set and return features and quality of the translations.
 
-    Blank lines and lines that the translator splits are left out.
+    Blank lines, lines that the translator splits, and lines with protected spans, such as addresses, are left out.
 
     Args:
         translator: the model.
@@ -132,7 +133,11 @@ def observe(
     """
     algorithm = parse_search(search)
     split = translator.segmenter.split(list(map(Line, test.sources)))
-    sources = {i: segments[0].source for i, segments in enumerate(split) if len(segments) == 1}
+    sources = {
+        i: segments[0].source
+        for i, segments in enumerate(split)
+        if len(segments) == 1 and not any(span.is_opaque for span in fixed_spans(test.sources[i]))
+    }
     rows: list[list[float]] = []
     texts: list[str] = []
     with progress(len(sources), f"translating {test.name}", " lines") as bar:
@@ -194,7 +199,7 @@ def calibrate(
 def _too_few_error(development: TestSet, count: int) -> DataError:
     return DataError(
         f"{development.name} has {count} sentences to calibrate on, fewer than {MIN_SENTENCES}",
-        "use a larger development set; blank lines and lines that are split do not count",
+        "use a larger development set; blank lines, split lines and lines with protected spans do not count",
     )
 
 
@@ -306,7 +311,7 @@ def measure(
         )
     observations = observe(translator, test, search, metric)
     if not len(observations.quality_N):
-        raise DataError(f"{test.name} has only lines that are blank or too long", "use another test set")
+        raise DataError(f"{test.name} has only lines that are blank, split or protected", "use another test set")
     return reliability(test.name, calibration.predict(observations.features_NF), observations)
 
 

@@ -115,4 +115,4 @@ def _mean_confidence(translations: Sequence[Translation]) -> float | None:
     if not scored or len(confidences) < len(scored):
         return None
     counts = [len(each.tokens) for each in scored]
-    return round(sum(map(mul, confidences, counts)) / sum(counts), 4)
+    return round(float(sum(map(mul, confidences, counts))) / sum(counts), 4)

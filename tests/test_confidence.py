@@ -7,9 +7,11 @@ import math
 import random
 import re
 import shutil
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from commandline import CommandLine, sentences, write
 
 from nmt import Translator
 from nmt.config import config_io
-from nmt.errors import CheckpointError, DataError, UsageError
+from nmt.errors import CheckpointError, ConfigError, DataError, NMTError, UsageError
 from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
 from nmt.inference import TokenScores, confidence
@@ -166,6 +168,8 @@ def test_file_round_trip_and_damage(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=r"calibration\.json is damaged") as caught:
             confidence.load(path)
         assert "nmt calibrate" in caught.value.hint
+    with pytest.raises(NMTError, match=r"cannot write .*calibration\.json: No such file or directory"):
+        original.save(tmp_path / "missing" / CALIBRATION)
     path.write_text(text.replace('"format": 1', '"format": 2'))
     with pytest.raises(CheckpointError, match="written by another version"):
         confidence.load(path)
@@ -236,6 +240,8 @@ def test_training_without_calibration(tmp_path: Path, capfd: pytest.CaptureFixtu
     train(replace(config, train=replace(config.train, calibration_pairs=0)), tmp_path / "off")
     assert "calibration" not in capfd.readouterr().err
     assert not list(tmp_path.glob(f"*/{CALIBRATION}"))
+    with pytest.raises(ConfigError, match="calibration_pairs must be 0 or more"):
+        tiny.config(tmp_path, "train.calibration_pairs=-1")
 
 
 def test_calibration_is_deterministic_and_stops_at_the_deadline(calibrated: CommandLine) -> None:
@@ -259,6 +265,22 @@ def test_calibration_leaves_out_blank_and_split_lines(calibrated: CommandLine) -
     other = calibration.QualityMetric("COMET (x)", calibration.chrf_quality().score)
     with pytest.raises(UsageError, match=r"calibrated for chrF2, not for COMET \(x\)"):
         calibration.measure(translator, translator.calibration, test, "greedy", other)
+
+
+def test_comet_as_quality_metric(calibrated: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        def predict(self, lines: list[dict[str, str]], **_: object) -> SimpleNamespace:
+            return SimpleNamespace(scores=[1.5 if line["mt"] == line["ref"] else -0.5 for line in lines])
+
+    fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
+    monkeypatch.setitem(sys.modules, "comet", fake)
+    metric = calibration.comet_quality("a/b")
+    assert metric.score(["s", "s"], ["x", "y"], [["x", "z"], ["y", "y"]]) == [1.0, 0.0]  # the first reference, limited
+    translator = Translator.load(calibrated.directory / "runs" / "mine", precision="fp32")
+    development = test_sets.file_test_set(calibrated.directory / "dev.en", [calibrated.directory / "dev.de"])
+    fitted, _ = calibration.calibrate(translator, development, "greedy", metric)
+    assert fitted.metric == "COMET (a/b)"
+    assert fitted.definition == "expected sentence COMET (a/b) of the translation, between 0 and 1"
 
 
 def test_translate_shows_confidence(calibrated: CommandLine) -> None:

@@ -32,7 +32,7 @@ MAXIMA = {
 }  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "model.attention_window", "model.kv_heads", "train.patience", "train.average_last", "train.num_samples",
-    "train.valid_pairs", "train.clip_norm", "train.weight_decay",
+    "train.valid_pairs", "train.calibration_pairs", "train.clip_norm", "train.weight_decay",
 )  # fmt: skip
 BELOW_ONE = (
     "model.dropout", "model.attention_dropout", "model.activation_dropout", "train.label_smoothing", "train.ema",

@@ -1,1 +1,1 @@
-"""Test sets, metrics, evaluation reports and the comparison of systems."""
+"""Test sets, metrics, evaluation reports, the comparison of systems, and the calibration of confidences."""

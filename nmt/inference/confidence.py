@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.console import log
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, NMTError
 from nmt.inference import TokenScores
 from nmt.paths import sha256, write_text
 from nmt.runs import pretrained
@@ -95,8 +95,15 @@ class Calibration(ConfidenceModel):
         return round(float(self.predict(np.array([features(source_length, scores)]))[0]), 4)
 
     def save(self, path: Path) -> None:
-        """Write the file atomically."""
-        write_text(path, json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False) + "\n")
+        """Write the file atomically.
+
+        Raises:
+            NMTError: it cannot be written.
+        """
+        try:
+            write_text(path, json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise NMTError(f"cannot write {path}: {error.strerror}", "check that the directory is writable") from None
 
 
 def features(source_length: int, scores: TokenScores) -> list[float]:

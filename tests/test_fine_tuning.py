@@ -24,7 +24,7 @@ from nmt.config import Config, config_io
 from nmt.data.loader import Loader, Update, sample_replay
 from nmt.data.prepare import PreparedData, prepare
 from nmt.errors import ConfigError, DataError
-from nmt.evaluate.test_sets import TestSet
+from nmt.evaluate.test_sets import TestSet, sample
 from nmt.inference.translator import Translator
 from nmt.runs import checkpoint, discovery
 from nmt.runs.run_info import collect
@@ -396,8 +396,8 @@ def test_comparison_is_bounded_under_a_time_limit(nmt: CommandLine, monkeypatch:
     assert "text/test: comparing 7 of 20 sentences" in done.err
     assert [row[1] for row in table(done)[1:]] == ["5", "5", "7", "7"]
     test = TestSet("x", [*"abcdefghij"], [[*"ABCDEFGHIJ"], [*"0123456789"]])
-    assert fine_tuning._sample(test, 4) == TestSet("x", [*"acfh"], [[*"ACFH"], [*"0257"]])
-    assert fine_tuning._sample(test, 10) is test
+    assert sample(test, 4) == TestSet("x", [*"acfh"], [[*"ACFH"], [*"0257"]])
+    assert sample(test, 10) is test
 
 
 @pytest.mark.slow

@@ -387,7 +387,7 @@ def test_a_translation_does_not_depend_on_the_chunk(translator: Translator) -> N
     assert [guard.translate([line])[0] for line in lines] == together
 
 
-SPANS = ["a@b.de", "www.x.org", "{name}", "12", "3.5 kg", "2024-01-31", "`x y`", "%s", "/opt/x", "7:45"]
+SPANS = ["a@b.de", "www.x.org", "{name}", "12", "3.5 kg", "2024-01-31", "`x y`", "%s", "/srv/x", "7:45"]
 
 
 @settings(max_examples=25, deadline=None)

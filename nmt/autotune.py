@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -51,7 +50,7 @@ def _cached(key: str, candidates: Mapping[str, object]) -> dict[str, float] | No
 def _measure_and_cache(
     key: str, task: str, candidates: Mapping[str, Callable[[], object]], flops: float
 ) -> dict[str, float]:
-    rates = {name: round(flops / _median_seconds(run) / 1e9, 1) for name, run in candidates.items()}
+    rates = {name: round(flops / seconds / 1e9, 1) for name, seconds in _measure_seconds(candidates).items()}
     _process_cache[key] = rates
     with suppress(OSError, RuntimeError):  # the next process will measure again
         cache_dir().mkdir(parents=True, exist_ok=True)
@@ -61,14 +60,20 @@ def _measure_and_cache(
     return rates
 
 
-def _median_seconds(run: Callable[[], object]) -> float:
-    run()  # warm-up
-    seconds: list[float] = []
-    while not seconds or (sum(seconds) < MEASURE_SECONDS and len(seconds) < 20):
-        start = time.perf_counter()
+def _measure_seconds(candidates: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Return the shortest time of each candidate. They take turns, so that other load on the machine affects all."""
+    for run in candidates.values():  # warm-up
         run()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    shortest = dict.fromkeys(candidates, math.inf)
+    end = time.perf_counter() + MEASURE_SECONDS * len(candidates)
+    for _ in range(20):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            run()
+            shortest[name] = min(shortest[name], time.perf_counter() - start)
+        if time.perf_counter() > end:
+            break
+    return shortest
 
 
 def _fastest(rates: Mapping[str, float]) -> str:

@@ -48,6 +48,7 @@ from nmt.inference.whitespace import surrounding_whitespace
         ("It costs 1,234.50 EUR, $5.99, €20 or 5%.", ["1,234.50 EUR", "$5.99", "€20", "5%"]),
         ("75 kg, 1.80m, -5 °C and 100 km/h", ["75 kg", "1.80m", "-5 °C", "100 km/h"]),
         ("At 7:30 on 2024-05-17, 17.05.2024 or 5/17/2024", ["7:30", "2024-05-17", "17.05.2024", "5/17/2024"]),
+        ("On 2024-05-17 2024-05-18 and 0171 1234567", ["2024-05-17", "2024-05-18", "0171 1234567"]),
         ("Call +49 30 1234567 or (030) 123-4567.", ["+49 30 1234567", "(030) 123-4567"]),
         ("Version 3.11.2 at 192.168.1.1:8080", ["3.11.2", "192.168.1.1:8080"]),
         ("Room 101, 5,000 people, 3-2, 24/7", ["101", "5,000", "3-2", "24/7"]),
@@ -157,6 +158,7 @@ def test_visible_spans_keep_their_place() -> None:
         ("I met him in 1999.", "Ich traf ihn 1999.", ()),
         ("I met him in 1999.", "Ich traf ihn 1998.", ("missing: 1999",)),
         ("I met him in 5 of 15.", "Ich traf ihn in 15.", ("missing: 5",)),
+        ("Ask a@b.de today.", "Frag heute a@b.de oder a@b.de.", ("repeated: a@b.de",)),
         ("It is 3 to 3.", "Es steht 3.", ("missing: 3",)),
         ("A man sleeps on the couch.", "Ein Mann, ein Mann, ein Mann, ein Mann.", ("repetition: Ein Mann",)),
         ("No, no, no, no!", "Nein, nein, nein, nein!", ()),
@@ -397,7 +399,8 @@ def test_all_spans_of_any_line_arrive(translator: Translator, words: list[str]) 
     [[best]] = Guard(translator).stream([[text]])
     assert not [warning for warning in best.warnings if warning.startswith("missing")]
     for span in fixed_spans(text):
-        assert count_occurrences(best.text, span.translation) >= count_occurrences(text, span.translation)
+        count, expected = count_occurrences(best.text, span.translation), count_occurrences(text, span.translation)
+        assert count == expected if span.is_opaque else count >= expected
 
 
 def test_n_best_lists_keep_their_length(translator: Translator) -> None:

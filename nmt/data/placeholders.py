@@ -17,8 +17,8 @@ from nmt.data.spans import find_spans
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
 """The characters, in the order of their use in a sentence. Further spans of a sentence are not replaced."""
 SHARE_OF_WORDS = 0.05
-"""Share of the pairs without protected spans in which a word that both sides have, such as a name, becomes a
-placeholder. Many corpora have few URLs, and a name occurs in similar contexts."""
+"""Share of the pairs without protected spans in which up to three words that both sides have, such as names, become
+placeholders. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A capitalized word or a number."""
 
@@ -29,7 +29,8 @@ def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
         spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
         if not spans and (draw := zlib.crc32(f"{source}\t{target}".encode())) < SHARE_OF_WORDS * 2**32:
             words = [word for word in _SHARED_WORD.findall(source) if word in target]
-            spans = [words[draw % len(words)]] if words else []
+            first = draw % max(1, len(words))
+            spans = words[first : first + 1 + draw % 3]
         yield _replace(source, target, spans)
 
 

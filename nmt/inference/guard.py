@@ -280,8 +280,8 @@ def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], lis
 
 
 def _has_lost_spans(translation: Translation) -> bool:
-    """Return whether a protected span or a number is missing."""
-    return any(warning.startswith("missing") for warning in translation.warnings)
+    """Return whether a protected span or a number is missing or repeated."""
+    return any(warning.startswith(("missing", "repeated")) for warning in translation.warnings)
 
 
 def _part(line: Line, start: int, end: int) -> Line:

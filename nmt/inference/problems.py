@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
@@ -58,14 +59,17 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
 
 
 def missing_spans(line: Line, text: str) -> Iterator[str]:
-    """Yield a problem for each fixed span that does not occur in the translation as often as in the line."""
-    expected: dict[tuple[str, bool], int] = {}
-    for span in line.fixed:
-        key = (span.translation, span.is_term)
-        expected[key] = expected.get(key, 0) + 1
-    for (translation, is_term), count in expected.items():
-        if count_occurrences(text, translation, inflected=is_term) < (1 if is_term else count):
-            yield f"{'term-not-applied' if is_term else 'missing'}: {translation}"
+    """Yield a problem for each fixed span that occurs in the translation less often than in the line, or, except for
+    numbers and terms, more often.
+    """
+    for span in dict.fromkeys(replace(span, start=0, end=0) for span in line.fixed):
+        translation = span.translation
+        expected = 1 if span.is_term else sum(count_occurrences(each.translation, translation) for each in line.fixed)
+        count = count_occurrences(text, translation, inflected=span.is_term)
+        if count < expected:
+            yield f"{'term-not-applied' if span.is_term else 'missing'}: {translation}"
+        elif span.is_opaque and translation and count > max(expected, count_occurrences(line.text, translation)):
+            yield f"repeated: {translation}"
 
 
 def is_missing(span: FixedSpan, text: str) -> bool:

@@ -113,7 +113,11 @@ class _Projection:
                 return fixed
         if key in self._fixed:
             return (_outside(self._position(tag.start, window), taken),) * 2
-        if tag.start <= self._sentences[first].source[0] and self._sentences[last].source[1] <= tag.end and is_free(*whole):
+        if (
+            tag.start <= self._sentences[first].source[0]
+            and self._sentences[last].source[1] <= tag.end
+            and is_free(*whole)
+        ):
             return whole
         weights: list[float | None] = []
         units = [unit for i in range(first, last + 1) for unit in self._units[i]]
@@ -160,7 +164,11 @@ class _Projection:
     def _units_of(self, sentence: AlignedSentence) -> list[_Unit]:
         """Return the units of the translation of a sentence, in order."""
         fixed = list(self._find_fixed(sentence))
-        units = (unit for unit in self._word_units(sentence) if not any(_overlap((unit.start, unit.end), (f.start, f.end)) for f in fixed))
+        units = (
+            unit
+            for unit in self._word_units(sentence)
+            if not any(_overlap((unit.start, unit.end), (f.start, f.end)) for f in fixed)
+        )
         return sorted([*units, *fixed], key=lambda unit: unit.start)
 
     def _find_fixed(self, sentence: AlignedSentence) -> Iterator[_Unit]:
@@ -170,8 +178,14 @@ class _Projection:
         for span in self._block.fixed:
             if not start <= span.start < end:
                 continue
-            patterns = [occurrence_pattern(span.translation), re.compile(re.escape(span.translation))] if span.translation else []
-            places = (match.span() for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
+            patterns = (
+                [occurrence_pattern(span.translation), re.compile(re.escape(span.translation))]
+                if span.translation
+                else []
+            )
+            places = (
+                match.span() for pattern in patterns for match in pattern.finditer(self._target, *sentence.target)
+            )
             place = next((place for place in places if not _overlaps_any(place, found)), None)
             self._fixed[span.start, span.end] = place
             if place:

@@ -136,9 +136,9 @@ class Subtitles:
                     f"line {self.file.line(match.start())}: '{match[0].strip()}' is not a time range",
                     "write it as 00:01:02,345 --> 00:01:04,567",
                 )
-        ends = [match.start() for match in timings[1:]] + [len(text)]
-        for i, (match, end) in enumerate(zip(timings, ends, strict=True)):
+        for i, match in enumerate(timings):
             start = match.end()
+            end = timings[i + 1].start() if i + 1 < len(timings) else len(text)
             if self.is_vtt:
                 blank = _BLANK_LINE.search(text, start, end)
                 end = blank.start() if blank else end
@@ -153,30 +153,34 @@ class Subtitles:
         rich = self._parse_markup(source.replace("\r\n", "\n"))
         if not rich.text.strip():
             return
-        matches = list(_SPEAKER.finditer(rich.text))
-        if not matches or matches[0].start() > 0:
-            spans = [(0, matches[0].start() if matches else len(rich.text))]
-        else:
-            spans = []
-        ends = [match.start() for match in matches[1:]] + [len(rich.text)]
-        spans += [(match.end(), end) for match, end in zip(matches, ends, strict=True)]
-        dashes = [""] * (len(spans) - len(matches)) + [match[0].strip("\n") for match in matches]
-        for dash, part in zip(dashes, cut(rich, [_stripped(rich.text, span) for span in spans]), strict=True):
+        dashes = [(*match.span(), match[0].strip("\n")) for match in _SPEAKER.finditer(rich.text)]
+        if not dashes or dashes[0][0] > 0:
+            dashes.insert(0, (0, 0, ""))
+        ends = [start for start, _, _ in dashes[1:]] + [len(rich.text)]
+        spans = [_stripped(rich.text, (start, end)) for (_, start, _), end in zip(dashes, ends, strict=True)]
+        for (_, _, dash), part in zip(dashes, cut(rich, spans), strict=True):
             before, after, inner = self._without_outer_tags(part)
             yield Turn(before + dash, after, inner)
 
     def _parse_markup(self, source: str) -> RichText:
-        """Return the text with its tags. Elements without a start or end become points."""
+        """Return the text with its tags. Elements without a start or end become points; an element that ends at a line
+        end and starts again on the next line becomes one.
+        """
         text, position, tags, open_tags = "", 0, list[Tag](), list[tuple[str, int]]()
+        closed: int | None = None  # index of the tag that ended last
         for match in _MARKUP.finditer(source):
             text, position = text + self._unescape(source[position : match.start()]), match.end()
             element = _ELEMENT.match(match[0])
             name = element[2] if element else ""
             if element and element[1] and open_tags and open_tags[-1][0] == name:
-                index = open_tags.pop()[1]
-                tags[index] = replace(tags[index], end=len(text))
-                self.markup[tags[index].id] = (self.markup[tags[index].id][0], match[0])
+                closed = open_tags.pop()[1]
+                tags[closed] = replace(tags[closed], end=len(text))
+                self.markup[tags[closed].id] = (self.markup[tags[closed].id][0], match[0])
                 continue
+            if closed is not None and self.markup[tags[closed].id][0] == match[0] and not text[tags[closed].end :].strip():
+                open_tags.append((name, closed))
+                continue
+            closed = None
             if element and not element[1]:
                 open_tags.append((name, len(tags)))
             tags.append(Tag(len(text), len(text), len(self.markup)))

@@ -254,7 +254,8 @@ class _Target:
         tag = self.file.text[target.start : target.inner]
         if self.segment.name != "segment":
             tag = _set_attributes(self.file, target, state).text
-        yield Edit(target.start, target.end, f"{re.sub(r'\s*/?>$', '', tag)}>{text}</{prefix}target>")
+        tag = re.sub(r"\s*/?>\Z", ">", tag)
+        yield Edit(target.start, target.end, f"{tag}{text}</{prefix}target>")
 
 
 class InlineContent:

@@ -110,7 +110,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
         name = "utf-8"
     file = TextFile.decode(data, options.encoding_errors, name)
     entries = list(_entries(file))
-    header = _Header(file, entries, options.tgt)
+    header = _Header(file, entries, options.src, options.tgt)
     layout = _Layout("\r\n" if "\r\n" in file.text else "\n", not _UNWRAPPED.search(file.text))
     parts = [
         _Message(file, entry, header, layout, options.retranslate) for entry in entries if entry is not header.entry
@@ -171,6 +171,8 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
         entry.plural = text
     else:
         index = int(match["index"] or 0)
+        if index in entry.translations:
+            raise DataError(f"line {file.line(match.start('keyword'))}: msgstr occurs twice", "check it with msgfmt -c")
         entry.translations[index] = Field(match.start("keyword"), match.start("value"), match.end("value"), text)
 
 
@@ -179,7 +181,7 @@ class _Header:
 
     blocks: Sequence[RichText] = ()
 
-    def __init__(self, file: TextFile, entries: Iterable[Entry], language: str) -> None:
+    def __init__(self, file: TextFile, entries: Iterable[Entry], source_language: str, language: str) -> None:
         self.file, self.language = file, language.replace("-", "_")
         entries = list(entries)
         self.entry = next((each for each in entries if each.id == "" and each.context is None), None)
@@ -187,7 +189,7 @@ class _Header:
         if self.entry:
             lines = self.entry.translations[0].text.split("\n")
             self.fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        self._check_language()
+        self._check_language(source_language)
         self._has_plurals = any(each.plural is not None for each in entries)
         plurals = self.fields.get("Plural-Forms", "")
         is_set = _PLURALS.search(plurals) is not None
@@ -215,7 +217,7 @@ class _Header:
             return
         is_template = "CHARSET" in self.fields.get("Content-Type", "") or not self.fields.get("Language", "")
         changes = {}
-        if not _has_prefix(self.fields.get("Language", ""), self.language):
+        if _base(self.fields.get("Language", "")) != _base(self.language):
             changes["Language"] = self.language
         if "CHARSET" in self.fields.get("Content-Type", ""):
             changes["Content-Type"] = self.fields["Content-Type"].replace("CHARSET", "UTF-8")
@@ -234,26 +236,24 @@ class _Header:
         if is_template:  # gettext ignores the header of a template, too
             yield from _without_fuzzy(self.file, self.entry)
 
-    def _check_language(self) -> None:
+    def _check_language(self, source_language: str) -> None:
         language = self.fields.get("Language", "")
-        is_other = language and not (_has_prefix(language, self.language) or _has_prefix(self.language, language))
-        if is_other and self.entry:
+        # A file that was copied as a template has the language of the source.
+        if language and _base(language) not in (_base(self.language), _base(source_language)):
             raise DataError(
                 f"the header says Language: {language}, but the target language is {self.language}",
                 "use a model for that language, or correct the header",
             )
 
 
-def _has_prefix(language: str, prefix: str) -> bool:
-    """Return whether a language such as de_AT is the same as, or a variant of, another, such as de."""
-    parts, others = (re.split("[-_@.]", each.lower()) for each in (language, prefix))
-    return parts[: len(others)] == others
+def _base(language: str) -> str:
+    """Return the code of a language without region and script."""
+    return re.split("[-_@.]", language.lower())[0]
 
 
 def _plural_forms(language: str) -> str:
     """Return the header for the plural forms of a language, "" if it is unknown."""
-    code = language.lower().replace("_", "-")
-    for name in (code, code.split("-")[0]):
+    for name in (language.lower().replace("_", "-"), _base(language)):
         for forms, languages in PLURAL_FORMS.items():
             if name in languages.split():
                 return forms

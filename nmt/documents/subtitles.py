@@ -177,7 +177,11 @@ class Subtitles:
                 tags[closed] = replace(tags[closed], end=len(text))
                 self.markup[tags[closed].id] = (self.markup[tags[closed].id][0], match[0])
                 continue
-            if closed is not None and self.markup[tags[closed].id][0] == match[0] and not text[tags[closed].end :].strip():
+            if (
+                closed is not None
+                and self.markup[tags[closed].id][0] == match[0]
+                and not text[tags[closed].end :].strip()
+            ):
                 open_tags.append((name, closed))
                 continue
             closed = None

@@ -34,6 +34,7 @@ _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:
 _INVALID_TIMING = re.compile(r"^[ \t]*(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
 _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
 _BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
+_LINE_END = re.compile(r"[ \t]*\r?\n\s*")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
 _SPEAKER = re.compile(r"(?:\A|\n)[^\S\n]*[-–—‐][^\S\n]*(?=[^\s–—‐-])|\n[^\S\n]*(?=>>)|(?:\A|\n)[^\S\n]*(?=[♪♫])")
@@ -41,7 +42,7 @@ _SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]
 _ELLIPSIS = re.compile(r"(?:…|\.\.\.)\Z")
 _CONTINUATION = re.compile(r"[^\w\s]*[a-zß-öø-ÿ]")
 _CJK = r"\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_CJK}][^\w\s]*|[^\s{_CJK}]+")
+_WORD = re.compile(rf"[{_CJK}][^\w\s]*|(?:[^\s{_CJK}]|\u00a0)+")
 _CLAUSE_END = re.compile(r"[,;:.!?…–—，、。！？]['\"”’»)]*\Z")
 
 
@@ -150,7 +151,7 @@ class Subtitles:
 
     def _turns(self, source: str) -> Iterator[Turn]:
         """Split the text of a cue at the dashes of speakers, and find the markup in it."""
-        rich = self._parse_markup(source.replace("\r\n", "\n"))
+        rich = self._parse_markup(_LINE_END.sub("\n", source))
         if not rich.text.strip():
             return
         dashes = [(*match.span(), match[0].strip("\n")) for match in _SPEAKER.finditer(rich.text)]
@@ -290,7 +291,7 @@ def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
 
 def _normalized(rich: RichText) -> RichText:
     """Return a text with its lines joined; the offsets stay the same."""
-    return replace(rich, text=re.sub(r"\s", " ", rich.text))
+    return replace(rich, text=re.sub(r"[ \t\n]", " ", rich.text))
 
 
 def _source_parts(sentence: Sentence) -> list[RichText]:

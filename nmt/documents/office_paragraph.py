@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from nmt.documents.document import RichText, Tag
-from nmt.documents.rich_text import Event, Sections, events
+from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.inference.segments import FixedSpan
 
 if TYPE_CHECKING:
@@ -240,10 +240,11 @@ class Paragraph:
     def _append(self, rich: RichText, language: str) -> None:
         parents, formats, breaks = [self.element], [self._base], iter(self._breaks)
         placed = set[int]()
+        rich = with_fixed_tags(rich, {id: each.fixed_text for id, each in self._markup.items() if each.fixed_text})
         fixed = ""
         for event, text, tag in events(rich, self._parents):
             if tag is None:
-                if text.strip() != fixed or not fixed:
+                if not fixed or text != fixed:
                     self._append_text(parents[-1], text, formats[-1], breaks, language)
                 continue
             markup = self._markup[tag.id]

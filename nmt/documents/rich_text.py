@@ -122,6 +122,32 @@ def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
     return RichText(text, tuple(_outer_first(tags)))
 
 
+def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
+    """Move the tags of fixed text to where the text is, because it is found more reliably than by word alignment.
+
+    Args:
+        rich: a translation.
+        fixed: by the id of a tag, its text.
+    """
+    tags, used = list(rich.tags), set[int]()
+    for i, tag in enumerate(tags):
+        text = fixed.get(tag.id)
+        if not text or rich.text[tag.start : tag.end] == text:
+            used |= {tag.start} if text else set()
+            continue
+        starts = (match.start() for match in re.finditer(re.escape(text), rich.text))
+        start = next((start for start in starts if start not in used), None)
+        if start is not None and not any(_crosses(other, start, start + len(text)) for other in tags):
+            used.add(start)
+            tags[i] = Tag(start, start + len(text), tag.id)
+    return replace(rich, tags=tuple(_outer_first(tags)))
+
+
+def _crosses(tag: Tag, start: int, end: int) -> bool:
+    """Return whether a tag starts or ends within a range."""
+    return start < tag.start < end or start < tag.end < end
+
+
 def _can_extend(tags: Sequence[Tag], i: int, part: RichText, tag: Tag) -> bool:
     """Return whether tag `i` of the text so far can include a tag of the next part without crossing another."""
     outer = [each.id for each in part.tags if each.start == 0 and each.end > tag.end]

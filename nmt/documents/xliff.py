@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.rich_text import Event, Sections, events
+from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.documents.text_file import Edit, SplicedDocument, TextFile
 from nmt.errors import DataError
 from nmt.inference.segments import FixedSpan
@@ -38,6 +38,9 @@ _ID = re.compile(r"\sid\s*=\s*[\"']([^\"']*)")
 _DECLARATION = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]*)")
 _CONTAINERS = {"g", "mrk", "pc", "sm", "em"}
 """Inline elements whose content is text to translate. The content of others, such as `ph`, is native code."""
+_VARIABLES = {"x", "ph"}
+"""Elements that may stand for a word, such as a name or number that a program inserts."""
+_WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
 _STARTS = {"bx": "ex", "bpt": "ept", "sc": "ec"}
 """Elements that mark the start and end of a range."""
 
@@ -276,7 +279,9 @@ class InlineContent:
         self._text, self._fixed = "", list[FixedSpan]()
         self._tags: list[Tag] = []
         self._open: list[tuple[str, int]] = []  # name and index of each open tag; for a range, name and id of its end
-        self._parse(list(_TOKEN.finditer(source)))
+        tokens = list(_TOKEN.finditer(source))
+        self._has_words = any(re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"])
+        self._parse(tokens)
         self.sections = Sections(RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(r"[\r\n]"))
         self.blocks = self.sections.blocks
 
@@ -285,10 +290,11 @@ class InlineContent:
         if list(translations) == self.blocks:
             return self.source
         rich = self.sections.join(translations)
+        rich = with_fixed_tags(replace(rich, tags=_without_copies(rich.tags)), self._native)
         pieces, native = [], None
-        for event, text, tag in events(replace(rich, tags=_without_copies(rich.tags)), self._parents):
+        for event, text, tag in events(rich, self._parents):
             if tag is None:
-                pieces.append(escape(text) if native is None or text.strip() != native.strip() else "")
+                pieces.append(escape(text) if text != native else "")
             else:
                 pieces.append(self._markup[tag.id][event is Event.CLOSE])
                 native = self._native.get(tag.id) if event is Event.OPEN else None
@@ -308,7 +314,8 @@ class InlineContent:
                     self._open.append((_name(token["tag"]), index))
             else:
                 end = _element_end(tokens, i)
-                self._add_code(tokens[i - 1 : end])
+                following = next((token[0] for token in tokens[end:] if not token[0].startswith("<")), "")
+                self._add_code(tokens[i - 1 : end], following)
                 i = end
 
     def _add_text(self, token: re.Match[str]) -> None:
@@ -337,8 +344,11 @@ class InlineContent:
         tag = self._tags[last[1]] = replace(self._tags[last[1]], end=len(self._text))
         self._markup[tag.id] = (self._markup[tag.id][0], source)
 
-    def _add_code(self, tokens: Sequence[re.Match[str]]) -> None:
-        """Add an element with native code: protected text, a point, or the start or end of a range."""
+    def _add_code(self, tokens: Sequence[re.Match[str]], following: str) -> None:
+        """Add an element with native code: protected text, a variable, a point, or the start or end of a range.
+
+        Code between spaces or punctuation is taken for a variable, such as a name, and becomes a word of the text.
+        """
         source, name = "".join(token[0] for token in tokens), _name(tokens[0][0])
         key = _RANGE_ID.search(tokens[0][0]) or _ID.search(tokens[0][0])
         value = key[1] if key else ""
@@ -349,7 +359,10 @@ class InlineContent:
         else:
             index = self._add_tag(source)
             native = "".join(html.unescape(token[0]) for token in tokens if not token[0].startswith("<"))
-            if name in _CONTAINERS and native.strip():
+            if name not in _CONTAINERS:
+                is_word = self._has_words and not (_WORD_END.search(self._text) or _WORD_START.match(following))
+                native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
+            if native.strip():
                 start, self._text = len(self._text), self._text + native
                 self._tags[index] = replace(self._tags[index], end=len(self._text))
                 self._fixed.append(FixedSpan(start, len(self._text), native))

@@ -222,7 +222,7 @@ def shape(rendered: bytes) -> tuple[int, list[str], list[str]]:
     return (
         len(list(root.iter("trans-unit"))),
         elements,
-        sorted("".join("".join(each.itertext()) for each in targets).replace(" ", "")),
+        sorted("".join("".join("".join(each.itertext()) for each in targets).split())),
     )
 
 

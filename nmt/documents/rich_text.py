@@ -11,9 +11,6 @@ from nmt.documents.document import RichText, Tag
 
 Span = tuple[int, int]
 
-WORD_END = r"(?<=[\u3040-\u30ff\u3400-\u9fff])"
-"""Chinese and Japanese have no spaces; a line may end after most characters."""
-
 
 class Event(Enum):
     """What comes next in a rich text."""
@@ -76,27 +73,30 @@ def to_markup(
 
 
 def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
-    """Return the parts of a text, in order. A tag that spans several parts is in each of them, and a point between two
-    parts is at the end of the first.
+    """Return the parts of a text, in order, without what is between them.
+
+    A tag that spans several parts is in each of them. A point between two parts, and a tag of text that is in no part,
+    becomes a point at the end of the previous part.
     """
-    stops = [start for start, _ in spans[1:]] + [len(rich.text) + 1]
-    parts = []
-    for i, ((start, end), stop) in enumerate(zip(spans, stops, strict=True)):
-        tags = []
-        for tag in rich.tags:
-            if tag.start == tag.end:
-                if (start <= tag.start or i == 0) and tag.start < stop:
-                    at = min(max(tag.start, start), end) - start
-                    tags.append(Tag(at, at, tag.id))
-            elif max(tag.start, start) < min(tag.end, end):
-                tags.append(Tag(max(tag.start, start) - start, min(tag.end, end) - start, tag.id))
-        fixed = [
+    tags: list[list[Tag]] = [[] for _ in spans]
+    for tag in rich.tags:
+        overlaps = [i for i, (start, end) in enumerate(spans) if max(tag.start, start) < min(tag.end, end)]
+        for i in overlaps:
+            start, end = spans[i]
+            tags[i].append(Tag(max(tag.start, start) - start, min(tag.end, end) - start, tag.id))
+        if not overlaps:
+            i = max((i for i, (start, _) in enumerate(spans) if start <= tag.start), default=0)
+            at = min(max(tag.start, spans[i][0]), spans[i][1]) - spans[i][0]
+            tags[i].append(Tag(at, at, tag.id))
+    fixed = [
+        tuple(
             replace(each, start=each.start - start, end=each.end - start)
             for each in rich.fixed
             if start <= each.start and each.end <= end
-        ]
-        parts.append(RichText(rich.text[start:end], tuple(tags), tuple(fixed)))
-    return parts
+        )
+        for start, end in spans
+    ]
+    return [RichText(rich.text[slice(*span)], tuple(tags[i]), fixed[i]) for i, span in enumerate(spans)]
 
 
 def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:

@@ -143,9 +143,15 @@ def test_plural_forms_of_the_language(tmp_path: Path, language: str, forms: list
     entry = 'msgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\nmsgstr[1] ""\n'
     content = copied(HEADER + entry, tgt=language)
     (parsed,) = polib.pofile(content)
-    assert [parsed.msgstr_plural[i] for i in range(len(parsed.msgstr_plural)) if parsed.msgstr_plural[i]] == forms
-    if len(forms) > 1:
-        msgfmt(tmp_path / "x.po", content)
+    assert [text for _, text in sorted(parsed.msgstr_plural.items())] == forms
+    msgfmt(tmp_path / "x.po", content)
+
+
+def test_a_singular_without_the_number_is_not_used_for_other_numbers() -> None:
+    entry = 'msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
+    assert 'msgstr[0] "%d files"\nmsgstr[1] "%d files"' in copied(HEADER + entry, tgt="ru")
+    assert 'msgstr[0] "%d file"\nmsgstr[1] "%d files"' in copied(HEADER + entry.replace("one", "%d"), tgt="ru")
+    assert 'msgstr[0] "one file"\nmsgstr[1] "%d files"' in copied(HEADER + entry, tgt="fr")
 
 
 def test_the_plural_forms_of_the_header_win() -> None:

@@ -61,6 +61,7 @@ _TO_ESCAPE = str.maketrans({'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for na
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
+_PLACEHOLDER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
 _FUZZY = re.compile(r",[ \t]*fuzzy\b")
 _ACCELERATOR = re.compile(
     r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])_(?=[a-z])"
@@ -197,8 +198,8 @@ class _Header:
         self._sets_plurals = not is_set and (self._has_plurals or bool(plurals)) and bool(self.plurals)
 
     @property
-    def forms(self) -> tuple[int, int]:
-        """Number of plural forms, and the index of the form for the number 1."""
+    def forms(self) -> tuple[int, int, bool]:
+        """Number of plural forms, the index of the form for the number 1, and whether it is for larger numbers, too."""
         match = _PLURALS.search(self.plurals)
         if not match:
             raise DataError(
@@ -206,10 +207,12 @@ class _Header:
                 'add a line such as "Plural-Forms: nplurals=2; plural=(n != 1);\\n" to the header',
             )
         try:
-            index = c2py(match[2].strip())(1)
+            form = c2py(match[2].strip())
+            index = form(1)
+            is_shared = any(form(n) == index for n in range(2, 200))
         except (ValueError, ArithmeticError):
             raise DataError(f"the header has invalid Plural-Forms: '{self.plurals}'", "see msginit") from None
-        return int(match[1]), index
+        return int(match[1]), index, is_shared
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changes of the header."""
@@ -307,17 +310,24 @@ class _Message:
         self.is_retranslated = bool(empty) and any(entry.translations[i].text for i in empty)
         self.sources: dict[int, _Label] = {}
         """By plural form; only forms to translate."""
-        if not empty or not entry.id:
-            self.sources = {}
-        elif entry.plural is None:
+        self._surplus: list[int] = []  # plural forms that the language does not have
+        if empty and entry.id and entry.plural is None:
             self.sources = {0: _Label(entry.id)}
-        else:
-            num_forms, singular = header.forms
-            missing = [i for i in range(num_forms) if i in empty or i not in entry.translations]
-            plural = _Label(entry.plural)
-            self.sources = {i: _Label(entry.id) if i == singular and num_forms > 1 else plural for i in missing}
+        elif empty and entry.id:
+            self._add_plural_forms(header, empty)
         self._labels = list({id(each): each for each in self.sources.values()}.values())
         self.blocks = [block for label in self._labels for block in label.plain.blocks]
+
+    def _add_plural_forms(self, header: _Header, empty: Sequence[int]) -> None:
+        num_forms, one, is_shared = header.forms
+        texts = (self.entry.id or "", self.entry.plural or "")
+        singular, plural = map(_Label, texts)
+        numbers = [set(_PLACEHOLDER.findall(text)) for text in texts]
+        # "One file" is not correct for 21, which has the form of 1 in Russian.
+        has_singular = num_forms > 1 and not (is_shared and numbers[0] != numbers[1])
+        missing = [i for i in range(num_forms) if i in empty or i not in self.entry.translations]
+        self.sources = {i: singular if i == one and has_singular else plural for i in missing}
+        self._surplus = [i for i in empty if i >= num_forms > 0]
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changed fields of the entry."""
@@ -335,9 +345,12 @@ class _Message:
                 yield Edit(msgstr.start, msgstr.end, text)
             else:
                 new_fields.append(self.layout.line_end + text)
-        last = self.entry.translations[max(self.entry.translations)].end
+        fields = [msgstr for _, msgstr in sorted(self.entry.translations.items())]
         if new_fields:
-            yield Edit(last, last, "".join(new_fields))
+            yield Edit(fields[-1].end, fields[-1].end, "".join(new_fields))
+        for i in self._surplus:
+            index = fields.index(self.entry.translations[i])
+            yield Edit(fields[index - 1].end, fields[index].end, "")
         if self.is_retranslated:
             yield from _without_fuzzy(self.file, self.entry)
 

@@ -21,7 +21,7 @@ from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
 from nmt.errors import UsageError
-from nmt.inference.paragraphs import paragraphs
+from nmt.documents.text import paragraphs
 from nmt.inference.whitespace import separator
 from nmt.runs import discovery
 

@@ -43,12 +43,24 @@ def _parser(module: str) -> Parser:
 
 
 FORMATS: dict[str, Parser] = {
+    ".csv": _parser("tables"),
+    ".docx": _parser("office"),
     ".htm": _parser("html"),
     ".html": _parser("html"),
+    ".json": _parser("json_strings"),
+    ".jsonl": _parser("json_strings"),
     ".markdown": _parser("markdown"),
     ".md": _parser("markdown"),
+    ".po": _parser("po"),
+    ".pot": _parser("po"),
+    ".pptx": _parser("office"),
+    ".srt": _parser("subtitles"),
+    ".tsv": _parser("tables"),
     ".txt": _parser("text"),
+    ".vtt": _parser("subtitles"),
     ".xhtml": _parser("html"),
+    ".xlf": _parser("xliff"),
+    ".xliff": _parser("xliff"),
 }
 """The parser of each suffix."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 
 from nmt.documents.document import RichText
-from nmt.documents.encoding import DecodedText, decode
+from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
@@ -78,7 +78,7 @@ class _Token:
 class HtmlDocument:
     """A parsed HTML document."""
 
-    def __init__(self, file: DecodedText, options: DocumentOptions) -> None:
+    def __init__(self, file: TextFile, options: DocumentOptions) -> None:
         self._file, self._source = file, file.text
         self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
         tokens = list(_tokenize(self._source))
@@ -167,7 +167,7 @@ def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
     Raises:
         DataError: the encoding is unknown, or the file is not valid in it.
     """
-    return HtmlDocument(decode(data, options.encoding_errors, _declared_encoding(data)), options)
+    return HtmlDocument(TextFile.decode(data, options.encoding_errors, _declared_encoding(data)), options)
 
 
 def _declared_encoding(data: bytes) -> str:

@@ -14,10 +14,9 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
 
 from nmt.documents.document import RichText
-from nmt.documents.encoding import DecodedText, decode
+from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
@@ -49,7 +48,7 @@ Range = tuple[int, int]
 class MarkdownDocument:
     """A parsed Markdown document."""
 
-    def __init__(self, file: DecodedText) -> None:
+    def __init__(self, file: TextFile) -> None:
         self._file = file
         front_matter = _FRONT_MATTER.match(file.text)
         reader = _Reader(file.text, front_matter.end() if front_matter else 0)
@@ -69,7 +68,7 @@ def parse(data: bytes, options: DocumentOptions) -> MarkdownDocument:
     Raises:
         DataError: the file is not UTF-8.
     """
-    return MarkdownDocument(decode(data, options.encoding_errors))
+    return MarkdownDocument(TextFile.decode(data, options.encoding_errors))
 
 
 class _Reader:

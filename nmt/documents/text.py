@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.documents.document import RichText
-from nmt.documents.encoding import DecodedText, decode
+from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 
 _MARKER = re.compile(r"\s*(?:(?:[-*+•–]|\d{1,3}[.)]|#{1,6}|>+)\s+)?")
@@ -79,7 +79,7 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
 class TextDocument:
     """A plain text document."""
 
-    def __init__(self, file: DecodedText) -> None:
+    def __init__(self, file: TextFile) -> None:
         self._file = file
         self._paragraphs = list(paragraphs(file.text.replace("\r\n", "\n").split("\n")))
         self._texts = [paragraph for paragraph in self._paragraphs if paragraph.text]
@@ -103,4 +103,4 @@ def parse(data: bytes, options: DocumentOptions) -> TextDocument:
     Raises:
         DataError: the file is not UTF-8.
     """
-    return TextDocument(decode(data, options.encoding_errors))
+    return TextDocument(TextFile.decode(data, options.encoding_errors))

@@ -1,0 +1,192 @@
+"""DOCX and PPTX (Office Open XML): zip archives of XML parts.
+
+Each paragraph of the text, of tables, text boxes, headers, footers, notes, comments, slides, charts and diagrams is
+translated. Neighboring runs with the same properties are merged; the properties that most of a paragraph has are its
+base, and other runs are tags. Deleted text of tracked changes stays as it is. All other parts of the archive are
+copied.
+
+Specification: ECMA-376, https://ecma-international.org/publications-and-standards/standards/ecma-376/
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.office_paragraph import Paragraph, local_name, set_language
+from nmt.errors import DataError
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+CONTENT_TYPES = (
+    "document.main+xml", "document.macroEnabled.main+xml", "template.main+xml",
+    "template.macroEnabledTemplate.main+xml",
+    "header+xml", "footer+xml", "footnotes+xml", "endnotes+xml", "wordprocessingml.comments+xml",
+    "presentationml.slide+xml", "notesSlide+xml", "drawingml.chart+xml", "diagramData+xml", "diagramDrawing+xml",
+)  # fmt: skip
+"""Ends of the content types of parts with text, in the order of translation."""
+MAX_SIZE = 4 * 2**30
+"""Maximum size in bytes of all parts, without compression; an archive that expands to more is rejected."""
+MAX_PART_SIZE = 256 * 2**20
+"""Maximum size in bytes of a part that is parsed."""
+
+_MAIN = re.compile(r"(?:wordprocessingml|ms-word|presentationml|ms-powerpoint)\b.*main\+xml$")
+_STYLES = "wordprocessingml.styles+xml"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+
+
+def parse(data: bytes, options: DocumentOptions) -> OfficeDocument:
+    """Parse a DOCX or PPTX file.
+
+    Raises:
+        DataError: the file is damaged, encrypted, too large, or another format.
+    """
+    return OfficeDocument(data, options.tgt)
+
+
+class OfficeDocument:
+    """The paragraphs of an archive."""
+
+    def __init__(self, data: bytes, language: str) -> None:
+        self._data, self._language = data, language
+        parts = _read_parts(data)
+        self._parts = [(name, root, list(_paragraphs(root))) for name, root in parts if local_name(root) != "styles"]
+        self._styles = [(name, root) for name, root in parts if local_name(root) == "styles"]
+        paragraphs = [paragraph for *_, each in self._parts for paragraph in each]
+        self.blocks = [block for paragraph in paragraphs for block in paragraph.blocks]
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the archive with the translation of each block; a part without changes is copied.
+
+        The document is used up: render it once.
+        """
+        remaining, changed = iter(translations), dict[str, bytes]()
+        for name, root, paragraphs in self._parts:
+            is_changed = False
+            for paragraph in paragraphs:
+                texts = list(islice(remaining, len(paragraph.blocks)))
+                if texts != paragraph.blocks:
+                    is_changed = True
+                    paragraph.render(texts, self._language)
+            if is_changed:
+                changed[name] = _serialize(root)
+        for name, root in self._styles if changed else ():
+            defaults = [element for element in root.iter("{*}lang") if local_name(element.getparent()) == "rPr"]
+            for element in defaults:
+                set_language(element, self._language)
+            changed[name] = _serialize(root) if defaults else b""
+        return _write(self._data, {name: part for name, part in changed.items() if part})
+
+
+def _read_parts(data: bytes) -> list[tuple[str, etree._Element]]:
+    """Return names and roots of the parts with text."""
+    if data.startswith(_OLE):
+        raise DataError(
+            "the file is encrypted, or in the format of Office 2003 or earlier",
+            "save it as .docx or .pptx without a password",
+        )
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = {info.filename: info for info in archive.infolist()}
+            if sum(info.file_size for info in archive.infolist()) > MAX_SIZE:
+                raise DataError(
+                    f"the parts of the archive are larger than {MAX_SIZE // 2**30} GiB", "split the document"
+                )
+            if any(info.flag_bits & 1 for info in archive.infolist()):
+                raise DataError("the archive is encrypted", "save the document without a password")
+            types = _content_types(archive, infos)
+            if not any(_MAIN.search(kind) and name in infos for name, kind in types.items()):
+                raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
+            return [(name, _parse(archive, infos, name)) for name in _order(types) if name in infos]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"the file is not a DOCX or PPTX archive, or it is damaged ({error})",
+            "open it in an office program and save it again",
+        ) from None
+
+
+def _content_types(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
+    """Return the content type of each part that has its own."""
+    root = _parse(archive, infos, "[Content_Types].xml")
+    overrides = [element for element in root if local_name(element) == "Override"]
+    return {each.get("PartName", "").lstrip("/"): each.get("ContentType", "") for each in overrides}
+
+
+def _order(types: Mapping[str, str]) -> list[str]:
+    """Return the names of the parts with text in the order of translation, and of the styles."""
+
+    def key(name: str) -> tuple[int, list[int]]:
+        return next(i for i, end in enumerate(ends) if types[name].endswith(end)), list(
+            map(int, re.findall(r"\d+", name))
+        )
+
+    ends = (*CONTENT_TYPES, _STYLES)
+    return sorted((name for name in types if types[name].endswith(ends)), key=key)
+
+
+def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name: str) -> etree._Element:
+    """Parse a part: without DTDs, entities and network access."""
+    from lxml import etree
+
+    if name not in infos:
+        raise DataError(f"the archive has no part {name}", "it is not a DOCX or PPTX file, or it is damaged")
+    if infos[name].file_size > MAX_PART_SIZE:
+        raise DataError(f"{name} is larger than {MAX_PART_SIZE // 2**20} MiB", "split the document")
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, strip_cdata=False
+    )
+    try:
+        root = etree.fromstring(archive.read(infos[name]), parser)
+    except etree.XMLSyntaxError as error:
+        raise DataError(f"{name} is damaged: {error}", "open the file in an office program and save it again") from None
+    if root.getroottree().docinfo.doctype:
+        raise DataError(
+            f"{name} has a document type declaration", "open the file in an office program and save it again"
+        )
+    return root
+
+
+def _paragraphs(root: etree._Element) -> Iterator[Paragraph]:
+    """Yield all paragraphs with text, in document order."""
+    for element in root.iter("{*}p"):
+        paragraph = Paragraph(element)
+        if paragraph.blocks:
+            yield paragraph
+
+
+def _serialize(root: etree._Element) -> bytes:
+    from lxml import etree
+
+    tree = root.getroottree()
+    encoding = tree.docinfo.encoding or "UTF-8"
+    serialized: bytes = etree.tostring(
+        tree, xml_declaration=True, encoding=encoding, standalone=tree.docinfo.standalone
+    )
+    return serialized
+
+
+def _write(data: bytes, changed: Mapping[str, bytes]) -> bytes:
+    """Return the archive with changed parts; the other parts and the order are unchanged."""
+    if not changed:
+        return data
+    output = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(output, "w") as new:
+        for info in archive.infolist():
+            try:
+                content = changed.get(info.filename) or archive.read(info)
+            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+                raise DataError(
+                    f"{info.filename} in the archive is damaged ({error})",
+                    "open the file in an office program and save it again",
+                ) from None
+            new.writestr(info, content, compress_type=info.compress_type)
+        new.comment = archive.comment
+    return output.getvalue()

@@ -1,0 +1,380 @@
+"""PO and POT files of gettext.
+
+Translations go into empty `msgstr` fields; everything else is copied. Entries marked as fuzzy have a translation, of
+another text as a rule, which a person is to revise; they are only replaced if entries with a translation are, too, and
+then lose the mark, because gettext ignores fuzzy translations.
+
+Specification: https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from gettext import c2py
+
+from nmt.documents.document import RichText
+from nmt.documents.encoding import TextFile
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text_file import Edit, PlainText, SplicedDocument
+from nmt.errors import DataError
+
+PLURAL_FORMS = {
+    "nplurals=1; plural=0;": "id ja ko lo ms my th vi zh",
+    "nplurals=2; plural=(n != 1);": (
+        "af az bg bn ca da de el en eo es et eu fi fo fy gl gu he hi hu hy ia it ka kk kn ku ky lb ml mn mr nb ne nl "
+        "nn no pa pt si so sq sv sw ta te tk tr ur uz"
+    ),
+    "nplurals=2; plural=(n > 1);": "ak am br fa fr ln mg oc pt-br ti tl",
+    "nplurals=2; plural=(n % 10 != 1 || n % 100 == 11);": "is mk",
+    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && n % 10 <= 4 && (n % 100 < 12 || n % 100 >"
+    " 14) ? 1 : 2);": "be bs hr ru sr uk",
+    "nplurals=3; plural=(n == 1 ? 0 : n % 10 >= 2 && n % 10 <= 4 && (n % 100 < 12 || n % 100 > 14) ? 1 : 2);": "pl",
+    "nplurals=3; plural=(n == 1 ? 0 : n >= 2 && n <= 4 ? 1 : 2);": "cs sk",
+    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && (n % 100 < 10 || n % 100 >= 20) ? 1 : 2);": (
+        "lt"
+    ),
+    "nplurals=3; plural=(n % 10 == 1 && n % 100 != 11 ? 0 : n != 0 ? 1 : 2);": "lv",
+    "nplurals=3; plural=(n == 1 ? 0 : n == 0 || (n % 100 > 0 && n % 100 < 20) ? 1 : 2);": "ro",
+    "nplurals=4; plural=(n % 100 == 1 ? 0 : n % 100 == 2 ? 1 : n % 100 == 3 || n % 100 == 4 ? 2 : 3);": "sl",
+    "nplurals=5; plural=(n == 1 ? 0 : n == 2 ? 1 : n < 7 ? 2 : n < 11 ? 3 : 4);": "ga",
+    "nplurals=6; plural=(n == 0 ? 0 : n == 1 ? 1 : n == 2 ? 2 : n % 100 >= 3 && n % 100 <= 10 ? 3 : n % 100 >= 11 ? 4"
+    " : 5);": "ar",
+}
+"""Languages by their header, as gettext's msginit and Unicode CLDR define it."""
+LINE_LENGTH = 79
+"""Columns, like gettext."""
+MAX_LABEL_LENGTH = 40
+"""Characters of a text that may have an accelerator key."""
+
+_STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
+_FIELD = re.compile(
+    rf"[ \t]*(?P<keyword>msgctxt|msgid_plural|msgid|msgstr|domain)(?:\[(?P<index>\d{{1,2}})\])?\s*"
+    rf"(?P<value>{_STRING}(?:\s*{_STRING})*)[ \t\r]*(?:\n|\Z)"
+)
+_COMMENT = re.compile(r"[ \t]*(#[^\n]*)?\r?(?:\n|\Z)")
+_QUOTED = re.compile(_STRING)
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_TO_ESCAPE = str.maketrans({'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for name, char in _ESCAPES.items()}})
+_CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
+_PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
+_UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
+_PLACEHOLDER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
+_FUZZY = re.compile(r",[ \t]*fuzzy\b")
+_ACCELERATOR = re.compile(
+    r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])_(?=[a-z])"
+    r"|(?<=[ ][A-Z])_(?=[a-z])"
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A `msgstr`, as a range of the file."""
+
+    start: int
+    value_start: int
+    end: int
+    text: str
+
+
+@dataclass
+class Entry:
+    """An entry of the file."""
+
+    line: int
+    flags: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges of the comments with flags."""
+    context: str | None = None
+    id: str | None = None
+    plural: str | None = None
+    translations: dict[int, Field] = field(default_factory=dict)
+    """By plural form; of an entry without plural, the key is 0."""
+    is_wrapped: bool = False
+    """Whether its source has several lines in the file."""
+
+
+def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
+    """Parse a PO or POT file.
+
+    Raises:
+        DataError: a line is invalid, or the file is for another language.
+    """
+    charset = _CHARSET.search(data)
+    name = charset[1].decode() if charset else "utf-8"
+    try:
+        "".encode(name)
+    except (LookupError, UnicodeError):
+        if name != "CHARSET":  # of a template
+            raise DataError(f"the header has an unknown charset, '{name}'", "convert the file to UTF-8") from None
+        name = "utf-8"
+    file = TextFile.decode(data, options.encoding_errors, name)
+    entries = list(_entries(file))
+    header = _Header(file, entries, options.src, options.tgt)
+    layout = _Layout("\r\n" if "\r\n" in file.text else "\n", not _UNWRAPPED.search(file.text))
+    parts = [
+        _Message(file, entry, header, layout, options.retranslate) for entry in entries if entry is not header.entry
+    ]
+    return SplicedDocument(file, [header, *parts])
+
+
+def _entries(file: TextFile) -> Iterator[Entry]:
+    """Yield the entries of a file; obsolete entries are comments."""
+    position, entry, flags = 0, None, list[tuple[int, int]]()
+    while position < len(file.text):
+        if match := _FIELD.match(file.text, position):
+            keyword = match["keyword"]
+            if keyword == "msgctxt" or (keyword == "msgid" and (entry is None or entry.id is not None)):
+                if entry:
+                    yield _checked(entry)
+                entry, flags = Entry(file.line(match.start("keyword")), flags), []
+            if keyword != "domain":
+                _add_field(entry, match, file)
+        elif match := _COMMENT.match(file.text, position):
+            if (match[1] or "").startswith("#,"):
+                flags.append(match.span(1))
+        else:
+            line = file.text[position:].split("\n", 1)[0].strip()
+            raise DataError(
+                f"line {file.line(position)}: '{line[:60]}' is not valid in a PO file", "check it with msgfmt -c"
+            )
+        position = match.end()
+    if entry:
+        yield _checked(entry)
+
+
+def _checked(entry: Entry) -> Entry:
+    if entry.id is None or not entry.translations:
+        raise DataError(f"line {entry.line}: an entry needs msgid and msgstr", "check the file with msgfmt -c")
+    return entry
+
+
+def _unescape(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] in "01234567":
+            return chr(int(code, 8))
+        return chr(int(code[1:], 16)) if code[0] == "x" and len(code) > 1 else _ESCAPES.get(code, code)
+
+    return _ESCAPE.sub(character, text)
+
+
+def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> None:
+    keyword, text = match["keyword"], "".join(_unescape(each[1:-1]) for each in _QUOTED.findall(match["value"]))
+    if entry is None or (entry.translations and keyword != "msgstr"):
+        raise DataError(f"line {file.line(match.start('keyword'))}: {keyword} without msgid", "check it with msgfmt -c")
+    if keyword == "msgctxt":
+        entry.context = text
+    elif keyword == "msgid":
+        entry.id, entry.is_wrapped = text, "\n" in match["value"]
+    elif keyword == "msgid_plural":
+        entry.plural = text
+    else:
+        index = int(match["index"] or 0)
+        if index in entry.translations:
+            raise DataError(f"line {file.line(match.start('keyword'))}: msgstr occurs twice", "check it with msgfmt -c")
+        entry.translations[index] = Field(match.start("keyword"), match.start("value"), match.end("value"), text)
+
+
+class _Header:
+    """The entry with an empty `msgid`, which describes the file."""
+
+    blocks: Sequence[RichText] = ()
+
+    def __init__(self, file: TextFile, entries: Iterable[Entry], source_language: str, language: str) -> None:
+        self.file, self.language = file, language.replace("-", "_")
+        entries = list(entries)
+        self.entry = next((each for each in entries if each.id == "" and each.context is None), None)
+        self.fields = {}
+        if self.entry:
+            lines = self.entry.translations[0].text.split("\n")
+            self.fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self._check_language(source_language)
+        self._has_plurals = any(each.plural is not None for each in entries)
+        plurals = self.fields.get("Plural-Forms", "")
+        is_set = _PLURALS.search(plurals) is not None
+        self.plurals = plurals if is_set else _plural_forms(language)
+        self._sets_plurals = not is_set and (self._has_plurals or bool(plurals)) and bool(self.plurals)
+
+    @property
+    def forms(self) -> tuple[int, int, bool]:
+        """Number of plural forms, the index of the form for the number 1, and whether it is for larger numbers, too."""
+        match = _PLURALS.search(self.plurals)
+        if not match:
+            raise DataError(
+                f"the number of plural forms of '{self.language}' is unknown",
+                'add a line such as "Plural-Forms: nplurals=2; plural=(n != 1);\\n" to the header',
+            )
+        try:
+            form = c2py(match[2].strip())
+            index = form(1)
+            is_shared = any(form(n) == index for n in range(2, 200))
+        except (ValueError, ArithmeticError):
+            raise DataError(f"the header has invalid Plural-Forms: '{self.plurals}'", "see msginit") from None
+        return int(match[1]), index, is_shared
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Yield the changes of the header."""
+        if self.entry is None or not self.entry.translations[0].text:
+            return
+        is_template = "CHARSET" in self.fields.get("Content-Type", "") or not self.fields.get("Language", "")
+        changes = {}
+        if _base(self.fields.get("Language", "")) != _base(self.language):
+            changes["Language"] = self.language
+        if "CHARSET" in self.fields.get("Content-Type", ""):
+            changes["Content-Type"] = self.fields["Content-Type"].replace("CHARSET", "UTF-8")
+        if self._sets_plurals:
+            changes["Plural-Forms"] = self.plurals
+        msgstr = self.entry.translations[0]
+        value = self.file.text[msgstr.value_start : msgstr.end]
+        line_end = "\r\n" if "\r\n" in self.file.text else "\n"
+        for name, content in changes.items():
+            old = re.search(rf'(?:(?<=")|(?<=\\n)){name}:(?:[^"\\]|\\[^n]|"\s*")*\\n', value)
+            start, end = old.span() if old else (len(value), len(value))
+            line = f"{name}: {content}\\n"
+            value = value[:start] + (line if old else f'{line_end}"{line}"') + value[end:]
+        if changes:
+            yield Edit(msgstr.value_start, msgstr.end, value)
+        if is_template:  # gettext ignores the header of a template, too
+            yield from _without_fuzzy(self.file, self.entry)
+
+    def _check_language(self, source_language: str) -> None:
+        language = self.fields.get("Language", "")
+        # A file that was copied as a template has the language of the source.
+        if language and _base(language) not in (_base(self.language), _base(source_language)):
+            raise DataError(
+                f"the header says Language: {language}, but the target language is {self.language}",
+                "use a model for that language, or correct the header",
+            )
+
+
+def _base(language: str) -> str:
+    """Return the code of a language without region and script."""
+    return re.split("[-_@.]", language.lower())[0]
+
+
+def _plural_forms(language: str) -> str:
+    """Return the header for the plural forms of a language, "" if it is unknown."""
+    for name in (language.lower().replace("_", "-"), _base(language)):
+        for forms, languages in PLURAL_FORMS.items():
+            if name in languages.split():
+                return forms
+    return ""
+
+
+def _without_fuzzy(file: TextFile, entry: Entry) -> Iterator[Edit]:
+    for start, end in entry.flags:
+        flags = file.text[start:end]
+        rest = _FUZZY.sub("", flags, count=1)
+        if rest.strip() == "#":  # remove the line
+            line_start, line_end = file.text.rfind("\n", 0, start) + 1, file.text.find("\n", end) + 1
+            yield Edit(line_start, line_end, "")
+        elif rest != flags:
+            yield Edit(start, end, rest)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How strings are written."""
+
+    line_end: str
+    is_wrapped: bool
+    """Whether long strings are wrapped at `LINE_LENGTH`."""
+
+    def write(self, keyword: str, text: str) -> str:
+        """Return the lines of a field."""
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+        escaped = [line.translate(_TO_ESCAPE) for line in lines] or [""]
+        is_long = len(keyword) + len(escaped[0]) + 3 > LINE_LENGTH
+        if len(escaped) == 1 and not (self.is_wrapped and is_long):
+            return f'{keyword} "{escaped[0]}"'
+        if self.is_wrapped:
+            escaped = [part for line in escaped for part in _wrap(line)]
+        return self.line_end.join([f'{keyword} ""', *(f'"{line}"' for line in escaped)])
+
+
+def _wrap(line: str) -> list[str]:
+    return textwrap.TextWrapper(
+        LINE_LENGTH - 2, drop_whitespace=False, break_long_words=False, break_on_hyphens=False, expand_tabs=False,
+        replace_whitespace=False,
+    ).wrap(line)  # fmt: skip
+
+
+class _Message:
+    """An entry, as a part of the file."""
+
+    def __init__(self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool) -> None:
+        self.file, self.entry, self.layout = file, entry, layout
+        empty = [i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text]
+        self.is_retranslated = bool(empty) and any(entry.translations[i].text for i in empty)
+        self.sources: dict[int, _Label] = {}
+        """By plural form; only forms to translate."""
+        self._surplus: list[int] = []  # plural forms that the language does not have
+        if empty and entry.id and entry.plural is None:
+            self.sources = {0: _Label(entry.id)}
+        elif empty and entry.id:
+            self._add_plural_forms(header, empty)
+        self._labels = list({id(each): each for each in self.sources.values()}.values())
+        self.blocks = [block for label in self._labels for block in label.plain.blocks]
+
+    def _add_plural_forms(self, header: _Header, empty: Sequence[int]) -> None:
+        num_forms, one, is_shared = header.forms
+        texts = (self.entry.id or "", self.entry.plural or "")
+        singular, plural = map(_Label, texts)
+        numbers = [set(_PLACEHOLDER.findall(text)) for text in texts]
+        # "One file" is not correct for 21, which has the form of 1 in Russian.
+        has_singular = num_forms > 1 and not (is_shared and numbers[0] != numbers[1])
+        missing = [i for i in range(num_forms) if i in empty or i not in self.entry.translations]
+        self.sources = {i: singular if i == one and has_singular else plural for i in missing}
+        self._surplus = [i for i in empty if i >= num_forms > 0]
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Yield the changed fields of the entry."""
+        if not self.sources:
+            return
+        remaining, texts = list(translations), {}
+        for label in self._labels:
+            count = len(label.plain.blocks)
+            texts[id(label)], remaining = label.render(remaining[:count]), remaining[count:]
+        new_fields = []
+        for i, label in sorted(self.sources.items()):
+            keyword = "msgstr" if self.entry.plural is None else f"msgstr[{i}]"
+            text = self.layout.write(keyword, texts[id(label)])
+            if msgstr := self.entry.translations.get(i):
+                yield Edit(msgstr.start, msgstr.end, text)
+            else:
+                new_fields.append(self.layout.line_end + text)
+        fields = [msgstr for _, msgstr in sorted(self.entry.translations.items())]
+        if new_fields:
+            yield Edit(fields[-1].end, fields[-1].end, "".join(new_fields))
+        for i in self._surplus:
+            index = fields.index(self.entry.translations[i])
+            yield Edit(fields[index - 1].end, fields[index].end, "")
+        if self.is_retranslated:
+            yield from _without_fuzzy(self.file, self.entry)
+
+
+class _Label:
+    """A message, without the mark of its accelerator key, as in `&File` or `_File`."""
+
+    def __init__(self, text: str) -> None:
+        matches = list(_ACCELERATOR.finditer(text))
+        self.mark = self.key = ""
+        is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
+        if is_label and not re.search(r"[=/<{%]", text):
+            self.mark, self.key = matches[0][0], text[matches[0].end()]
+            text = text[: matches[0].start()] + text[matches[0].end() :]
+        self.plain = PlainText(text)
+
+    def render(self, translations: Sequence[RichText]) -> str:
+        """Return the translation; the key is the same letter at the start of a word or elsewhere, or the first one."""
+        text = self.plain.render(translations)
+        if not self.mark:
+            return text
+        key = re.escape(self.key)
+        for pattern in (rf"\b(?={key})", rf"(?={key})", r"(?=\w)"):
+            if match := re.search(pattern, text, re.IGNORECASE):
+                return text[: match.start()] + self.mark + text[match.start() :]
+        return text

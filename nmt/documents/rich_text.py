@@ -1,0 +1,196 @@
+"""Operations on rich text: cut it into parts, join parts, and write it with its markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+
+from nmt.documents.document import RichText, Tag
+
+Span = tuple[int, int]
+
+
+class Event(Enum):
+    """What comes next in a rich text."""
+
+    TEXT = auto()
+    OPEN = auto()
+    CLOSE = auto()
+
+
+def events(rich: RichText, parents: Mapping[int, int] | None = None) -> Iterator[tuple[Event, str, Tag | None]]:
+    """Yield text, and the start and end of each tag, in nested order; a point starts and ends at once.
+
+    Args:
+        rich: the text.
+        parents: by the id of a tag, the id of the tag that contains it in the source. A point at the end of a tag is
+            inside of it only if it was there in the source.
+    """
+    position, open_tags = 0, list[Tag]()
+
+    def text_until(end: int) -> Iterator[tuple[Event, str, Tag | None]]:
+        nonlocal position
+        if end > position:
+            yield Event.TEXT, rich.text[position:end], None
+            position = end
+
+    for tag in sorted(rich.tags, key=lambda tag: tag.start):
+        while open_tags and (open_tags[-1].end < tag.start or _closes_before(open_tags[-1], tag, parents or {})):
+            yield from text_until(open_tags[-1].end)
+            yield Event.CLOSE, "", open_tags.pop()
+        yield from text_until(tag.start)
+        yield Event.OPEN, "", tag
+        if tag.end > tag.start:
+            open_tags.append(tag)
+        else:
+            yield Event.CLOSE, "", tag
+    for tag in reversed(open_tags):
+        yield from text_until(tag.end)
+        yield Event.CLOSE, "", tag
+    yield from text_until(len(rich.text))
+
+
+def _closes_before(outer: Tag, tag: Tag, parents: Mapping[int, int]) -> bool:
+    return outer.end == tag.start and not (tag.start == tag.end and parents.get(tag.id) == outer.id)
+
+
+def to_markup(
+    rich: RichText,
+    markup: Mapping[int, tuple[str, str]],
+    escape: Callable[[str], str] = str,
+    parents: Mapping[int, int] | None = None,
+) -> str:
+    """Return the source of a rich text: `markup` has the strings before and after the text of each tag."""
+    pieces = []
+    for event, text, tag in events(rich, parents):
+        if tag is None:
+            pieces.append(escape(text))
+        else:
+            pieces.append(markup[tag.id][event is Event.CLOSE])
+    return "".join(pieces)
+
+
+def cut(rich: RichText, spans: Sequence[Span]) -> list[RichText]:
+    """Return the parts of a text, in order, without what is between them.
+
+    A tag that spans several parts is in each of them. A point between two parts, and a tag of text that is in no part,
+    becomes a point at the end of the previous part.
+    """
+    tags: list[list[Tag]] = [[] for _ in spans]
+    for tag in rich.tags:
+        overlaps = [i for i, (start, end) in enumerate(spans) if max(tag.start, start) < min(tag.end, end)]
+        for i in overlaps:
+            start, end = spans[i]
+            tags[i].append(Tag(max(tag.start, start) - start, min(tag.end, end) - start, tag.id))
+        if not overlaps:
+            i = max((i for i, (start, _) in enumerate(spans) if start <= tag.start), default=0)
+            at = min(max(tag.start, spans[i][0]), spans[i][1]) - spans[i][0]
+            tags[i].append(Tag(at, at, tag.id))
+    fixed = [
+        tuple(
+            replace(each, start=each.start - start, end=each.end - start)
+            for each in rich.fixed
+            if start <= each.start and each.end <= end
+        )
+        for start, end in spans
+    ]
+    return [RichText(rich.text[slice(*span)], tuple(tags[i]), fixed[i]) for i, span in enumerate(spans)]
+
+
+def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
+    """Join the parts of a text. Tags with the same id that only a separator divides become one.
+
+    Args:
+        parts: the parts.
+        separators: the text between them; the first one is before the first part, the last one after the last part.
+    """
+    separators = iter(separators)
+    text, tags = next(separators), list[Tag]()
+    for part in parts:
+        offset = len(text)
+        continued = {tag.id: i for i, tag in enumerate(tags) if tag.start < tag.end and not text[tag.end :].strip()}
+        for tag in part.tags:
+            moved = Tag(tag.start + offset, tag.end + offset, tag.id)
+            i = continued.get(tag.id)
+            if i is not None and tag.start == 0 < tag.end and _can_extend(tags, i, part, tag):
+                tags[i] = replace(tags[i], end=moved.end)
+            else:
+                tags.append(moved)
+        text += part.text + next(separators)
+    return RichText(text, tuple(_outer_first(tags)))
+
+
+def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:
+    """Move the tags of fixed text to where the text is, because it is found more reliably than by word alignment.
+
+    Args:
+        rich: a translation.
+        fixed: by the id of a tag, its text.
+    """
+    tags, used = list(rich.tags), set[int]()
+    for i, tag in enumerate(tags):
+        text = fixed.get(tag.id)
+        if not text or rich.text[tag.start : tag.end] == text:
+            used |= {tag.start} if text else set()
+            continue
+        starts = (match.start() for match in re.finditer(re.escape(text), rich.text))
+        start = next((start for start in starts if start not in used), None)
+        if start is not None and not any(_crosses(other, start, start + len(text)) for other in tags):
+            used.add(start)
+            tags[i] = Tag(start, start + len(text), tag.id)
+    return replace(rich, tags=tuple(_outer_first(tags)))
+
+
+def _crosses(tag: Tag, start: int, end: int) -> bool:
+    """Return whether a tag starts or ends within a range."""
+    return start < tag.start < end or start < tag.end < end
+
+
+def _can_extend(tags: Sequence[Tag], i: int, part: RichText, tag: Tag) -> bool:
+    """Return whether tag `i` of the text so far can include a tag of the next part without crossing another."""
+    outer = [each.id for each in part.tags if each.start == 0 and each.end > tag.end]
+    ends_later = {each.id for each in tags[:i] if each.start <= tags[i].start and each.end >= tags[i].end}
+    return all(each in ends_later for each in outer)
+
+
+def _outer_first(tags: Iterable[Tag]) -> list[Tag]:
+    """Sort tags; those that start at the same position stay in order, except for an inner tag before an outer tag."""
+    ordered: list[Tag] = []
+    for tag in sorted(tags, key=lambda tag: tag.start):
+        i = len(ordered)
+        while i and ordered[i - 1].start == tag.start < ordered[i - 1].end < tag.end:
+            i -= 1
+        ordered.insert(i, tag)
+    return ordered
+
+
+class Sections:
+    """A text that is translated in sections, such as lines: what is between them stays in its place."""
+
+    def __init__(self, rich: RichText, separator: re.Pattern[str]) -> None:
+        """Cut a text.
+
+        Args:
+            rich: the text.
+            separator: matches the characters between two sections; whitespace around them is kept, too.
+        """
+        self.rich, self._separator = rich, separator
+        pattern = re.compile(rf"\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|\s+\Z|\A\s+")
+        gaps = [match.span() for match in pattern.finditer(rich.text)]
+        starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(rich.text)]
+        spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
+        self.blocks = cut(rich, spans) if spans else []
+        edges = [0, *(position for span in spans for position in span), len(rich.text)]
+        self._between = [rich.text[edges[i] : edges[i + 1]] for i in range(0, len(edges), 2)]
+
+    def join(self, translations: Sequence[RichText]) -> RichText:
+        """Return the text with the translations of its blocks."""
+        if list(translations) == self.blocks:
+            return self.rich
+        return join([self._without_separators(each) for each in translations], self._between)
+
+    def _without_separators(self, rich: RichText) -> RichText:
+        """Replace separators in a translation by spaces, so that their number does not change."""
+        return replace(rich, text=self._separator.sub(lambda match: " " * len(match[0]), rich.text))

@@ -1,0 +1,353 @@
+"""Subtitles: SRT and WebVTT.
+
+Only the text of the cues changes; numbers, times, settings, notes and styles are copied. A sentence that continues in
+the next cue is translated as a whole, and its translation is cut in proportion to the parts of the source. The new
+text of a cue is wrapped into lines of similar length.
+
+Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an8}` and similar codes are those of SSA.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby, pairwise
+
+from nmt.data.sentences import split_sentences
+from nmt.documents.document import RichText, Tag
+from nmt.documents.encoding import TextFile
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.rich_text import Span, cut, join, to_markup
+from nmt.documents.text_file import Edit, SplicedDocument
+from nmt.errors import DataError
+
+MAX_LINE_LENGTH = 42
+"""Characters; the usual limit of television and streaming services."""
+MAX_PAUSE = 3.0
+"""Seconds between two cues. A sentence does not continue after a longer pause."""
+MAX_CUES = 6
+"""Maximum number of cues that one sentence covers, for subtitles without punctuation."""
+
+_TIME = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
+_INVALID_TIMING = re.compile(r"^[ \t]*(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
+_NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
+_BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
+_LINE_END = re.compile(r"[ \t]*\r?\n\s*")
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
+_ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
+_SPEAKER = re.compile(r"(?:\A|\n)[^\S\n]*[-–—‐][^\S\n]*(?=[^\s–—‐-])|\n[^\S\n]*(?=>>)|(?:\A|\n)[^\S\n]*(?=[♪♫])")
+_SENTENCE_END = re.compile(r"[.!?…。！？।؟♪♫)\]:]['\"”’»“)\]]*\Z")
+_ELLIPSIS = re.compile(r"(?:…|\.\.\.)\Z")
+_CONTINUATION = re.compile(r"[^\w\s]*[a-zß-öø-ÿ]")
+_CJK = r"\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_CJK}][^\w\s]*|(?:[^\s{_CJK}]|\u00a0)+")
+_CLAUSE_END = re.compile(r"[,;:.!?…–—，、。！？]['\"”’»)]*\Z")
+
+
+@dataclass
+class Turn:
+    """The text of one speaker in one cue."""
+
+    before: str
+    """Dash and markup before the text."""
+    after: str
+    source: RichText
+    parts: list[RichText] = field(default_factory=list)
+    """The translations of its sentences."""
+    is_changed: bool = False
+
+
+@dataclass
+class Cue:
+    """A cue: its text is a range of the file."""
+
+    start: int
+    end: int
+    begin_time: float
+    """Seconds."""
+    end_time: float
+    turns: list[Turn] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A block: some text of one turn, or a sentence with its parts in several turns."""
+
+    block: RichText
+    turns: tuple[Turn, ...]
+    lengths: tuple[int, ...]
+    """Number of characters in each turn."""
+
+
+def parse(data: bytes, options: DocumentOptions) -> Subtitles:
+    """Parse SRT or WebVTT.
+
+    Raises:
+        DataError: there are no cues, a time is invalid, or the encoding is.
+    """
+    file = TextFile.decode(data, options.encoding_errors)
+    return Subtitles(file, options.src)
+
+
+class Subtitles:
+    """The cues of a file, and the sentences in them."""
+
+    def __init__(self, file: TextFile, language: str) -> None:
+        self.file = file
+        self.is_vtt = file.text.startswith("WEBVTT")
+        self.markup: dict[int, tuple[str, str]] = {}
+        self.cues = list(self._find_cues())
+        if not self.cues and file.text.strip() and not self.is_vtt:
+            raise DataError("there are no subtitles: no line has the form 00:01:02,345 --> 00:01:04,567")
+        for cue in self.cues:
+            cue.turns = list(self._turns(file.text[cue.start : cue.end]))
+        self.sentences = [each for turns in _connected(self.cues) for each in _sentences(turns, language)]
+        self.blocks = [sentence.block for sentence in self.sentences]
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the subtitles with the translation of each block; a cue whose translation is equal is unchanged."""
+        for cue in self.cues:
+            for turn in cue.turns:
+                turn.parts, turn.is_changed = [], False
+        for sentence, translation in zip(self.sentences, translations, strict=True):
+            is_changed = translation != sentence.block
+            parts = _divide(translation, sentence.lengths) if is_changed else _source_parts(sentence)
+            for turn, part in zip(sentence.turns, parts, strict=True):
+                turn.parts.append(part)
+                turn.is_changed |= is_changed
+        return SplicedDocument(self.file, [_CueText(self, cue) for cue in self.cues]).render([])
+
+    def cue_text(self, cue: Cue) -> str:
+        """Return the text of a cue with its translations."""
+        texts = [
+            turn.before + to_markup(_wrap(_join_parts(turn.parts)), self.markup, self._escape) + turn.after
+            for turn in cue.turns
+        ]
+        return "\n".join(texts).replace("\n", "\r\n" if "\r\n" in self.file.text else "\n")
+
+    def _find_cues(self) -> Iterator[Cue]:
+        text = self.file.text
+        timings = list(_TIMING.finditer(text))
+        starts = {match.start() for match in timings}
+        for match in _INVALID_TIMING.finditer(text):
+            if match.start() not in starts:
+                raise DataError(
+                    f"line {self.file.line(match.start())}: '{match[0].strip()}' is not a time range",
+                    "write it as 00:01:02,345 --> 00:01:04,567",
+                )
+        for i, match in enumerate(timings):
+            start = match.end()
+            end = timings[i + 1].start() if i + 1 < len(timings) else len(text)
+            if self.is_vtt:
+                blank = _BLANK_LINE.search(text, start, end)
+                end = blank.start() if blank else end
+            elif i + 1 < len(timings) and (number := _NEXT_NUMBER.search(text[start:end])):
+                end = start + number.start()
+            content = text[start:end]
+            start += len(content) - len(content.lstrip())
+            yield Cue(start, start + len(content.strip()), _seconds(*match.groups()[:4]), _seconds(*match.groups()[4:]))
+
+    def _turns(self, source: str) -> Iterator[Turn]:
+        """Split the text of a cue at the dashes of speakers, and find the markup in it."""
+        rich = self._parse_markup(_LINE_END.sub("\n", source))
+        if not rich.text.strip():
+            return
+        dashes = [(*match.span(), match[0].strip("\n")) for match in _SPEAKER.finditer(rich.text)]
+        if not dashes or dashes[0][0] > 0:
+            dashes.insert(0, (0, 0, ""))
+        ends = [start for start, _, _ in dashes[1:]] + [len(rich.text)]
+        spans = [_stripped(rich.text, (start, end)) for (_, start, _), end in zip(dashes, ends, strict=True)]
+        for (_, _, dash), part in zip(dashes, cut(rich, spans), strict=True):
+            before, after, inner = self._without_outer_tags(part)
+            yield Turn(before + dash, after, inner)
+
+    def _parse_markup(self, source: str) -> RichText:
+        """Return the text with its tags. Elements without a start or end become points; an element that ends at a line
+        end and starts again on the next line becomes one.
+        """
+        text, position, tags, open_tags = "", 0, list[Tag](), list[tuple[str, int]]()
+        closed: int | None = None  # index of the tag that ended last
+        for match in _MARKUP.finditer(source):
+            text, position = text + self._unescape(source[position : match.start()]), match.end()
+            element = _ELEMENT.match(match[0])
+            name = element[2] if element else ""
+            if element and element[1] and open_tags and open_tags[-1][0] == name:
+                closed = open_tags.pop()[1]
+                tags[closed] = replace(tags[closed], end=len(text))
+                self.markup[tags[closed].id] = (self.markup[tags[closed].id][0], match[0])
+                continue
+            if (
+                closed is not None
+                and self.markup[tags[closed].id][0] == match[0]
+                and not text[tags[closed].end :].strip()
+            ):
+                open_tags.append((name, closed))
+                continue
+            closed = None
+            if element and not element[1]:
+                open_tags.append((name, len(tags)))
+            tags.append(Tag(len(text), len(text), len(self.markup)))
+            self.markup[len(self.markup)] = (match[0], "")
+        return RichText(text + self._unescape(source[position:]), tuple(tags))
+
+    def _without_outer_tags(self, rich: RichText) -> tuple[str, str, RichText]:
+        """Return the markup before and after all of the text, and the text."""
+        before, after, tags = "", "", []
+        for tag in rich.tags:
+            opening, closing = self.markup[tag.id]
+            if tag.start <= 0 and tag.end >= len(rich.text) > 0:
+                before, after = before + opening, closing + after
+            elif tag.start == tag.end == 0:
+                before += opening + closing
+            elif tag.start == tag.end == len(rich.text):
+                after = opening + closing + after
+            else:
+                tags.append(tag)
+        return before, after, replace(rich, tags=tuple(tags))
+
+    def _unescape(self, text: str) -> str:
+        return html.unescape(text) if self.is_vtt else text
+
+    def _escape(self, text: str) -> str:
+        if not self.is_vtt:
+            return text
+        text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return text.replace("\u00a0", "&nbsp;").replace("\u200e", "&lrm;").replace("\u200f", "&rlm;")
+
+
+@dataclass(frozen=True)
+class _CueText:
+    """The text of a cue, as a part of the file."""
+
+    subtitles: Subtitles
+    cue: Cue
+    blocks: tuple[RichText, ...] = ()
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        if any(turn.is_changed for turn in self.cue.turns):
+            yield Edit(self.cue.start, self.cue.end, self.subtitles.cue_text(self.cue))
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
+    return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
+
+
+def _stripped(text: str, span: Span) -> Span:
+    start, end = span
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), max(
+        start + len(part.rstrip()), start + len(part) - len(part.lstrip())
+    )
+
+
+def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:
+    """Yield lists of turns whose text is connected: a sentence may continue from one to the next."""
+    current: list[Turn] = []
+    previous_end = 0.0
+    for cue in cues:
+        for i, turn in enumerate(cue.turns):
+            is_close = i == 0 and cue.begin_time - previous_end <= MAX_PAUSE and len(current) < MAX_CUES
+            if current and not (is_close and _continues(current[-1], turn)):
+                yield current
+                current = []
+            current.append(turn)
+        previous_end = cue.end_time
+    if current:
+        yield current
+
+
+def _continues(turn: Turn, following: Turn) -> bool:
+    """Return whether the last sentence of a turn continues in the following one."""
+    if any(mark in following.before for mark in "-–—‐") or following.source.text.startswith((">>", "♪", "♫", "[", "(")):
+        return False
+    if following.before.startswith("<v") and following.before != turn.before:  # another speaker
+        return False
+    if _ELLIPSIS.search(turn.source.text):
+        return _CONTINUATION.match(following.source.text) is not None
+    return not _SENTENCE_END.search(turn.source.text)
+
+
+def _sentences(turns: Sequence[Turn], language: str) -> Iterator[Sentence]:
+    """Yield the blocks of connected turns: neighboring sentences of one turn are one block."""
+    rich = join([_normalized(turn.source) for turn in turns], ["", *[" "] * (len(turns) - 1), ""])
+    ends = list(accumulate(len(turn.source.text) + 1 for turn in turns))
+
+    def turns_of(span: Span) -> tuple[int, int]:
+        first = next(i for i, end in enumerate(ends) if span[0] < end)
+        return first, next(i for i, end in enumerate(ends) if span[1] <= end)
+
+    spans: list[Span] = []
+    for (first, last), group in groupby(split_sentences(rich.text, language), turns_of):
+        each = list(group)
+        spans += [(each[0][0], each[-1][1])] if first == last else each
+    for span, block in zip(spans, cut(rich, spans), strict=True):
+        first, last = turns_of(span)
+        borders = [span[0], *ends[first:last], span[1]]
+        lengths = (end - start for start, end in pairwise(borders))
+        yield Sentence(block, tuple(turns[first : last + 1]), tuple(lengths))
+
+
+def _normalized(rich: RichText) -> RichText:
+    """Return a text with its lines joined; the offsets stay the same."""
+    return replace(rich, text=re.sub(r"[ \t\n]", " ", rich.text))
+
+
+def _source_parts(sentence: Sentence) -> list[RichText]:
+    """Return the parts of a sentence without a translation."""
+    borders = [0, *accumulate(sentence.lengths)]
+    text = sentence.block.text
+    spans = [_stripped(text, span) for span in pairwise(borders)]
+    return cut(sentence.block, spans)
+
+
+def _join_parts(parts: Sequence[RichText]) -> RichText:
+    parts = [part for part in parts if part.text or part.tags]
+    return join(parts, ["", *[" "] * (len(parts) - 1), ""]) if parts else RichText("")
+
+
+def _divide(rich: RichText, lengths: Sequence[int]) -> list[RichText]:
+    """Cut a translation at word boundaries, in proportion to `lengths`, preferably after punctuation."""
+    words = [match.span() for match in _WORD.finditer(rich.text)]
+    total, borders = sum(lengths), [0]
+    for i, target in enumerate(list(accumulate(lengths))[:-1], 1):
+        ideal = target / total * len(rich.text)
+        last = max(borders[-1], len(words) - (len(lengths) - i))
+        candidates = range(min(borders[-1] + 1, last), last + 1)
+
+        def cost(index: int, ideal: float = ideal) -> float:
+            end = words[index - 1][1] if index else 0
+            is_clause_end = _CLAUSE_END.search(rich.text[:end][-4:]) is not None
+            return abs(end - ideal) - 8 * is_clause_end  # characters
+
+        borders.append(min(candidates, key=cost))
+    borders.append(len(words))
+    spans = []
+    for first, last in pairwise(borders):
+        start = words[first][0] if first < len(words) else len(rich.text)
+        spans.append((start, words[last - 1][1]) if first < last else (start, start))
+    return cut(rich, spans)
+
+
+def _wrap(rich: RichText) -> RichText:
+    """Wrap a text into as few lines as possible, and make them similar in length."""
+    words = [match.span() for match in _WORD.finditer(rich.text)]
+    if not words:
+        return rich
+    num_lines = len(_lines(words, MAX_LINE_LENGTH))
+    width = next(width for width in range(1, len(rich.text) + 1) if len(_lines(words, width)) <= num_lines)
+    lines = _lines(words, width)
+    return join(cut(rich, lines), ["", *["\n"] * (len(lines) - 1), ""])
+
+
+def _lines(words: Sequence[Span], width: int) -> list[Span]:
+    """Return the lines of a text that are at most `width` characters long, except for longer words."""
+    lines = [words[0]]
+    for start, end in words[1:]:
+        if end - lines[-1][0] <= width:
+            lines[-1] = (lines[-1][0], end)
+        else:
+            lines.append((start, end))
+    return lines

@@ -1,0 +1,122 @@
+"""CSV and TSV: some columns of a table are translated, and all other cells are copied.
+
+The delimiter is a comma, semicolon, tab or `|`. Cells may be in double quotes, and then contain line breaks and doubled
+quotes (RFC 4180). In a table with tabs, a cell that is not entirely in quotes is read as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.documents.document import RichText
+from nmt.documents.encoding import TextFile
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text_file import Edit, PlainText, SplicedDocument
+from nmt.errors import DataError, UsageError, suggest
+
+DELIMITERS = (",", ";", "\t", "|")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell, as a range of the file."""
+
+    start: int
+    end: int
+    text: str
+    is_quoted: bool
+
+
+def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
+    """Parse a table whose first row has the names of its columns.
+
+    Raises:
+        UsageError: a column does not exist, or several exist and none is given.
+        DataError: a quote is not closed, or the encoding is invalid.
+    """
+    file = TextFile.decode(data, options.encoding_errors)
+    delimiter = _find_delimiter(file, options.columns)
+    rows = _rows(file, delimiter)
+    header = [cell.text.strip() for cell in next(rows, [])]
+    columns = _select(header, options.columns)
+    parts = [_CellText(row[i], delimiter) for row in rows for i in columns if i < len(row)]
+    return SplicedDocument(file, parts)
+
+
+def _find_delimiter(file: TextFile, columns: Sequence[str]) -> str:
+    """Return the delimiter with which the first row has the most of `columns`, and the most cells."""
+    best, best_score = DELIMITERS[0], (-1, -1)
+    for delimiter in DELIMITERS:
+        try:
+            header = [cell.text.strip() for cell in next(_rows(file, delimiter), [])]
+        except DataError:
+            continue
+        score = (len(set(header) & set(columns)), len(header))
+        if score > best_score:
+            best, best_score = delimiter, score
+    return best
+
+
+def _rows(file: TextFile, delimiter: str) -> Iterator[list[Cell]]:
+    """Yield the rows that are not blank."""
+    separator = re.escape(delimiter)
+    pattern = re.compile(
+        rf'(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^{separator}\r\n]*))(?P<next>{separator}|\r\n|[\r\n]|\Z)'
+    )
+    plain = re.compile(rf"(?P<plain>[^{separator}\r\n]*)(?P<next>{separator}|\r\n|[\r\n]|\Z)")
+    row, position, length = list[Cell](), 0, len(file.text)
+    while position < length or row:
+        match = pattern.match(file.text, position)
+        is_quoted = match is not None and match.group("quoted") is not None
+        if not is_quoted and delimiter == "\t":
+            match = plain.match(file.text, position)
+        if match is None or (not is_quoted and delimiter != "\t" and match["plain"].startswith('"')):
+            raise DataError(
+                f"line {file.line(position)}: a quote is not closed, or a quote in a cell is not doubled",
+                'write a quote in a quoted cell as ""',
+            )
+        text = match["quoted"].replace('""', '"') if is_quoted else match["plain"]
+        row.append(Cell(position, match.start("next"), text, is_quoted))
+        position = match.end()
+        if match["next"] != delimiter:
+            if len(row) > 1 or row[0].text:
+                yield row
+            row = []
+
+
+def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Return the indices of the columns to translate."""
+    names = ", ".join(header)
+    if not columns:
+        if len(header) > 1:
+            raise UsageError("--column is required for a table with several columns", f"columns: {names}")
+        return list(range(len(header)))
+    for name in columns:
+        if name not in header:
+            hint = suggest(name, header)
+            raise UsageError(
+                f"--column {name}: there is no such column in the first row",
+                f"{hint} (columns: {names})" if hint.startswith("did") else f"columns: {names}",
+            )
+    return [i for i, name in enumerate(header) if name in columns]
+
+
+class _CellText:
+    """The text of a cell, as a part of the file."""
+
+    def __init__(self, cell: Cell, delimiter: str) -> None:
+        self.cell, self.delimiter, self.plain = cell, delimiter, PlainText(cell.text)
+        self.blocks = self.plain.blocks
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Yield the changed cell, in quotes if it was in quotes or needs them."""
+        text = self.plain.render(translations)
+        if text == self.cell.text:
+            return
+        if self.delimiter == "\t" and not self.cell.is_quoted:
+            text = re.sub(r"[\t\r\n]+", " ", text)
+        elif self.cell.is_quoted or re.search(rf'[{re.escape(self.delimiter)}"\r\n]', text):
+            text = '"' + text.replace('"', '""') + '"'
+        yield Edit(self.cell.start, self.cell.end, text)

@@ -1,0 +1,394 @@
+"""XLIFF 1.2 and 2.x.
+
+Translations of `source` go into missing and empty `target` elements, and into those whose state says that they are not
+translated. Units with translate="no" are skipped. Everything else is copied: the file is parsed with offsets, and only
+the ranges that change are replaced. DTDs are not read, and files that declare entities are rejected.
+
+Specifications: OASIS, https://docs.oasis-open.org/xliff/v1.2/os/xliff-core.html and
+https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+from nmt.documents.document import RichText, Tag
+from nmt.documents.encoding import TextFile
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
+from nmt.documents.text_file import Edit, SplicedDocument
+from nmt.errors import DataError
+from nmt.inference.segments import FixedSpan
+
+UNTRANSLATED_STATES = {"new", "needs-translation", "initial"}
+"""States of targets that are placeholders, such as a copy of the source."""
+
+_TAG = r"<[^<>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^<>\"']*)*>"
+_START_TAG = re.compile(_TAG)
+_TOKEN = re.compile(rf"<!--.*?-->|<!\[CDATA\[(?P<cdata>.*?)\]\]>|<\?.*?\?>|(?P<tag>{_TAG})|[^<]+", re.DOTALL)
+_TAG_NAME = re.compile(r"</?(?:[\w.-]+:)?([\w.-]+)")
+_PROTECTED = re.compile(r"\s(?:translate\s*=\s*[\"']no|mtype\s*=\s*[\"']protected)[\"']")
+_RANGE_ID = re.compile(r"\s(?:rid|startRef)\s*=\s*[\"']([^\"']*)")
+_ID = re.compile(r"\sid\s*=\s*[\"']([^\"']*)")
+_DECLARATION = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]*)")
+_CONTAINERS = {"g", "mrk", "pc", "sm", "em"}
+"""Inline elements whose content is text to translate. The content of others, such as `ph`, is native code."""
+_VARIABLES = {"x", "ph"}
+"""Elements that may stand for a word, such as a name or number that a program inserts."""
+_WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
+_STARTS = {"bx": "ex", "bpt": "ept", "sc": "ec"}
+"""Elements that mark the start and end of a range."""
+
+
+@dataclass
+class Element:
+    """An element, as a range of the file."""
+
+    name: str
+    attributes: dict[str, str]
+    parent: Element | None
+    start: int
+    inner: int = 0
+    """Start of its content."""
+    inner_end: int = 0
+    end: int = 0
+    children: list[Element] = field(default_factory=list)
+
+    def find(self, name: str) -> Element | None:
+        """Return the first child with a name."""
+        return next((child for child in self.children if child.name == name), None)
+
+    def inherited(self, name: str) -> str:
+        """Return the value of an attribute of the element or the innermost ancestor that has it."""
+        element: Element | None = self
+        while element and name not in element.attributes:
+            element = element.parent
+        return element.attributes[name] if element else ""
+
+
+def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
+    """Parse XLIFF.
+
+    Raises:
+        DataError: the file is not well-formed or not XLIFF, it declares entities, or it is for another language.
+    """
+    declaration = _DECLARATION.match(data.removeprefix(codecs.BOM_UTF8))
+    encoding = declaration[1].decode() if declaration else "utf-8"
+    try:
+        "".encode(encoding)
+    except (LookupError, UnicodeError):
+        raise DataError(f"unknown encoding '{encoding}'", "correct the XML declaration") from None
+    file = TextFile.decode(
+        data, options.encoding_errors, "utf-8" if encoding.lower().startswith("utf-16") else encoding
+    )
+    root = _Parser(file).parse()
+    if root.name != "xliff":
+        raise DataError(f"not XLIFF: the file has <{root.name}> in place of <xliff>")
+    if root.attributes.get("version", "").startswith("2"):
+        segments = list(_elements(root, "segment"))
+        languages = [_LanguageAttribute(file, root, "trgLang", options.tgt)]
+    else:
+        segments = list(_elements(root, "trans-unit"))
+        files = _elements(root, "file")
+        languages = [_LanguageAttribute(file, each, "target-language", options.tgt) for each in files]
+    targets = [_Target(file, each) for each in segments if _is_selected(each, options.retranslate)]
+    return SplicedDocument(file, [*languages, *targets])
+
+
+class _Parser:
+    """Finds the elements of a file outside of the segments."""
+
+    def __init__(self, file: TextFile) -> None:
+        self.file = file
+        self._data = file.text.encode("utf-8", "replace")
+        self._is_ascii = file.text.isascii()
+        self._root: Element | None = None
+        self._open: list[Element] = []
+        self._last = (0, 0)  # offset in bytes and in characters
+        self._expat = expat.ParserCreate("utf-8", " ")  # the text is decoded before it is parsed
+        self._expat.StartElementHandler = self._start
+        self._expat.EndElementHandler = self._end
+        self._expat.EntityDeclHandler = self._reject_entity
+
+    def parse(self) -> Element:
+        """Return the root element."""
+        try:
+            self._expat.Parse(self._data, True)
+        except expat.ExpatError as error:
+            raise DataError(
+                f"line {error.lineno}: not well-formed XML ({expat.ErrorString(error.code)})",
+                "export the file again, or correct the line",
+            ) from None
+        assert self._root  # well-formed XML has one
+        return self._root
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        start = self._position()
+        inner = _START_TAG.match(self.file.text, start).end()  # type: ignore[union-attr]  # well-formed
+        local_names = {key.rsplit(" ", 1)[-1]: value for key, value in attributes.items()}
+        parent = self._open[-1] if self._open else None
+        element = Element(name.rsplit(" ", 1)[-1], local_names, parent, start, inner)
+        if parent:
+            parent.children.append(element)
+        else:
+            self._root = element
+        self._open.append(element)
+
+    def _end(self, name: str) -> None:
+        element, position = self._open.pop(), self._position()
+        if self.file.text.endswith("/>", element.start, element.inner):
+            element.inner_end = element.end = element.inner
+        else:
+            element.inner_end, element.end = position, self.file.text.index(">", position) + 1
+
+    def _position(self) -> int:
+        """Return the offset of the current event in characters."""
+        offset = self._expat.CurrentByteIndex
+        if self._is_ascii:
+            return offset
+        last_offset, last_position = self._last
+        position = last_position + len(self._data[last_offset:offset].decode())
+        self._last = (offset, position)
+        return position
+
+    def _reject_entity(self, name: str, *_: object) -> None:
+        raise DataError(
+            f"line {self._expat.CurrentLineNumber}: the entity '{name}' is declared", "replace entities by their text"
+        )
+
+
+def _elements(root: Element, name: str) -> Iterator[Element]:
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        if element.name == name:
+            yield element
+        else:
+            stack += reversed(element.children)
+
+
+def _is_selected(segment: Element, retranslate: bool) -> bool:
+    """Return whether to translate a segment."""
+    source, target = segment.find("source"), segment.find("target")
+    if source is None or segment.inherited("translate") == "no":
+        return False
+    state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
+    return retranslate or target is None or target.inner == target.inner_end or state in UNTRANSLATED_STATES
+
+
+class _LanguageAttribute:
+    """The attribute with the target language, as a part of the file."""
+
+    blocks: Sequence[RichText] = ()
+
+    def __init__(self, file: TextFile, element: Element, name: str, language: str) -> None:
+        self.file, self.element, self.name, self.language = file, element, name, language
+        self.current = element.attributes.get(name, "")
+        codes = [code.lower().replace("_", "-").split("-")[0] for code in (self.current, language)]
+        if self.current and codes[0] != codes[1]:
+            raise DataError(
+                f"line {file.line(element.start)}: {name} is '{self.current}', but the target language is '{language}'",
+                "use a model for that language, or correct the attribute",
+            )
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        if not self.current:
+            yield _set_attributes(self.file, self.element, {self.name: self.language})
+
+
+def _set_attributes(file: TextFile, element: Element, attributes: dict[str, str]) -> Edit:
+    """Return the change of the start tag of an element."""
+    tag = file.text[element.start : element.inner]
+    for name, value in attributes.items():
+        pattern = rf"(\s{name}\s*=\s*)(?:\"[^\"]*\"|'[^']*')"
+        if re.search(pattern, tag):
+            tag = re.sub(pattern, lambda match, value=value: match[1] + quoteattr(value), tag, count=1)  # type: ignore[misc]
+        else:
+            end = re.search(r"\s*/?>\Z", tag).start()  # type: ignore[union-attr]  # the end of a tag
+            tag = f"{tag[:end]} {name}={quoteattr(value)}{tag[end:]}"
+    return Edit(element.start, element.inner, tag)
+
+
+class _Target:
+    """The target of a segment, as a part of the file."""
+
+    def __init__(self, file: TextFile, segment: Element) -> None:
+        self.file, self.segment = file, segment
+        source = segment.find("seg-source") or segment.find("source")
+        assert source is not None  # by _is_selected
+        self.source = source
+        sentences = [mrk for mrk in _elements(source, "mrk") if mrk.attributes.get("mtype") == "seg"]
+        ranges = [(each.inner, each.inner_end) for each in sentences] or [(source.inner, source.inner_end)]
+        is_preserved = source.inherited("space") == "preserve"
+        self.contents = [(*each, InlineContent(file.text[slice(*each)], is_preserved)) for each in ranges]
+        self.blocks = [block for *_, content in self.contents for block in content.blocks]
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Yield the new target and its state. An empty source has no translation; one without text is copied."""
+        if self.source.inner == self.source.inner_end:
+            return
+        remaining, text, position = list(translations), "", self.source.inner
+        for start, end, content in self.contents:
+            count = len(content.blocks)
+            text += self.file.text[position:start] + content.render(remaining[:count])
+            remaining, position = remaining[count:], end
+        text += self.file.text[position : self.source.inner_end]
+        source_tag = self.file.text[self.source.start : self.source.inner]
+        prefix = source_tag[1 : source_tag.index(self.source.name)]
+        state = {"state": "translated"}
+        if self.segment.name == "segment":
+            yield _set_attributes(self.file, self.segment, state)
+        else:
+            state["state-qualifier"] = "leveraged-mt"
+        target = self.segment.find("target")
+        if target is None:
+            attributes = "".join(
+                f' {name}="{value}"' for name, value in state.items() if self.segment.name != "segment"
+            )
+            space = re.search(r"\s*\Z", self.file.text[self.segment.inner : self.source.start])[0]  # type: ignore[index]
+            new = f"{space}<{prefix}target{attributes}>{text}</{prefix}target>"
+            yield Edit(self.source.end, self.source.end, new)
+            return
+        tag = self.file.text[target.start : target.inner]
+        if self.segment.name != "segment":
+            tag = _set_attributes(self.file, target, state).text
+        tag = re.sub(r"\s*/?>\Z", ">", tag)
+        yield Edit(target.start, target.end, f"{tag}{text}</{prefix}target>")
+
+
+class InlineContent:
+    """The content of a source: text with inline elements."""
+
+    def __init__(self, source: str, is_preserved: bool) -> None:
+        """Parse a content.
+
+        Args:
+            source: the XML of the content.
+            is_preserved: whether line breaks are line breaks of the text, and not spaces.
+        """
+        self.source = source
+        self._is_preserved = is_preserved
+        self._markup: dict[int, tuple[str, str]] = {}
+        self._parents: dict[int, int] = {}
+        self._native: dict[int, str] = {}  # by the id of a tag with fixed text, the text
+        self._text, self._fixed = "", list[FixedSpan]()
+        self._tags: list[Tag] = []
+        self._open: list[tuple[str, int]] = []  # name and index of each open tag; for a range, name and id of its end
+        tokens = list(_TOKEN.finditer(source))
+        self._has_words = any(re.search(r"[^\W\d_]", token[0]) for token in tokens if not token["tag"])
+        self._parse(tokens)
+        self.sections = Sections(RichText(self._text, tuple(self._tags), tuple(self._fixed)), re.compile(r"[\r\n]"))
+        self.blocks = self.sections.blocks
+
+    def render(self, translations: Sequence[RichText]) -> str:
+        """Return the XML with the translations of the blocks."""
+        if list(translations) == self.blocks:
+            return self.source
+        rich = self.sections.join(translations)
+        rich = with_fixed_tags(replace(rich, tags=_without_copies(rich.tags)), self._native)
+        pieces, native = [], None
+        for event, text, tag in events(rich, self._parents):
+            if tag is None:
+                pieces.append(escape(text) if text != native else "")
+            else:
+                pieces.append(self._markup[tag.id][event is Event.CLOSE])
+                native = self._native.get(tag.id) if event is Event.OPEN else None
+        return "".join(pieces)
+
+    def _parse(self, tokens: Sequence[re.Match[str]]) -> None:
+        i = 0
+        while i < len(tokens):
+            token, i = tokens[i], i + 1
+            if token["tag"] is None:
+                self._add_text(token)
+            elif token["tag"].startswith("</"):
+                self._close(token["tag"], _name(token["tag"]))
+            elif _name(token["tag"]) in _CONTAINERS and not _PROTECTED.search(token["tag"]):
+                index = self._add_tag(token["tag"])
+                if not token["tag"].endswith("/>"):
+                    self._open.append((_name(token["tag"]), index))
+            else:
+                end = _element_end(tokens, i)
+                following = next((token[0] for token in tokens[end:] if not token[0].startswith("<")), "")
+                self._add_code(tokens[i - 1 : end], following)
+                i = end
+
+    def _add_text(self, token: re.Match[str]) -> None:
+        if token["cdata"] is None and token[0].startswith("<"):  # a comment or a processing instruction
+            self._add_tag(token[0])
+            return
+        text = html.unescape(token[0]) if token["cdata"] is None else token["cdata"]
+        if not self._is_preserved:
+            text = re.sub(r"\s+", " ", text)
+            text = text.lstrip() if self._text[-1:].isspace() else text
+        self._text += text
+
+    def _add_tag(self, source: str) -> int:
+        """Add a tag at the end of the text, and return its index."""
+        tag = Tag(len(self._text), len(self._text), len(self._markup))
+        if self._open:
+            self._parents[tag.id] = self._tags[self._open[-1][1]].id
+        self._tags.append(tag)
+        self._markup[tag.id] = (source, "")
+        return len(self._tags) - 1
+
+    def _close(self, source: str, name: str) -> None:
+        """End the innermost tag with a name. Ranges that start in it and end later remain two points."""
+        while (last := self._open.pop())[0] != name:
+            pass
+        tag = self._tags[last[1]] = replace(self._tags[last[1]], end=len(self._text))
+        self._markup[tag.id] = (self._markup[tag.id][0], source)
+
+    def _add_code(self, tokens: Sequence[re.Match[str]], following: str) -> None:
+        """Add an element with native code: protected text, a variable, a point, or the start or end of a range.
+
+        Code between spaces or punctuation is taken for a variable, such as a name, and becomes a word of the text.
+        """
+        source, name = "".join(token[0] for token in tokens), _name(tokens[0][0])
+        key = _RANGE_ID.search(tokens[0][0]) or _ID.search(tokens[0][0])
+        value = key[1] if key else ""
+        if name in _STARTS:
+            self._open.append((f"{_STARTS[name]} {value}", self._add_tag(source)))
+        elif name in _STARTS.values() and self._open and self._open[-1][0] == f"{name} {value}":
+            self._close(source, f"{name} {value}")
+        else:
+            index = self._add_tag(source)
+            native = "".join(html.unescape(token[0]) for token in tokens if not token[0].startswith("<"))
+            if name not in _CONTAINERS:
+                is_word = self._has_words and not (_WORD_END.search(self._text) or _WORD_START.match(following))
+                native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
+            if native.strip():
+                start, self._text = len(self._text), self._text + native
+                self._tags[index] = replace(self._tags[index], end=len(self._text))
+                self._fixed.append(FixedSpan(start, len(self._text), native))
+                self._native[self._tags[index].id] = native
+
+
+def _name(tag: str) -> str:
+    return _TAG_NAME.match(tag)[1]  # type: ignore[index]  # every tag has a name
+
+
+def _element_end(tokens: Sequence[re.Match[str]], start: int) -> int:
+    """Return the index after the element whose start tag is before `start`."""
+    depth, i = int(not tokens[start - 1][0].endswith("/>")), start
+    while depth:
+        tag = tokens[i]["tag"]
+        if tag and not tag.endswith("/>"):
+            depth += -1 if tag.startswith("</") else 1
+        i += 1
+    return i
+
+
+def _without_copies(tags: Iterable[Tag]) -> tuple[Tag, ...]:
+    """Return the longest of the tags with the same id, because an id must be unique in a target."""
+    longest: dict[int, Tag] = {}
+    for tag in tags:
+        if tag.id not in longest or tag.end - tag.start > longest[tag.id].end - longest[tag.id].start:
+            longest[tag.id] = tag
+    return tuple(tag for tag in tags if longest.get(tag.id) is tag)

@@ -1,0 +1,253 @@
+"""PO and POT files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import polib
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stub_translations import OPTIONS, texts, translated
+
+from nmt.documents import po
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text_file import SplicedDocument
+from nmt.errors import DataError
+
+HEADER = """\
+# Translations of an example.
+#, fuzzy
+msgid ""
+msgstr ""
+"Project-Id-Version: example 1.0\\n"
+"Language: \\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=CHARSET\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+
+"""
+ENTRIES = """\
+#. Shown on the first page.
+#: src/a.c:10 src/a_file_with_a_long_name.c:200 src/another_file_with_a_long_name.c:3000
+#, c-format
+msgid "hello %s, \\"friend\\"\\n"
+msgstr ""
+
+#~ msgid "old"
+#~ msgstr "alt"
+
+msgctxt "menu"
+msgid   "&open"
+msgstr  ""
+
+#, fuzzy
+#| msgid "close it"
+msgid "close"
+msgstr "zumachen"
+
+msgid "done"
+msgstr "fertig"
+
+#, c-format
+msgid "one file"
+msgid_plural "%d files"
+msgstr[0] ""
+msgstr[1] ""
+# a trailing comment
+"""
+
+
+def parse(source: str | bytes, **options: object) -> SplicedDocument:
+    data = source.encode() if isinstance(source, str) else source
+    return po.parse(data, DocumentOptions(**{**OPTIONS, **options}))  # type: ignore[arg-type]
+
+
+def copied(source: str, translate: Callable[[RichText], RichText] = lambda block: block, **options: object) -> str:
+    return translated(parse(source, **options), translate).decode()
+
+
+def filled(text: str, **options: object) -> str:
+    """Return the lines of the translation of one message into itself."""
+    return copied(f'msgid {text}\nmsgstr ""\n', **options).split("\nmsgstr ", 1)[1].rstrip("\n")
+
+
+def msgfmt(path: Path, content: str) -> None:
+    """Check a file with gettext's own compiler."""
+    if not shutil.which("msgfmt"):
+        pytest.skip("gettext is not installed")
+    path.write_text(content, encoding="utf-8", newline="")
+    done = subprocess.run(
+        ["msgfmt", "-c", "-o", str(path.with_suffix(".mo")), str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_empty_translations_are_filled() -> None:
+    document = parse(HEADER + ENTRIES)
+    assert texts(document) == ['hello %s, "friend"', "open", "one file", "%d files"]
+    expected = ENTRIES.replace('"friend\\"\\n"\nmsgstr ""', '"friend\\"\\n"\nmsgstr "hello %s, \\"friend\\"\\n"')
+    expected = expected.replace('"&open"\nmsgstr  ""', '"&open"\nmsgstr "&open"')
+    expected = expected.replace('msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "one file"\nmsgstr[1] "%d files"')
+    assert copied(HEADER + ENTRIES).endswith(expected)
+
+
+def test_the_header_of_a_template_is_completed(tmp_path: Path) -> None:
+    content = copied(HEADER + ENTRIES)
+    assert content.startswith(
+        HEADER.replace("#, fuzzy\n", "")
+        .replace("Language: ", "Language: de")
+        .replace("CHARSET", "UTF-8")
+        .replace("nplurals=INTEGER; plural=EXPRESSION;", "nplurals=2; plural=(n != 1);")
+    )
+    msgfmt(tmp_path / "de.po", content)
+
+
+def test_all_entries_can_be_translated_again(tmp_path: Path) -> None:
+    content = copied(HEADER + ENTRIES, retranslate=True)
+    assert '\n#| msgid "close it"\nmsgid "close"\nmsgstr "close"\n' in content
+    assert "fuzzy" not in content
+    assert 'msgid "done"\nmsgstr "done"\n' in content
+    assert '#~ msgstr "alt"' in content
+    msgfmt(tmp_path / "de.po", content)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_a_complete_file_is_unchanged(line_end: str, bom: str) -> None:
+    content = bom + copied(HEADER + ENTRIES).replace("\n", line_end)
+    assert parse(content).blocks == []
+    assert copied(content) == content
+
+
+def test_line_ends_are_those_of_the_file() -> None:
+    content = copied((HEADER + ENTRIES).replace("\n", "\r\n"))
+    assert "\n" not in content.replace("\r\n", "")
+
+
+@pytest.mark.parametrize(
+    ("language", "forms"),
+    [
+        ("de", ["one", "many"]),
+        ("ja", ["many"]),
+        ("pl", ["one", "many", "many"]),
+        ("ar", ["many", "one", *["many"] * 4]),
+    ],
+)
+def test_plural_forms_of_the_language(tmp_path: Path, language: str, forms: list[str]) -> None:
+    entry = 'msgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    content = copied(HEADER + entry, tgt=language)
+    (parsed,) = polib.pofile(content)
+    assert [text for _, text in sorted(parsed.msgstr_plural.items())] == forms
+    msgfmt(tmp_path / "x.po", content)
+
+
+def test_a_singular_without_the_number_is_not_used_for_other_numbers() -> None:
+    entry = 'msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] ""\n'
+    assert 'msgstr[0] "%d files"\nmsgstr[1] "%d files"' in copied(HEADER + entry, tgt="ru")
+    assert 'msgstr[0] "%d file"\nmsgstr[1] "%d files"' in copied(HEADER + entry.replace("one", "%d"), tgt="ru")
+    assert 'msgstr[0] "one file"\nmsgstr[1] "%d files"' in copied(HEADER + entry, tgt="fr")
+
+
+def test_the_plural_forms_of_the_header_win() -> None:
+    header = HEADER.replace("nplurals=INTEGER; plural=EXPRESSION;", "nplurals=3; plural=n==1 ? 2 : 0;")
+    content = copied(header + 'msgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\n')
+    assert 'msgstr[0] "many"\nmsgstr[1] "many"\nmsgstr[2] "one"\n' in content
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "translation", "expected"),
+    [
+        ("&File", "File", "Datei", "&Datei"),
+        ("&File", "File", "Neue Form", "Neue &Form"),
+        ("E_xit", "Exit", "Exit", "E_xit"),
+        ("_Save as", "Save as", "Datei speichern", "Datei _speichern"),
+        ("Save &amp; exit", "Save &amp; exit", "Speichern &amp; beenden", "Speichern &amp; beenden"),
+        ("R&D", "R&D", "F&E", "F&E"),
+        ("file_name", "file_name", "file_name", "file_name"),
+        ("_a_", "_a_", "_a_", "_a_"),
+        ("a & b", "a & b", "a & b", "a & b"),
+        ("%(a)s&b", "%(a)s&b", "%(a)s&b", "%(a)s&b"),
+    ],
+)
+def test_accelerator_keys(source: str, text: str, translation: str, expected: str) -> None:
+    document = parse(f'msgid "{source}"\nmsgstr ""\n')
+    assert texts(document) == [text]
+    assert document.render([RichText(translation)]).decode().endswith(f'msgstr "{expected}"\n')
+
+
+def test_newlines_around_a_message_are_kept() -> None:
+    assert filled('"\\n  text \\n\\n"') == '""\n"\\n"\n"  text \\n"\n"\\n"'
+
+
+def test_long_translations_are_wrapped_as_in_the_file() -> None:
+    long = "word " * 20 + "end"
+    assert filled(f'"{long}"') == f'"{long}"'
+    wrapped = filled('""\n"' + "word " * 14 + '"\n"word word word word word word end"')
+    assert [len(line) <= 79 for line in wrapped.split("\n")] == [True] * 3
+    assert polib.pofile(f'msgid ""\nmsgstr ""\n\nmsgid "x"\nmsgstr {wrapped}\n')[0].msgstr == long
+
+
+def test_paragraphs_of_a_message_are_blocks() -> None:
+    document = parse('msgid ""\n"First line\\n"\n"continues.\\n"\n"\\n"\n"  - item\\n"\nmsgstr ""\n')
+    assert texts(document) == ["First line continues.", "item"]
+
+
+def test_escapes_are_read_and_written() -> None:
+    assert texts(parse('msgid "a\\tb \\\\ \\"c\\" \\101\\x42"\nmsgstr ""\n')) == ['a\tb \\ "c" AB']
+    assert filled('"a\\tb \\\\ \\"c\\""') == '"a\\tb \\\\ \\"c\\""'
+
+
+def test_other_encodings_are_kept() -> None:
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n\n'
+    document = parse((header + 'msgid "é"\nmsgstr ""\n').encode("latin-1"))
+    assert 'msgstr "È"' in document.render([RichText("È")]).decode("latin-1")
+    with pytest.raises(DataError, match="ISO-8859-1, lacks the character '語'"):
+        document.render([RichText("語")])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('msgid "a"\n', "line 1: an entry needs msgid and msgstr"),
+        ('msgstr "a"\n', "line 1: msgstr without msgid"),
+        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "line 3: msgstr occurs twice"),
+        ('msgid "a"\nmsgstr "b\n', "line 2: .* is not valid"),
+        ('msgid "a"\nwhat "b"\n', "line 2: .* is not valid"),
+        ("<html>", "line 1: .* is not valid"),
+        (b'msgid "\xe4"\nmsgstr ""\n', "line 1, byte 8 of the line: not UTF-8"),
+        ('msgid ""\nmsgstr "Language: fr\\n"\n', "Language: fr, but the target language is de"),
+        (
+            'msgid ""\nmsgstr "Content-Type: x; charset=none\\n"\n"Content-Type: x; charset=none\\n"\n',
+            "charset, 'none'",
+        ),
+    ],
+)
+def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse(source)
+
+
+def test_unknown_plural_forms_are_an_error() -> None:
+    source = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
+    with pytest.raises(DataError, match="number of plural forms of 'xx' is unknown"):
+        parse(source, tgt="xx")
+    with pytest.raises(DataError, match="invalid Plural-Forms"):
+        parse('msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=n!;\\n"\n\n' + source)
+
+
+MESSAGES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1)
+
+
+@given(st.lists(MESSAGES, unique=True, max_size=4))
+def test_any_message_is_copied(messages: list[str]) -> None:
+    source = "\n".join(f'msgid "{message.translate(po._TO_ESCAPE)}"\nmsgstr ""\n' for message in messages)
+    entries = list(po._entries(po.TextFile(copied(source))))
+    for entry, message in zip(entries, messages, strict=True):
+        assert entry.id == message
+        assert entry.translations[0].text == message

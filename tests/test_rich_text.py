@@ -1,0 +1,127 @@
+"""Cutting, joining and writing of rich text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from stub_translations import reverse_words
+
+from nmt.documents.document import RichText, Tag
+from nmt.documents.rich_text import Sections, cut, events, join, to_markup, with_fixed_tags
+from nmt.inference.segments import FixedSpan
+
+TREES = st.recursive(
+    st.text("ab \n", max_size=5), lambda inner: st.lists(inner, max_size=4) | st.tuples(inner), max_leaves=10
+)
+"""A string is text, a list a sequence, and a tuple an element."""
+
+
+def build(tree: object) -> RichText:
+    """Return the rich text of a tree, with its tags in document order, numbered from 0."""
+    text, tags = "", list[Tag]()
+
+    def add(node: object) -> None:
+        nonlocal text
+        if isinstance(node, str):
+            text += node
+            return
+        index = len(tags)
+        start = len(text)
+        if isinstance(node, tuple):
+            tags.append(Tag(start, start, index))
+        for child in node:  # type: ignore[attr-defined]
+            add(child)
+        if isinstance(node, tuple):
+            tags[index] = Tag(start, len(text), index)
+
+    add(tree)
+    return RichText(text, tuple(tags))
+
+
+def xml(rich: RichText) -> etree._Element:
+    """Write a text as XML, which must be well-formed, and parse it."""
+    markup = {tag.id: (f'<g id="{tag.id}">', "</g>") for tag in rich.tags}
+    return etree.fromstring(f"<root>{to_markup(rich, markup)}</root>")
+
+
+def pieces(rich: RichText, pattern: str) -> Iterator[tuple[int, int]]:
+    return (match.span() for match in re.finditer(pattern, rich.text))
+
+
+@given(TREES)
+def test_any_nested_text_is_written(tree: object) -> None:
+    rich = build(tree)
+    elements = {int(element.get("id")): "".join(element.itertext()) for element in xml(rich).iter("g")}
+    assert elements == {tag.id: rich.text[tag.start : tag.end] for tag in rich.tags}
+    moved = reverse_words(rich)  # tags may cross now
+    assert "".join(xml(moved).itertext()) == moved.text
+    assert len(list(xml(moved).iter("g"))) == len(rich.tags)
+
+
+@given(TREES)
+def test_parts_are_joined_to_the_same_text(tree: object) -> None:
+    rich = build(tree)
+    spans = list(pieces(rich, r"\S+"))
+    if not spans:
+        return
+    edges = [0, *(edge for span in spans for edge in span), len(rich.text)]
+    joined = join(cut(rich, spans), [rich.text[edges[i] : edges[i + 1]] for i in range(0, len(edges), 2)])
+    assert joined.text == rich.text
+    assert {tag.id for tag in joined.tags} == {tag.id for tag in rich.tags}
+    assert "".join(xml(joined).itertext()) == rich.text
+    for old in rich.tags:
+        words = "".join(rich.text[old.start : old.end].split())
+        assert (
+            "".join("".join(joined.text[tag.start : tag.end].split()) for tag in joined.tags if tag.id == old.id)
+            == words
+        )
+
+
+@given(TREES)
+def test_sections_keep_what_is_between_them(tree: object) -> None:
+    rich = build(tree)
+    sections = Sections(rich, re.compile("\n"))
+    assert sections.join(sections.blocks) == rich
+    assert [block.text for block in sections.blocks] == [line.strip() for line in rich.text.split("\n") if line.strip()]
+    translated = sections.join([reverse_words(block) for block in sections.blocks])
+    assert translated.text.count("\n") == rich.text.count("\n")
+    assert {tag.id for tag in translated.tags} == {tag.id for tag in rich.tags}
+
+
+def test_separators_in_a_translation_become_spaces() -> None:
+    sections = Sections(RichText("a\nb"), re.compile("\n"))
+    assert sections.join([RichText("x\ny"), RichText("z")]).text == "x y\nz"
+
+
+def test_a_tag_over_a_separator_stays_one() -> None:
+    rich = RichText("a b\nc", (Tag(2, 5, 7),))
+    assert Sections(rich, re.compile("\n")).join(
+        [RichText("A B", (Tag(2, 3, 7),)), RichText("C", (Tag(0, 1, 7),))]
+    ) == RichText("A B\nC", (Tag(2, 5, 7),))
+
+
+def test_a_point_at_the_end_of_a_tag_is_where_it_was() -> None:
+    rich = RichText("ab", (Tag(0, 1, 0), Tag(1, 1, 1)))
+    markup = {0: ("<b>", "</b>"), 1: ("<br/>", "")}
+    assert to_markup(rich, markup) == "<b>a</b><br/>b"
+    assert to_markup(rich, markup, parents={1: 0}) == "<b>a<br/></b>b"
+    assert [text for _, text, tag in events(rich) if tag is None] == ["a", "b"]
+
+
+def test_fixed_spans_are_in_their_part() -> None:
+    rich = RichText("one two", fixed=(FixedSpan(4, 7, "two"),))
+    assert [part.fixed for part in cut(rich, [(0, 3), (4, 7)])] == [(), (FixedSpan(0, 3, "two"),)]
+
+
+def test_fixed_tags_are_where_their_text_is() -> None:
+    tags = (Tag(0, 1, 0), Tag(0, 1, 1))
+    assert with_fixed_tags(RichText("a x b x", tags), {0: "x", 1: "x"}).tags == (Tag(2, 3, 0), Tag(6, 7, 1))
+    assert with_fixed_tags(RichText("a b", tags), {0: "x"}).tags == tags
+    assert with_fixed_tags(RichText("a xy", (Tag(3, 4, 0), Tag(0, 1, 1))), {1: "xy"}).tags == (
+        Tag(0, 1, 1),
+        Tag(3, 4, 0),
+    )

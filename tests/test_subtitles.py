@@ -1,0 +1,219 @@
+"""SRT and WebVTT."""
+
+from __future__ import annotations
+
+import re
+
+import pysubs2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stub_translations import OPTIONS, reverse_words, texts, translated, uppercase
+
+from nmt.documents import subtitles
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.errors import DataError
+
+SRT = """\
+1
+00:00:01,000 --> 00:00:02,500
+{\\an8}<i>The train to the coast</i>
+<i>leaves at noon,</i>
+
+2
+00:00:02,600 --> 00:00:04,000 X1:40 X2:600
+<i>unless it snows.</i>
+
+3
+00:00:05,000 --> 00:00:06,000
+- Are you <b>sure</b>?
+- No.
+
+4
+00:00:09,500 --> 00:00:10,000
+<font color="#ff0000">Good night!</font>
+"""
+VTT = """\
+WEBVTT - a title
+Kind: captions
+
+STYLE
+::cue { color: white }
+
+REGION
+id:fred
+lines:3
+
+NOTE this is
+a comment --
+
+first cue
+00:01.000 --> 00:02.500 line:0 align:start
+<v Anna>Salt &amp; pepper,&nbsp;please.
+
+00:02.600 --> 00:04.000
+<c.yellow>Here</c> you <u>are</u>.
+"""
+
+
+def parse(source: str | bytes, **options: str) -> subtitles.Subtitles:
+    data = source.encode() if isinstance(source, str) else source
+    return subtitles.parse(data, DocumentOptions(**{**OPTIONS, **options}))
+
+
+def payload(source: str) -> str:
+    """Return the text of one cue after its translation to capitals."""
+    rendered = translated(parse(f"1\n00:00:01,000 --> 00:00:02,000\n{source}\n")).decode()
+    return rendered.split("\n", 2)[2].removesuffix("\n")
+
+
+@pytest.mark.parametrize("source", [SRT, VTT, "", "WEBVTT\n", SRT.rstrip("\n"), VTT.replace("\n", "\n\n\n")])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+def test_untranslated_subtitles_are_unchanged(source: str, line_end: str, bom: str) -> None:
+    data = (bom + source.replace("\n", line_end)).encode()
+    document = parse(data)
+    assert document.render(document.blocks) == data
+
+
+def test_sentences_continue_in_the_next_cue() -> None:
+    assert texts(parse(SRT)) == [
+        "The train to the coast leaves at noon, unless it snows.", "Are you sure?", "No.", "Good night!",
+    ]  # fmt: skip
+
+
+def test_only_the_text_changes() -> None:
+    rendered = translated(parse(SRT)).decode()
+    assert rendered == SRT.replace(
+        "The train to the coast</i>\n<i>leaves at noon,", "THE TRAIN TO THE COAST LEAVES AT NOON,"
+    ).replace("unless it snows.", "UNLESS IT SNOWS.").replace("Are you <b>sure", "ARE YOU <b>SURE").replace(
+        "- No.", "- NO."
+    ).replace("Good night", "GOOD NIGHT")
+    before, after = pysubs2.SSAFile.from_string(SRT), pysubs2.SSAFile.from_string(rendered)
+    assert [(cue.start, cue.end) for cue in before] == [(cue.start, cue.end) for cue in after]
+
+
+def test_webvtt_settings_notes_styles_and_identifiers_survive() -> None:
+    assert texts(parse(VTT)) == ["Salt & pepper,\u00a0please.", "Here you are."]
+    expected = VTT.replace("Salt &amp; pepper,&nbsp;please.", "SALT &amp; PEPPER,&nbsp;PLEASE.")
+    assert translated(parse(VTT)).decode() == expected.replace("Here</c> you <u>are", "HERE</c> YOU <u>ARE")
+
+
+def test_a_moved_tag_stays_with_its_words() -> None:
+    assert "- sure? you Are" not in translated(parse(SRT), reverse_words).decode()
+    assert "- <b>sure?</b> you Are\n- No." in translated(parse(SRT), reverse_words).decode()
+
+
+def test_a_translation_is_cut_in_proportion_and_at_punctuation() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI lived here.\n"
+    document = parse(source)
+    (block,) = document.blocks
+    rendered = document.render([RichText("Als ich noch sehr jung war, wohnte ich hier.")]).decode()
+    assert block.text == "When I was young, I lived here."
+    assert "\nAls ich noch sehr jung war,\n\n" in rendered
+    assert rendered.endswith("\nwohnte ich hier.\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "num_blocks"),
+    [
+        ("I went", "home.", 1),
+        ("I went.", "Home is far.", 2),
+        ("I waited...", "and waited.", 1),
+        ("I waited...", "Then I left.", 2),
+        ("I went", "- Home?", 2),
+        ("I went", "[door opens]", 2),
+        ("Hello. I went", "home. Bye.", 3),
+    ],
+)
+def test_sentences_over_two_cues(first: str, second: str, num_blocks: int) -> None:
+    source = f"00:00:01,000 --> 00:00:02,000\n{first}\n\n00:00:02,000 --> 00:00:03,000\n{second}\n"
+    assert len(parse(source).blocks) == num_blocks
+
+
+def test_a_sentence_does_not_continue_after_a_pause() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nI went\n\n2\n00:00:06,000 --> 00:00:07,000\nhome\n"
+    assert texts(parse(source)) == ["I went", "home"]
+
+
+def test_lines_are_balanced() -> None:
+    assert payload("short\nwords") == "SHORT WORDS"
+    lines = payload("a very long line of words that does not fit on a single line of subtitles").split("\n")
+    assert [len(line) for line in lines] == [35, 37]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<i>one</i> two", "<i>ONE</i> TWO"),
+        ("{\\i1}one{\\i0} two", "{\\i1}ONE{\\i0} TWO"),
+        ("one <i>two", "ONE <i>TWO"),
+        ("one</i> two", "ONE</i> TWO"),
+        ("<b><i>one</i></b>", "<b><i>ONE</i></b>"),
+        ("<i>- one\n- two</i>", "<i>- ONE</i>\n<i>- TWO</i>"),
+        ("a < b > c & d", "A < B > C & D"),
+        ("♪ one ♪", "♪ ONE ♪"),
+        ("1984", "1984"),
+        ("one\n\ntwo", "ONE TWO"),
+    ],
+)
+def test_markup_in_cues(source: str, expected: str) -> None:
+    assert payload(source) == expected
+
+
+def test_chinese_is_cut_and_wrapped_without_spaces() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\nWhen I was young,\n\n2\n00:00:02,000 --> 00:00:03,000\nI lived here.\n"
+    rendered = parse(source).render([RichText("我年轻的时候，住在这里。")]).decode()
+    assert re.findall("[\u3400-\u9fff].*", rendered) == ["我年轻的时候，", "住在这里。"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("Only text.\n", "no subtitles"),
+        ("1\n00:00:01,000 --> 00:00:xx,000\nHi\n", "line 2: .* is not a time range"),
+        ("1\n00:00:01,000 -> 00:00:02,000\nHi\n", "no subtitles"),
+        (b"1\n00:00:01,000 --> 00:00:02,000\n\xe4\n", "line 3, byte . of the line: not UTF-8"),
+    ],
+)
+def test_malformed_subtitles_are_rejected(source: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse(source)
+
+
+def test_invalid_characters_can_be_replaced() -> None:
+    document = parse(b"1\n00:00:01,000 --> 00:00:02,000\n\xe4\n", encoding_errors="replace")
+    assert texts(document) == ["\ufffd"]
+
+
+def test_utf_16_is_read_and_written() -> None:
+    data = b"\xff\xfe" + SRT.encode("utf-16-le")
+    assert translated(parse(data)).decode("utf-16") == translated(parse(SRT)).decode()
+
+
+WORDS = st.lists(st.text("abcAB.,-<>&{}\\i 1♪", min_size=1, max_size=8), min_size=1, max_size=12).map(" ".join)
+LINES = WORDS.map(str.strip).filter(lambda line: line and "-->" not in line and not line.isdigit())
+
+
+@given(st.lists(st.lists(LINES, min_size=1, max_size=3), min_size=1, max_size=5), st.sampled_from(["srt", "vtt"]))
+def test_any_subtitles_keep_their_structure(cues: list[list[str]], kind: str) -> None:
+    header, comma = ("WEBVTT\n\n", ".") if kind == "vtt" else ("", ",")
+    source = header + "".join(
+        f"{i}\n00:00:{i:02}{comma}000 --> 00:00:{i:02}{comma}900\n" + "\n".join(lines) + "\n\n"
+        for i, lines in enumerate(cues)
+    )
+    document = parse(source)
+    assert document.render(document.blocks) == source.encode()
+    for translate in (uppercase, reverse_words):
+        rendered = parse(translated(document, translate))
+        assert [(cue.begin_time, cue.end_time, bool(cue.turns)) for cue in rendered.cues] == [
+            (cue.begin_time, cue.end_time, bool(cue.turns)) for cue in document.cues
+        ]
+
+
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=5), st.integers(2, 12))
+def test_no_cue_is_empty_if_there_are_enough_words(lengths: list[int], num_words: int) -> None:
+    parts = subtitles._divide(RichText(" ".join(["word,"] * num_words)), lengths)
+    assert " ".join(filter(None, (part.text for part in parts))) == " ".join(["word,"] * num_words)
+    assert sum(bool(part.text) for part in parts) == min(num_words, len(lengths))

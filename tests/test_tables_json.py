@@ -1,0 +1,245 @@
+"""CSV, TSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stub_translations import OPTIONS, texts, translated
+
+from nmt.documents import json_strings, tables
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text_file import PlainText, SplicedDocument
+from nmt.errors import DataError, UsageError
+
+CSV = """\
+id,text,note
+1,a plain cell,keep
+2,"in ""quotes"", with a comma",keep
+
+3,"two
+lines","keep, too"
+4,,
+5
+"""
+JSON = """\
+{
+  "title": "a title", "price": 1.50e+2,  "ok": true,
+  "items": [ {"text": "one \\u00e9"},   {"text": "two", "id": "x1"} ],
+  "tags": ["red", ["deep"], 7, "blue"],
+  "title": "again",
+  "a.b": {"c": "dotted"}, "empty": ""
+}
+"""
+
+
+def parse_table(source: str | bytes, *columns: str) -> SplicedDocument:
+    data = source.encode() if isinstance(source, str) else source
+    return tables.parse(data, DocumentOptions(**OPTIONS, columns=columns))
+
+
+def parse_json(source: str | bytes, *keys: str) -> SplicedDocument:
+    data = source.encode() if isinstance(source, str) else source
+    return json_strings.parse(data, DocumentOptions(**OPTIONS, keys=keys))
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_only_the_cells_of_the_column_change(line_end: str, bom: str, delimiter: str) -> None:
+    source = bom + CSV.replace(",", delimiter).replace("\n", line_end)
+    document = parse_table(source, "text")
+    assert texts(document) == ["a plain cell", f'in "quotes"{delimiter} with a comma', "two lines"]
+    assert document.render(document.blocks) == source.encode()
+    expected = (
+        source.replace("a plain", "A PLAIN")
+        .replace('in ""quotes""', 'IN ""QUOTES""')
+        .replace("with a comma", "WITH A COMMA")
+    )
+    rendered = translated(document).decode()
+    cells = [
+        row[1]
+        for row in csv.reader(io.StringIO(rendered.lstrip("\ufeff"), newline=""), delimiter=delimiter)
+        if len(row) > 1
+    ]
+    assert rendered.replace("cell", "CELL").startswith(expected[: expected.index("3")].replace("cell", "CELL"))
+    assert " ".join(cells[3].split()) == "TWO LINES"
+
+
+def test_several_columns() -> None:
+    assert texts(parse_table("a,b,c\n1,2,3\nx,y,z\n", "c", "a")) == ["1", "3", "x", "z"]
+    assert texts(parse_table("a\n1\n\n2")) == ["1", "2"]
+
+
+def test_a_translation_is_quoted_if_needed() -> None:
+    assert parse_table("text,b\none,2\n", "text").render([RichText('a, "b"')]) == b'text,b\n"a, ""b""",2\n'
+    assert parse_table("text\tb\none\t2\n", "text").render([RichText('a, "b"\t')]) == b'text\tb\na, "b" \t2\n'
+
+
+def test_quotes_in_a_table_with_tabs_are_text() -> None:
+    assert texts(parse_table('text\tb\n"Hi" she said\t2\n', "text")) == ['"Hi" she said']
+
+
+@pytest.mark.parametrize(
+    ("columns", "message", "hint"),
+    [
+        ((), "--column is required", "columns: id, text, note"),
+        (("txt",), "--column txt: there is no such column", r"did you mean 'text'\? \(columns: id, text, note\)"),
+        (("zzz",), "--column zzz", "columns: id, text, note"),
+    ],
+)
+def test_the_column_must_exist(columns: tuple[str, ...], message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        parse_table(CSV, *columns)
+    assert re.fullmatch(hint, error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('text,b\n"open,2\n', "line 2: a quote is not closed"),
+        ('text,b\n1,2\n"a" b,2\n', "line 3: a quote is not closed"),
+        (b"text,b\n\xff,2\n", "line 2, byte . of the line: not UTF-8"),
+    ],
+)
+def test_malformed_tables_are_rejected(source: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse_table(source, "text")
+
+
+CELLS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\r"))  # csv.writer does not quote \r
+
+
+@given(
+    st.lists(st.tuples(CELLS, CELLS), min_size=1), st.sampled_from(",;\t|"), st.sampled_from(["\r\n", "\n"]), CELLS,
+)  # fmt: skip
+def test_tables_of_the_csv_module(rows: list[tuple[str, str]], delimiter: str, line_end: str, translation: str) -> None:
+    written = io.StringIO(newline="")
+    quoting = csv.QUOTE_ALL if delimiter == "\t" else csv.QUOTE_MINIMAL
+    writer = csv.writer(written, delimiter=delimiter, lineterminator=line_end, quoting=quoting)
+    writer.writerows([("first", "second"), *rows])
+    document = parse_table(written.getvalue(), "second")
+    assert document.render(document.blocks) == written.getvalue().encode()
+    rendered = document.render([RichText(translation)] * len(document.blocks)).decode()
+    read = [row for row in csv.reader(io.StringIO(rendered, newline=""), delimiter=delimiter) if row]
+    assert [row[0] for row in read[1:]] == [row[0] for row in rows]
+    for row, (_, source) in zip(read[1:], rows, strict=True):
+        assert row[1].split() == (translation.split() if len(PlainText(source).blocks) == 1 else row[1].split())
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (["title"], ["a title", "again"]),
+        (["items.*.text"], ["one é", "two"]),
+        (["items.1.text"], ["two"]),
+        (["tags"], ["red", "blue"]),
+        (["tags.*"], ["red", "deep", "blue"]),
+        (["tags.*.*"], ["deep"]),
+        (["a.b.c"], ["dotted"]),
+        (["**"], ["a title", "one é", "two", "x1", "red", "deep", "blue", "again", "dotted"]),
+        (["**.text", "title"], ["a title", "one é", "two", "again"]),
+    ],
+)
+def test_key_paths(keys: list[str], expected: list[str]) -> None:
+    document = parse_json(JSON, *keys)
+    assert texts(document) == expected
+    assert document.render(document.blocks) == JSON.encode()
+
+
+def test_all_other_characters_are_unchanged() -> None:
+    rendered = translated(parse_json(JSON, "items.*.text", "title")).decode()
+    assert rendered == JSON.replace("a title", "A TITLE").replace("again", "AGAIN").replace(
+        "one \\u00e9", "ONE \\u00c9"
+    ).replace('"two"', '"TWO"')
+
+
+def test_unicode_is_escaped_only_if_the_file_does() -> None:
+    assert parse_json('{"a": "x"}', "a").render([RichText("ü")]).decode() == '{"a": "ü"}'
+    assert parse_json('{"a": "\\u00e9"}', "a").render([RichText("ü")]).decode() == '{"a": "\\u00fc"}'
+
+
+def test_json_lines() -> None:
+    source = '{"a": "one"}\n\n{"a": "two", "b": "x"}\r\n'
+    assert translated(parse_json(source, "a")).decode() == source.replace("one", "ONE").replace("two", "TWO")
+
+
+def test_a_lone_surrogate_does_not_fail() -> None:
+    source = '{"a": "\\ud800 x"}'
+    document = parse_json(source, "a")
+    assert texts(document) == ["\ufffd x"]
+    assert document.render(document.blocks).decode() == source
+
+
+@pytest.mark.parametrize(
+    ("keys", "message", "hint"),
+    [
+        (
+            [],
+            "--key is required",
+            "key paths with strings: title, items.*.text, items.*.id, tags.*, tags.*.*, a.b.c, empty",
+        ),
+        (["titel"], "--key titel matches no string", "did you mean 'title'? (key paths with strings: title, "),
+        (["price"], "--key price matches no string", ""),
+    ],
+)
+def test_the_key_must_exist(keys: list[str], message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        parse_json(JSON, *keys)
+    assert hint in error.value.hint
+
+
+def test_at_most_ten_key_paths_are_listed() -> None:
+    with pytest.raises(UsageError) as error:
+        parse_json(json.dumps({f"k{i}": "x" for i in range(15)}))
+    assert error.value.hint.endswith("k8, k9 and 5 more")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('{"a": "x",\n}', "line [12]: not valid JSON"),
+        ('{"a": "x"', "line 1: not valid JSON"),
+        ('{"a": "x"}\n{"a": }\n', "line 2: not valid JSON"),
+        ("", "line 1: not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        (b'{"a":\n"\xff"}', "line 2, byte . of the line: not UTF-8"),
+        ("[1" + "0" * 10_000 + "]", "not valid JSON"),
+    ],
+)
+def test_malformed_json_is_rejected(source: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse_json(source, "a")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(VALUES, st.sampled_from([None, 2]), st.booleans())
+def test_any_json_keeps_its_structure(value: object, indent: int | None, ensure_ascii: bool) -> None:
+    source = json.dumps({"x": "y", "value": value}, indent=indent, ensure_ascii=ensure_ascii)
+    document = parse_json(source.encode("utf-8", "replace"), "**")
+    data = source.encode("utf-8", "replace")
+    assert document.render(document.blocks) == data
+    assert repr(json.loads(translated(document, lambda block: RichText("T")))) == repr(_translated(json.loads(data)))
+
+
+def _translated(value: object) -> object:
+    """Return a JSON value with the text of all strings replaced by T."""
+    if isinstance(value, dict):
+        return {key: _translated(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_translated(each) for each in value]
+    if not isinstance(value, str) or not value.strip():
+        return value
+    plain = PlainText(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return plain.render([RichText("T")] * len(plain.blocks))

@@ -1,0 +1,235 @@
+"""XLIFF 1.2 and 2.x."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from stub_translations import OPTIONS, reverse_words, texts, translated, uppercase
+
+from nmt.documents import xliff
+from nmt.documents.document import RichText, Tag
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text_file import SplicedDocument
+from nmt.errors import DataError
+
+V1 = """\
+<?xml version="1.0" encoding="UTF-8" ?>
+<!-- made by hand -->
+<xliff version='1.2' xmlns="urn:oasis:names:tc:xliff:document:1.2">
+  <file original="a.html" source-language="en" datatype="html">
+    <body>
+      <group><trans-unit id="1" >
+        <source>one <g id="1" ctype='bold'>bold &amp; big</g> word<x id="2" /></source>
+        <note>a note</note>
+      </trans-unit></group>
+      <trans-unit id="2"><source>second</source><target/></trans-unit>
+      <trans-unit id="3"><source>third</source><target state="final">drittes</target></trans-unit>
+      <trans-unit id="4" translate="no"><source>fourth</source></trans-unit>
+      <trans-unit id="5"><source>fifth</source><target state='new'>fifth</target>
+        <alt-trans><source>other</source><target>anderes</target></alt-trans></trans-unit>
+      <trans-unit id="6"><source><x id="1"/></source></trans-unit>
+    </body>
+  </file>
+</xliff>
+"""
+V2 = """\
+<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en">
+  <file id="f1">
+    <unit id="1">
+      <segment><source>Press <pc id="1">this <ph id="2"/> button</pc> now.</source></segment>
+      <ignorable><source> </source></ignorable>
+      <segment state="initial"><source>Or <sc id="3"/>not<ec startRef="3"/>.</source><target>Or not.</target></segment>
+    </unit>
+    <unit id="2" translate="no"><segment><source>no</source></segment></unit>
+    <unit id="3"><segment state="final"><source>final</source><target>fertig</target></segment></unit>
+  </file>
+</xliff>
+"""
+
+
+def parse(source: str | bytes, **options: object) -> SplicedDocument:
+    data = source.encode() if isinstance(source, str) else source
+    return xliff.parse(data, DocumentOptions(**{**OPTIONS, **options}))  # type: ignore[arg-type]
+
+
+def unit(source: str, attributes: str = "") -> str:
+    """Return a file with one unit."""
+    content = f"<trans-unit{attributes}><source>{source}</source></trans-unit>"
+    return f'<xliff version="1.2"><file target-language="de">{content}</file></xliff>'
+
+
+def target(document: SplicedDocument, *translations: RichText) -> str:
+    """Return the content of the only target."""
+    return document.render(translations).decode().split('-mt">')[1].split("</target>")[0]
+
+
+def test_version_1_2() -> None:
+    document = parse(V1)
+    assert texts(document) == ["one bold & big word", "second", "fifth"]
+    attributes = 'state="translated" state-qualifier="leveraged-mt"'
+    first = f'<target {attributes}>ONE <g id="1" ctype=\'bold\'>BOLD &amp; BIG</g> WORD<x id="2" /></target>'
+    expected = (
+        V1.replace('datatype="html">', 'datatype="html" target-language="de">')
+        .replace("</source>\n", f"</source>\n        {first}\n", 1)
+        .replace("<target/>", f"<target {attributes}>SECOND</target>")
+        .replace("<target state='new'>fifth<", f"<target {attributes}>FIFTH<")
+        .replace('<x id="1"/></source>', f'<x id="1"/></source><target {attributes}><x id="1"/></target>')
+    )
+    assert translated(document).decode() == expected
+    assert parse(expected).blocks == []
+
+
+def test_version_2() -> None:
+    document = parse(V2)
+    assert texts(document) == ["Press this {2} button now.", "Or not."]
+    rendered = translated(document).decode()
+    assert 'version="2.0" srcLang="en" trgLang="de">' in rendered
+    assert (
+        '<segment state="translated"><source>Press <pc id="1">this <ph id="2"/> button</pc> now.</source>'
+        '<target>PRESS <pc id="1">THIS <ph id="2"/> BUTTON</pc> NOW.</target></segment>'
+    ) in rendered
+    assert '<target>OR <sc id="3"/>NOT<ec startRef="3"/>.</target></segment>' in rendered
+    assert rendered.split('<unit id="2"')[1] == V2.split('<unit id="2"')[1]
+
+
+@pytest.mark.parametrize("source", [V1, V2])
+def test_all_units_can_be_translated_again(source: str) -> None:
+    assert len(parse(source, retranslate=True).blocks) == len(parse(source).blocks) + 1
+    assert "final" not in translated(parse(source, retranslate=True)).decode().replace(">final<", "")
+
+
+@pytest.mark.parametrize("source", [V1, V2])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_complete_file_is_unchanged(source: str, line_end: str) -> None:
+    content = translated(parse(source.replace("\n", line_end)))
+    assert parse(content).blocks == []
+    assert parse(content).render([]) == content
+
+
+def test_moved_tags_stay_with_their_words() -> None:
+    document = parse(unit('a <g id="1">b c</g> <x id="2"/>d'))
+    assert target(document, *map(reverse_words, document.blocks)) == 'd <g id="1">c b</g> a<x id="2"/>'
+
+
+def test_variables_are_where_their_text_is() -> None:
+    document = parse(unit('a <x id="1"/> b'))
+    assert target(document, RichText("{1} c", (Tag(4, 5, 0),))) == '<x id="1"/> c'
+    assert target(document, RichText("c d", (Tag(0, 1, 0),))) == '<x id="1"/>c d'
+
+
+def test_a_repeated_tag_occurs_once() -> None:
+    document = parse(unit('a <g id="1">b</g>'))
+    assert target(document, RichText("x yy z", (Tag(0, 1, 0), Tag(2, 4, 0)))) == 'x <g id="1">yy</g> z'
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("a&lt;b&#x20AC;<![CDATA[ <c> & ]]>d", "a<b€ <c> & d", "A&lt;B€ &lt;C&gt; &amp; D"),
+        (
+            '<bpt id="1">&lt;b></bpt>a<ept id="1">&lt;/b></ept> b',
+            "a b",
+            '<bpt id="1">&lt;b></bpt>A<ept id="1">&lt;/b></ept> B',
+        ),
+        (
+            '<bx id="1"/>a <bx id="2"/>b<ex id="1"/> c<ex id="2"/>',
+            "a b c",
+            '<bx id="1"/>A <bx id="2"/>B<ex id="1"/> C<ex id="2"/>',
+        ),
+        ('<g id="1">a <bx id="2"/>b</g> c<ex id="2"/>', "a b c", '<g id="1">A <bx id="2"/>B</g> C<ex id="2"/>'),
+        ('a <ph id="1"><sub>x</sub></ph>b', "a b", 'A <ph id="1"><sub>x</sub></ph>B'),
+        (
+            'a <mrk mtype="protected">b <g id="1">c</g></mrk> d',
+            "a b c d",
+            'A <mrk mtype="protected">b <g id="1">c</g></mrk> D',
+        ),
+        ('a <x id="1" equiv-text="a > b"/>c', "a c", 'A <x id="1" equiv-text="a > b"/>C'),
+        ('<x id="1"/> of <ph id="2">%d</ph>, ok', "{1} of {2}, ok", '<x id="1"/> OF <ph id="2">%d</ph>, OK'),
+        ("a<!-- > -->b", "ab", "A<!-- > -->B"),
+        ("\n    a\n    b\n  ", "a b", "\n    A B\n  "),
+    ],
+)  # fmt: skip
+def test_inline_elements(source: str, text: str, expected: str) -> None:
+    document = parse(unit(source))
+    assert texts(document) == [text]
+    rendered = target(document, *map(uppercase, document.blocks))
+    assert " ".join(rendered.split()) == " ".join(expected.split())
+    etree.fromstring(f"<target>{rendered}</target>")
+
+
+def test_preserved_lines_are_blocks() -> None:
+    document = parse(unit("one\n  <g id='1'>two\nthree</g>", ' xml:space="preserve"'))
+    assert texts(document) == ["one", "two", "three"]
+    assert target(document, *map(uppercase, document.blocks)) == "ONE\n  <g id='1'>TWO\nTHREE</g>"
+
+
+def test_segments_of_a_unit_are_blocks() -> None:
+    segments = '<seg-source><mrk mtype="seg" mid="1">One.</mrk> <mrk mtype="seg" mid="2">Two.</mrk></seg-source>'
+    document = parse(unit("One. Two.").replace("</source>", f"</source>{segments}"))
+    assert texts(document) == ["One.", "Two."]
+    assert target(document, *map(uppercase, document.blocks)) == segments[12:-13].replace("One", "ONE").replace(
+        "Two", "TWO"
+    )
+
+
+def test_prefixed_elements() -> None:
+    content = "<x:trans-unit><x:source>a</x:source></x:trans-unit>"
+    source = f'<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:1.2" version="1.2">{content}</x:xliff>'
+    rendered = translated(parse(source))
+    assert b'leveraged-mt">A</x:target></x:trans-unit>' in rendered
+    etree.fromstring(rendered)
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16"])
+def test_encodings_are_kept(encoding: str) -> None:
+    source = f'<?xml version="1.0" encoding="{encoding}"?>' + unit("é")
+    assert 'leveraged-mt">É<' in translated(parse(source.encode(encoding))).decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("<xliff", "line 1: not well-formed XML"),
+        ("<xliff>\n<a></b></xliff>", "line 2: not well-formed XML"),
+        ("", "not well-formed XML"),
+        ("<html/>", "not XLIFF"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]><xliff version="1.2"/>', "the entity 'a' is declared"),
+        ('<!DOCTYPE x [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><xliff/>', "the entity 'a' is declared"),
+        ('<?xml version="1.0" encoding="none"?><xliff/>', "unknown encoding 'none'"),
+        (b"<xliff>\n\xff</xliff>", "line 2, byte . of the line: not UTF-8"),
+        (V1.replace('datatype="html"', 'target-language="fr"'), "line 4: target-language is 'fr'"),
+    ],
+)
+def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        parse(source)
+
+
+CONTENT = st.recursive(
+    st.sampled_from(["a", "two words", " ", "&amp;", "<x id='x'/>", "<ph>code</ph>", "é€", "<!-- c -->", "\n"]),
+    lambda inner: st.lists(inner, max_size=4).map("".join) | inner.map(lambda content: f"<g id='g'>{content}</g>"),
+    max_leaves=12,
+)
+
+
+def shape(rendered: bytes) -> tuple[int, list[str], list[str]]:
+    """Return the number of units, and the sorted elements and letters in the targets."""
+    root = etree.fromstring(rendered)
+    targets = list(root.iter("target"))
+    elements = sorted(str(each.tag) for element in targets for each in element.iter() if each is not element)
+    return (
+        len(list(root.iter("trans-unit"))),
+        elements,
+        sorted("".join("".join("".join(each.itertext()) for each in targets).split())),
+    )
+
+
+@given(CONTENT)
+def test_any_content_keeps_its_elements(content: str) -> None:
+    document = parse(unit(content))
+    copy = document.render(document.blocks)
+    if content:
+        assert target(document, *document.blocks) == content
+    assert shape(translated(document, reverse_words)) == shape(copy)

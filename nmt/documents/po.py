@@ -84,7 +84,8 @@ class Field:
 class Entry:
     """An entry of the file."""
 
-    line: int
+    start: int
+    """Offset in the file."""
     flags: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of the comments with flags."""
     context: str | None = None
@@ -128,8 +129,8 @@ def _entries(file: TextFile) -> Iterator[Entry]:
             keyword = match["keyword"]
             if keyword == "msgctxt" or (keyword == "msgid" and (entry is None or entry.id is not None)):
                 if entry:
-                    yield _checked(entry)
-                entry, flags = Entry(file.line(match.start("keyword")), flags), []
+                    yield _checked(entry, file)
+                entry, flags = Entry(match.start("keyword"), flags), []
             if keyword != "domain":
                 _add_field(entry, match, file)
         elif match := _COMMENT.match(file.text, position):
@@ -142,12 +143,14 @@ def _entries(file: TextFile) -> Iterator[Entry]:
             )
         position = match.end()
     if entry:
-        yield _checked(entry)
+        yield _checked(entry, file)
 
 
-def _checked(entry: Entry) -> Entry:
+def _checked(entry: Entry, file: TextFile) -> Entry:
     if entry.id is None or not entry.translations:
-        raise DataError(f"line {entry.line}: an entry needs msgid and msgstr", "check the file with msgfmt -c")
+        raise DataError(
+            f"line {file.line(entry.start)}: an entry needs msgid and msgstr", "check the file with msgfmt -c"
+        )
     return entry
 
 

@@ -108,9 +108,8 @@ class _Projection:
             return low <= start and end <= high and not _overlaps_any((start, end), taken)
 
         key = (tag.start, tag.end)
-        if fixed := self._fixed.get(key):
-            if is_free(*fixed):
-                return fixed
+        if (fixed := self._fixed.get(key)) and is_free(*fixed):
+            return fixed
         if key in self._fixed:
             return (_outside(self._position(tag.start, window), taken),) * 2
         if (
@@ -195,7 +194,7 @@ class _Projection:
     def _word_units(self, sentence: AlignedSentence) -> Iterator[_Unit]:
         source_words = [match.span() for match in _WORD.finditer(self._block.text, *sentence.source)]
         target_words = [match.span() for match in _WORD.finditer(self._target, *sentence.target)]
-        alignment = dict((target, source) for source, target in sentence.alignment)
+        alignment = {target: source for source, target in sentence.alignment}
         if not alignment and source_words:
             scale = len(source_words) / max(1, len(target_words))
             alignment = {i: int(i * scale) for i in range(len(target_words))}

@@ -163,11 +163,8 @@ class _Projection:
     def _units_of(self, sentence: AlignedSentence) -> list[_Unit]:
         """Return the units of the translation of a sentence, in order."""
         fixed = list(self._find_fixed(sentence))
-        units = (
-            unit
-            for unit in self._word_units(sentence)
-            if not any(_overlap((unit.start, unit.end), (f.start, f.end)) for f in fixed)
-        )
+        places = sorted((unit.start, unit.end) for unit in fixed)
+        units = (each for each in self._word_units(sentence) if not _overlaps_any((each.start, each.end), places))
         return sorted([*units, *fixed], key=lambda unit: unit.start)
 
     def _find_fixed(self, sentence: AlignedSentence) -> Iterator[_Unit]:
@@ -175,17 +172,11 @@ class _Projection:
         found: list[Range] = []
         start, end = sentence.source
         for span in self._block.fixed:
-            if not start <= span.start < end:
+            if not (start <= span.start < end and span.translation):
                 continue
-            patterns = (
-                [occurrence_pattern(span.translation), re.compile(re.escape(span.translation))]
-                if span.translation
-                else []
-            )
-            places = (
-                match.span() for pattern in patterns for match in pattern.finditer(self._target, *sentence.target)
-            )
-            place = next((place for place in places if not _overlaps_any(place, found)), None)
+            patterns = (occurrence_pattern(span.translation), re.compile(re.escape(span.translation)))
+            matches = (match for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
+            place = next((match.span() for match in matches if not _overlaps_any(match.span(), found)), None)
             self._fixed[span.start, span.end] = place
             if place:
                 insort(found, place)

@@ -118,9 +118,11 @@ class _Projection:
             and is_free(*whole)
         ):
             return whole
-        weights: list[float | None] = []
         units = [unit for i in range(first, last + 1) for unit in self._units[i]]
-        for unit in units:
+        aligned = [i for i, unit in enumerate(units) if _overlap(unit.source, key)]
+        candidates = units[aligned[0] : aligned[-1] + 1] if aligned else []
+        weights: list[float | None] = []
+        for unit in candidates:
             if not is_free(unit.start, unit.end):
                 weights.append(None)
             elif _overlap(unit.source, key):
@@ -130,7 +132,7 @@ class _Projection:
             else:
                 weights.append(-GAP_COST * min(unit.weight, 1.0))
         if best := _best_run(weights):
-            return units[best[0]].start, units[best[1]].end
+            return candidates[best[0]].start, candidates[best[1]].end
         position = _outside(self._position(tag.start, window), taken)
         words = [_core(self._target, *match.span()) for match in _WORD.finditer(self._target, max(low, 0), high)]
         free = [word for word in words if is_free(*word)]

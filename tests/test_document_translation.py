@@ -75,7 +75,13 @@ def tagged(text: RichText) -> list[str]:
         ("unbelievable dog", ["believ"], "Hund unglaublich", "1-0 0-1", ["unglaublich"]),  # the entire word otherwise
         ("a b c d e f", ["a b"], "A x y z B w", "0-0 2-1 3-2 4-3 1-4 5-5", ["A"]),  # words far apart
         ("a very dog", ["very"], "ein Hund", "0-0 2-1", ["Hund"]),  # no counterpart: a word next to its place
-        ("x the big dog", ["the big dog", "big"], "den großen Hund x", "1-0 2-1 3-2 0-3", ["den großen Hund", "großen"]),
+        (
+            "x the big dog",
+            ["the big dog", "big"],
+            "den großen Hund x",
+            "1-0 2-1 3-2 0-3",
+            ["den großen Hund", "großen"],
+        ),
     ],
 )
 def test_a_tag_covers_the_aligned_words(
@@ -175,7 +181,9 @@ def test_a_memory_provides_blocks_and_sentences() -> None:
 
 # ---- the command line
 
-PAGE = '<!DOCTYPE html>\n<html lang="en"><p title="the dog">the <b>small dog</b> sees the tree.</p><pre>x</pre></html>\n'
+PAGE = (
+    '<!DOCTYPE html>\n<html lang="en"><p title="the dog">the <b>small dog</b> sees the tree.</p><pre>x</pre></html>\n'
+)
 NOTES = "# the dog\n\nthe **small dog** sees the tree.\n\n```\ncode\n```\n"
 
 

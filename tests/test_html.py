@@ -79,7 +79,10 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
     [
         ("<p>One <b>small</b> dog.</p>", "<p>DOG. <b>SMALL</b> ONE</p>"),
         ("<p><em>One dog</em></p>", "<p><em>DOG ONE</em></p>"),
-        ('<p>See <a href="a?b&c" title="one two">my dog</a> now', '<p>NOW <a href="a?b&c" title="TWO ONE">DOG MY</a> SEE'),
+        (
+            '<p>See <a href="a?b&c" title="one two">my dog</a> now',
+            '<p>NOW <a href="a?b&c" title="TWO ONE">DOG MY</a> SEE',
+        ),
         ("<p>Run <code>a&lt;b</code> now", "<p>NOW <code>a&lt;b</code> RUN"),
         ("<p>One <i class=x></i>dog <!-- c -->now", "<p><!-- c -->NOW <i class=x></i>DOG ONE"),
         ("<p>x<b> one </b>two", "<p>TWO <b>ONE</b> X"),
@@ -132,8 +135,33 @@ def test_undecodable_documents_are_rejected(data: bytes) -> None:
     assert data[:1] == b"<" or parse(data, DocumentOptions("en", "en", encoding_errors="replace"))
 
 
-TAGS = ["<b>", "</b>", "<i class='a>b'>", "</i>", "<p>", "</p>", "<br>", "<img alt='one two'>", "<li>", "<code>", "</code>"]
-OTHERS = ["<!-- c -->", "<", ">", "&amp;", "&", "</", "<pre>", "</pre>", "<script>", "</script>", "<b translate=no>", "'"]
+TAGS = [
+    "<b>",
+    "</b>",
+    "<i class='a>b'>",
+    "</i>",
+    "<p>",
+    "</p>",
+    "<br>",
+    "<img alt='one two'>",
+    "<li>",
+    "<code>",
+    "</code>",
+]
+OTHERS = [
+    "<!-- c -->",
+    "<",
+    ">",
+    "&amp;",
+    "&",
+    "</",
+    "<pre>",
+    "</pre>",
+    "<script>",
+    "</script>",
+    "<b translate=no>",
+    "'",
+]
 SNIPPETS = st.lists(st.sampled_from([*TAGS, *OTHERS, "one", " ", "Two.", "\n", "x"]), max_size=25).map("".join)
 
 

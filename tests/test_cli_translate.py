@@ -20,8 +20,8 @@ from commandline import CommandLine, heed_interrupts, sentences
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
-from nmt.errors import UsageError
 from nmt.documents.text import paragraphs
+from nmt.errors import UsageError
 from nmt.inference.whitespace import separator
 from nmt.runs import discovery
 

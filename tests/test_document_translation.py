@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -146,7 +147,7 @@ def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: boo
         siblings.setdefault(parent, []).append(tag)
     for group in siblings.values():
         spans = sorted((tag.start, tag.end) for tag in group)
-        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in pairwise(spans))
 
 
 # ---- sentences and translation memories

@@ -80,8 +80,8 @@ def test_markup_follows_its_words(source: str, expected: str) -> None:
         assert reversed_words(source) == expected
 
 
-PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|", "\n|--|\n",
-         "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n"]  # fmt: skip
+PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|",
+         "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from([*PARTS, "one", " two ", "Three.", " "]), max_size=25).map("".join))

@@ -82,7 +82,8 @@ class DocumentJob:
             log(f"{num_from_memory:,} of {num_sentences:,} sentences were taken from the translation memory")
         if num_failed:
             raise NMTError(
-                f"{num_failed:,} of {len(files):,} documents could not be translated", "see the errors above"
+                f"{num_failed:,} of {len(files):,} documents could not be translated",
+                "see the errors above; translate the rest again with --resume",
             )
 
     def _translate(self, file: DocumentFile) -> TranslatedBlocks:
@@ -135,7 +136,7 @@ def _is_document(argument: str) -> bool:
     try:
         path = Path(argument)
         if path.is_dir():
-            return os.sep in argument
+            return "/" in argument or os.sep in argument
         if path.suffix.lower() not in FORMATS:
             return False
         if not path.exists() and len(argument.split()) == 1:

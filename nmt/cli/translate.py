@@ -167,11 +167,11 @@ def translate(
     check_output_format(format)
     documents = _document_paths(text, document)
     is_document = bool(documents) or document is not None
-    not_for = {
+    not_for: dict[str, object] = {
         "--input": input, "--top-beams": top_beams, "--shard": shard, "--constraint": constraint, "--prefix": prefix,
         "--show-scores": show_scores, "--format": format != "text", "--show-confidence": show_confidence,
     }  # fmt: skip
-    only_for = {
+    only_for: dict[str, object] = {
         "--memory": memory, "--column": column, "--key": key, "--retranslate": retranslate, "--force": force,
     }  # fmt: skip
     _check_document_options(is_document, not_for if is_document else only_for)

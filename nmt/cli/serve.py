@@ -86,7 +86,7 @@ def serve(
         for path, guard in zip(paths, guards, strict=True):
             log(f"serving {path} ({' to '.join(guard.languages)})")
         log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
-        http.serve(create_app(service, limits), listener, trusted_proxy or ())
+        http.serve(http.make_server(create_app(service, limits), trusted_proxy or ()), listener)
         service.close()
     log("stopped")
 

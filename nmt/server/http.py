@@ -78,22 +78,26 @@ def url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: ASGIApp, listener: socket.socket, proxies: Sequence[str] = ()) -> None:
-    """Answer requests until SIGINT or SIGTERM, then finish those that have begun. A second SIGINT stops at once.
+def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
+    """Return a server for an application.
 
     Args:
         app: the application.
-        listener: the socket.
         proxies: addresses of reverse proxies, whose headers name the address of the client.
     """
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # not the requests, which may contain text
     config = uvicorn.Config(
         app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False,
         proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="off",
     )  # fmt: skip
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # no line for each malformed request
+    return uvicorn.Server(config)
+
+
+def serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Answer requests until SIGINT or SIGTERM, then finish those that have begun. A second SIGINT stops at once."""
     with _without_signal_at_the_end():
-        uvicorn.Server(config).run([listener])
+        server.run([listener])
 
 
 @contextmanager

@@ -160,8 +160,8 @@ def test_errors_are_shown(page: Any) -> None:
 
 CONTRAST = """(element) => {
   const channels = (color) => color.match(/[\\d.]+/g).map(Number);
-  const luminance = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const linear = (c) => c <= 10.31475 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   const over = (top, below) => { const a = top[3] ?? 1; return [0, 1, 2].map((i) => a * top[i] + (1 - a) * below[i]); };
   const parents = [];
   for (let e = element; e; e = e.parentElement) parents.unshift(e);
@@ -183,8 +183,9 @@ def test_text_has_contrast(page: Any) -> None:
     translate(page, "Nous n'avons pas encore terminé notre travail aujourd'hui.")
     page.locator("#words .word").first.hover()
     names = [
-        "h1", "label[for=source]", "#source", "#text", "#translate", "#swap", "#copy", "#count", "#result .word", "#status",
-        "#confidence", "#warnings li", "#others li", "#words .word.aligned", "#words .word:last-child", ".note", "footer",
+        "h1", "label[for=source]", "#source", "#text", "#translate", "#swap", "#copy", "#count", "#result .word",
+        "#status", "#confidence", "#warnings li", "#others li", "#words .word.aligned", "#words .word:last-child",
+        ".note", "footer",
     ]  # fmt: skip
     contrast = {name: page.locator(name).first.evaluate(CONTRAST) for name in names}
     page.locator("#error").evaluate("element => { element.hidden = false; element.textContent = 'x'; }")

@@ -193,7 +193,7 @@ class Boundary:
                 message = error.message if isinstance(error, NMTError) else "internal error"
                 if not status:
                     await JSONResponse({"error": message}, 500)(scope, receive, send_with_headers)
-        self._metrics.requests.labels(path, status).inc()
+        self._metrics.requests.labels(path, status or "disconnected").inc()
         self._metrics.seconds.labels(path).observe(perf_counter() - start)
         return None
 

@@ -552,7 +552,10 @@ def start(command: CommandLine, *arguments: str) -> tuple[subprocess.Popen[bytes
 
 
 @pytest.mark.slow
-def test_a_client_of_libretranslate_works_and_signals_end_the_process(command: CommandLine) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
+    command: CommandLine, number: signal.Signals
+) -> None:
     (command.directory / "keys").write_text("secret-key\n")
     process, url = start(command, "--api-keys", "keys", "--search", "greedy")
     try:
@@ -562,9 +565,8 @@ def test_a_client_of_libretranslate_works_and_signals_end_the_process(command: C
         long_text = "\n".join(f"The {i} dogs know the private word." for i in range(200))
         with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
             answer = pool.submit(api.translate, long_text, "en", "de")
-            until(lambda: "nmt_requests_in_flight 2.0" in client.get("/metrics").text)
-            client.close()
-            process.send_signal(signal.SIGTERM)
+            until(lambda: answer.done() or "nmt_requests_in_flight 2.0" in client.get("/metrics").text)
+            process.send_signal(number)
             assert answer.result().count("\n") == long_text.count("\n")
         out, err = process.communicate(timeout=60)
     finally:

@@ -41,3 +41,18 @@ class Document(Protocol):
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block; everything else is unchanged."""
+
+
+def parents(tags: Sequence[Tag]) -> list[int | None]:
+    """Return the id of the tag that contains each tag, None at the top level.
+
+    A position at the end of a tag is outside of it; at its start, it is inside if it follows the tag in the order.
+    """
+    result: list[int | None] = []
+    open_tags: list[Tag] = []
+    for tag in tags:
+        while open_tags and (tag.end > open_tags[-1].end or tag.start >= open_tags[-1].end):
+            open_tags.pop()
+        result.append(open_tags[-1].id if open_tags else None)
+        open_tags.append(tag)
+    return result

@@ -1,0 +1,321 @@
+"""HTML documents. Translations are inserted into the source, so everything else is unchanged to the byte.
+
+The tokenizer follows the HTML standard (https://html.spec.whatwg.org/multipage/parsing.html) where it determines what
+is text and what is markup. Libraries do not report the positions of text and attributes, which this needs.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape, unescape
+
+from nmt.documents.document import RichText
+from nmt.documents.encoding import DecodedText, decode
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.inline import InlineText, Kind, Piece, text_piece
+
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "
+    "picture q s samp script small source span strike strong style sub sup svg time tt u var wbr".split()
+)
+"""Elements within a sentence. All others separate sentences."""
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+BREAKS = frozenset("br embed img input picture".split())
+RAW_TEXT = frozenset("iframe noembed noframes plaintext script style textarea title xmp".split())
+"""Elements that contain no elements."""
+UNTRANSLATED = frozenset("code iframe kbd math noembed noframes pre samp script style svg textarea var xmp".split())
+WITHOUT_TEXT = frozenset("script style svg".split())
+"""Untranslated elements whose content is not part of the sentence."""
+ATTRIBUTES = frozenset("alt aria-description aria-label placeholder title".split())
+DESCRIPTIONS = frozenset("description og:title og:description twitter:title twitter:description".split())
+"""`<meta>` elements whose content is translated."""
+ENDED_BY = {
+    "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "td": {"td", "th"}, "th": {"td", "th"},
+    "tr": {"td", "th", "tr"}, "option": {"option"}, "optgroup": {"option", "optgroup"},
+}  # fmt: skip
+"""Elements without an end tag that end where another one starts. A paragraph ends where any block starts."""
+
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+_TOKEN = re.compile(
+    r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z))"
+    r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*)"
+    r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(
+    r"([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<bare>[^\s>\"'][^\s>]*+)))?+"
+)
+_CHARSET = re.compile(
+    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
+)
+_NUM_SNIFFED_BYTES = 1024
+
+
+@dataclass
+class _Token:
+    start: int
+    end: int
+    name: str = ""
+    """Name of the element in lower case; empty: text; `!`: a comment or declaration."""
+    is_end: bool = False
+    attributes: dict[str, re.Match[str]] = field(default_factory=dict)
+    is_translated: bool = True
+    """Whether the text or the content of the element is translated."""
+    is_in_translated: bool = True
+    """Whether the content of the parent is translated."""
+    partner: int | None = None
+    """Index of the end tag."""
+
+    @property
+    def is_inline(self) -> bool:
+        return self.name in INLINE or self.name in ("", "!")
+
+
+@dataclass(frozen=True)
+class _Value:
+    """The value of an attribute."""
+
+    start: int
+    end: int
+    block: RichText
+
+
+class HtmlDocument:
+    """A parsed HTML document."""
+
+    def __init__(self, file: DecodedText, options: DocumentOptions) -> None:
+        self._file, self._source = file, file.text
+        self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
+        tokens = list(_tokenize(self._source))
+        _set_translated(tokens)
+        self._values = list(self._attribute_values(tokens))
+        self._value_starts = [value.start for value in self._values]
+        self._texts = [text for run in self._runs(tokens) if (text := InlineText(run)).block.text]
+        self._language_edit = _language_edit(tokens, options.tgt)
+        parts = [*self._values, *self._texts]
+        self._order = sorted(range(len(parts)), key=lambda i: parts[i].start)
+        self.blocks = [parts[i].block for i in self._order]
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the document with the translation of each block."""
+        by_part = dict(zip(self._order, translations, strict=True))
+        values = [by_part[i].text for i in range(len(self._values))]
+        output, position = [], 0
+
+        def source(start: int, end: int) -> str:
+            return self._with_values(start, end, values)
+
+        for i, text in enumerate(self._texts, len(self._values)):
+            output += [source(position, text.start), text.render(by_part[i], source, self._escape)]
+            position = text.end
+        output.append(source(position, len(self._source)))
+        return self._file.encode("".join(output), "xmlcharrefreplace")
+
+    def _with_values(self, start: int, end: int, values: Sequence[str]) -> str:
+        """Return a range of the source with the translated values of its attributes."""
+        first, last = (bisect_left(self._value_starts, offset) for offset in (start, end))
+        pairs = zip(self._values[first:last], values[first:last], strict=True)
+        edits = [(value.start, value.end, self._quote(text)) for value, text in pairs if text != value.block.text]
+        if self._language_edit and start <= self._language_edit[0] < end:
+            edits = sorted([*edits, self._language_edit])
+        output, position = [], start
+        for edit_start, edit_end, text in edits:
+            output += [self._source[position:edit_start], text]
+            position = edit_end
+        return "".join([*output, self._source[position:end]])
+
+    def _escape(self, text: str) -> str:
+        return escape(text, quote=False).replace("\xa0", self._no_break_space)
+
+    def _quote(self, text: str) -> str:
+        return '"' + self._escape(text).replace('"', "&quot;") + '"'
+
+    def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[_Value]:
+        for token in tokens:
+            if token.is_translated or (token.name in VOID and token.is_in_translated):
+                for name, match in token.attributes.items():
+                    if name in ATTRIBUTES or (name == "content" and _is_description(token)):
+                        text = _decode_text(_value(match)).strip(" ")
+                        if text:
+                            start, end = match.span(match.lastgroup or 0)
+                            quoted = match.lastgroup != "bare"
+                            yield _Value(start - quoted, end + quoted, RichText(text))
+
+    def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
+        """Yield the runs of text and inline markup."""
+        run: list[Piece] = []
+        i = 0
+        while i < len(tokens):
+            token = tokens[i]
+            end = self._end_of_fixed(tokens, i)
+            if end is not None:
+                run.append(self._fixed_piece(tokens[i : end + 1]))
+                i = end
+            elif not token.is_inline or not token.is_translated:
+                yield run
+                run = []
+            elif token.name == "":
+                run += text_piece(token.start, token.end, self._source[token.start : token.end], _decode_text)
+            else:
+                is_paragraph_end = token.name == "br" and run and _last_markup(run) == "br"
+                run.append(_markup_piece(token))
+                if is_paragraph_end:
+                    yield run
+                    run = []
+            i += 1
+        yield run
+
+    def _end_of_fixed(self, tokens: Sequence[_Token], i: int) -> int | None:
+        """Return the index of the end tag if an untranslated element within a sentence starts at `i`."""
+        token = tokens[i]
+        if token.is_translated or not token.is_in_translated or not token.is_inline or token.partner is None:
+            return None
+        is_text = token.name not in WITHOUT_TEXT and token.name != "math"
+        inside = tokens[i + 1 : token.partner]
+        return None if is_text and not all(each.is_inline for each in inside) else token.partner
+
+    def _fixed_piece(self, tokens: Sequence[_Token]) -> Piece:
+        first, last = tokens[0], tokens[-1]
+        if first.name in WITHOUT_TEXT:
+            return Piece(first.start, last.end, Kind.BREAK if first.name == "svg" else Kind.POINT)
+        text = "".join(self._source[each.start : each.end] for each in tokens if not each.name)
+        text = _decode_text(text).strip()
+        return Piece(first.start, last.end, Kind.FIXED if text else Kind.POINT, text)
+
+
+def parse(data: bytes, options: DocumentOptions) -> HtmlDocument:
+    """Parse an HTML document.
+
+    The encoding is that of the byte order mark, else of the `<meta>` element, else UTF-8. A translated character that
+    the encoding does not have becomes a character reference.
+
+    Raises:
+        DataError: the encoding is unknown, or the file is not valid in it.
+    """
+    return HtmlDocument(decode(data, options.encoding_errors, _declared_encoding(data)), options)
+
+
+def _declared_encoding(data: bytes) -> str:
+    match = _CHARSET.search(data[:_NUM_SNIFFED_BYTES])
+    name = (match[1] or match[2]).decode("ascii", "replace").lower() if match else "utf-8"
+    if name.startswith("utf-16"):  # in UTF-16, the declaration would not match
+        return "utf-8"
+    # The standard defines these names as Windows-1252.
+    return "windows-1252" if name in ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "ascii", "us-ascii") else name
+
+
+def _tokenize(source: str) -> Iterator[_Token]:
+    """Yield all of the source as tokens."""
+    position = 0
+    while match := _TOKEN.search(source, position):
+        if position < match.start():
+            yield _Token(position, match.start())
+        position = match.end()
+        if not match["name"]:
+            yield _Token(*match.span(), name="!")
+            continue
+        name, is_end = match["name"].lower(), bool(match["end"])
+        attributes: dict[str, re.Match[str]] = {}
+        if not is_end:
+            for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
+                attributes.setdefault(attribute[1].lower(), attribute)
+        yield _Token(*match.span(), name, is_end, attributes)
+        if name in RAW_TEXT and not is_end:
+            end = re.compile(rf"</{name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position)
+            if end and position < end.start():
+                yield _Token(position, end.start())
+                position = end.start()
+    if position < len(source):
+        yield _Token(position, len(source))
+
+
+def _set_translated(tokens: Sequence[_Token]) -> None:
+    """Set whether each token is translated, and the end tags of the elements."""
+    open_elements: list[tuple[int, _Token]] = []
+    num_open: Counter[str] = Counter()
+
+    def close() -> tuple[int, _Token]:
+        index, element = open_elements.pop()
+        num_open[element.name] -= 1
+        return index, element
+
+    for i, token in enumerate(tokens):
+        if token.is_end and num_open[token.name]:
+            while True:
+                _, element = close()
+                if element.name == token.name:
+                    break
+            element.partner = i
+            token.is_translated, token.is_in_translated = element.is_translated, element.is_in_translated
+            continue
+        while open_elements and not token.is_end and _ends(token, open_elements[-1][1]):
+            close()
+        token.is_in_translated = open_elements[-1][1].is_translated if open_elements else True
+        token.is_translated = _is_translated(token)
+        if token.name not in VOID | {"", "!"} and not token.is_end:
+            open_elements.append((i, token))
+            num_open[token.name] += 1
+
+
+def _ends(token: _Token, element: _Token) -> bool:
+    is_block = token.name and not token.is_inline
+    return element.name in ENDED_BY.get(token.name, ()) or (element.name == "p" and bool(is_block))
+
+
+def _is_translated(token: _Token) -> bool:
+    value = _attribute(token, "translate")
+    if value is not None and value.lower() in ("", "yes"):
+        return True
+    if (value or "").lower() == "no" or "notranslate" in (_attribute(token, "class") or "").split():
+        return False
+    return token.is_in_translated and token.name not in UNTRANSLATED
+
+
+def _markup_piece(token: _Token) -> Piece:
+    if token.name in BREAKS:
+        kind = Kind.BREAK
+    elif token.name == "!" or token.name in VOID:
+        kind = Kind.POINT
+    else:
+        kind = Kind.CLOSE if token.is_end else Kind.OPEN
+    return Piece(token.start, token.end, kind, name=token.name)
+
+
+def _last_markup(run: Sequence[Piece]) -> str:
+    """Return the name of the last piece, other than spaces, of a run."""
+    return next((piece.name for piece in reversed(run) if piece.kind is not Kind.SPACE), "")
+
+
+def _is_description(token: _Token) -> bool:
+    name = _attribute(token, "name") or _attribute(token, "property") or ""
+    return token.name == "meta" and name.lower() in DESCRIPTIONS
+
+
+def _language_edit(tokens: Sequence[_Token], language: str) -> tuple[int, int, str] | None:
+    """Return the edit that sets the language of the document, as start, end and text."""
+    html = next((token for token in tokens if token.name == "html" and not token.is_end), None)
+    if html is None:
+        return None
+    match = html.attributes.get("lang") or html.attributes.get("xml:lang")
+    if match is None:
+        return html.start + len("<html"), html.start + len("<html"), f' lang="{language}"'
+    if match.lastgroup is None or _value(match).lower().split("-")[0] == language.lower():
+        return None
+    return *match.span(match.lastgroup), language
+
+
+def _attribute(token: _Token, name: str) -> str | None:
+    match = token.attributes.get(name)
+    return None if match is None else unescape(_value(match)).strip()
+
+
+def _value(match: re.Match[str]) -> str:
+    return match[match.lastgroup] if match.lastgroup else ""
+
+
+def _decode_text(source: str) -> str:
+    return unescape(_SPACES.sub(" ", source))

@@ -1,0 +1,243 @@
+"""Projection of inline tags onto a translation by word alignment.
+
+A tag covers the contiguous part of the translation that has most of the words aligned with its words. Tags keep their
+nesting, and no tag is lost: one whose words have no counterpart covers the word next to the place where it would be.
+
+Cf. Müller, Treatment of markup in statistical machine translation, 2017, https://aclanthology.org/W17-4804
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nmt.data.placeholders import occurrence_pattern
+from nmt.documents.document import RichText, Tag, parents
+
+GAP_COST = 0.5
+"""Cost of a word that is not aligned with a tag's words, relative to the gain of one that is."""
+PUNCTUATION_WEIGHT = 0.1
+"""Weight of the punctuation next to a word, relative to a word."""
+FIXED_WEIGHT = 100.0
+"""Weight of a fixed span, which the tags around it must not leave."""
+_PARTS = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+_WORD = re.compile(r"\S+")
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class AlignedSentence:
+    """A sentence of a block and its translation."""
+
+    source: Range
+    """Its range in the block."""
+    target: Range
+    """The range of its translation in that of the block."""
+    alignment: tuple[tuple[int, int], ...] = ()
+    """Pairs of word indices (source, target) within the sentence; empty: words are aligned by their positions."""
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A part of the translation, such as a word, and the part of the source that it translates."""
+
+    start: int
+    end: int
+    source: Range
+    weight: float
+
+
+def project(block: RichText, translation: str, sentences: Sequence[AlignedSentence]) -> tuple[Tag, ...]:
+    """Return the tags of a block in its translation, in the same order.
+
+    Args:
+        block: the source.
+        translation: its translation.
+        sentences: its sentences, in order, at least one. Fixed spans are within a sentence.
+    """
+    return _Projection(block, translation, sentences).tags() if block.tags else ()
+
+
+class _Projection:
+    def __init__(self, block: RichText, translation: str, sentences: Sequence[AlignedSentence]) -> None:
+        self._block, self._target, self._sentences = block, translation, sentences
+        self._fixed: dict[Range, Range | None] = {}
+        """Place of each fixed span in the translation; None: it is missing."""
+        self._units = [self._units_of(sentence) for sentence in sentences]
+        self._source_starts = [sentence.source[0] for sentence in sentences]
+
+    def tags(self) -> tuple[Tag, ...]:
+        children: dict[int | None, list[Tag]] = defaultdict(list)
+        for tag, parent in zip(self._block.tags, parents(self._block.tags), strict=True):
+            children[parent].append(tag)
+        placed: dict[int, Range] = {}
+        waiting: list[tuple[int | None, Range]] = [(None, (0, len(self._target)))]
+        while waiting:
+            parent, window = waiting.pop()
+            ranges = self._place(children[parent], window)
+            placed |= ranges
+            waiting += [(tag_id, each) for tag_id, each in ranges.items() if tag_id in children]
+        return tuple(Tag(*placed[tag.id], tag.id) for tag in self._block.tags)
+
+    def _place(self, siblings: Sequence[Tag], window: Range) -> dict[int, Range]:
+        """Return the ranges of sibling tags within a window of the translation."""
+        spans = [tag for tag in siblings if tag.start < tag.end]
+        ranges: dict[int, Range] = {}
+        taken: list[Range] = []
+        sources = [(tag.start, tag.end) for tag in spans]
+        for tag in spans:
+            ranges[tag.id] = self._span(tag, sources, taken, window)
+            insort(taken, ranges[tag.id])
+        for tag in siblings:
+            if tag.start == tag.end:
+                position = _outside(self._position(tag.start, window), taken)
+                ranges[tag.id] = (position, position)
+        return ranges
+
+    def _span(self, tag: Tag, siblings: Sequence[Range], taken: Sequence[Range], window: Range) -> Range:
+        first = max(0, bisect_right(self._source_starts, tag.start) - 1)
+        last = max(first, bisect_left(self._source_starts, tag.end) - 1)
+        whole = (self._sentences[first].target[0], self._sentences[last].target[1])
+        low, high = max(window[0], whole[0]), min(window[1], whole[1])
+
+        def is_free(start: int, end: int) -> bool:
+            return low <= start and end <= high and not _overlaps_any((start, end), taken)
+
+        key = (tag.start, tag.end)
+        if fixed := self._fixed.get(key):
+            if is_free(*fixed):
+                return fixed
+        if key in self._fixed:
+            return (_outside(self._position(tag.start, window), taken),) * 2
+        if tag.start <= self._sentences[first].source[0] and self._sentences[last].source[1] <= tag.end and is_free(*whole):
+            return whole
+        weights: list[float | None] = []
+        units = [unit for i in range(first, last + 1) for unit in self._units[i]]
+        for unit in units:
+            if not is_free(unit.start, unit.end):
+                weights.append(None)
+            elif _overlap(unit.source, key):
+                weights.append(unit.weight)
+            elif _overlaps_any(unit.source, siblings):
+                weights.append(None)
+            else:
+                weights.append(-GAP_COST * min(unit.weight, 1.0))
+        if best := _best_run(weights):
+            return units[best[0]].start, units[best[1]].end
+        position = _outside(self._position(tag.start, window), taken)
+        words = [_core(self._target, *match.span()) for match in _WORD.finditer(self._target, max(low, 0), high)]
+        free = [word for word in words if is_free(*word)]
+        return min(free, key=lambda word: abs(word[0] - position), default=(position, position))
+
+    def _position(self, at: int, window: Range) -> int:
+        """Return the position in the translation of a position in the source: next to the same word."""
+        index = max(0, bisect_right(self._source_starts, at) - 1)
+        sentence, text = self._sentences[index], self._block.text
+        if at <= sentence.source[0]:
+            position = sentence.target[0]
+        elif at >= sentence.source[1]:
+            position = sentence.target[1]
+        else:
+            best = (len(text), 0, 0)  # distance in the source, preference, position
+            for unit in self._units[index]:
+                if unit.source[0] == unit.source[1] or not window[0] <= unit.start <= unit.end <= window[1]:
+                    continue
+                if unit.source[0] < at:
+                    best = min(best, (max(0, at - unit.source[1]), 0, -unit.end))
+                else:
+                    best = min(best, (unit.source[0] - at, 1, unit.start))
+            position = abs(best[2])
+        return min(max(position, window[0]), window[1])
+
+    def _units_of(self, sentence: AlignedSentence) -> list[_Unit]:
+        """Return the units of the translation of a sentence, in order."""
+        fixed = list(self._find_fixed(sentence))
+        units = (unit for unit in self._word_units(sentence) if not any(_overlap((unit.start, unit.end), (f.start, f.end)) for f in fixed))
+        return sorted([*units, *fixed], key=lambda unit: unit.start)
+
+    def _find_fixed(self, sentence: AlignedSentence) -> Iterator[_Unit]:
+        """Find the fixed spans of a sentence in its translation."""
+        found: list[Range] = []
+        start, end = sentence.source
+        for span in self._block.fixed:
+            if not start <= span.start < end:
+                continue
+            patterns = [occurrence_pattern(span.translation), re.compile(re.escape(span.translation))] if span.translation else []
+            places = (match.span() for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
+            place = next((place for place in places if not _overlaps_any(place, found)), None)
+            self._fixed[span.start, span.end] = place
+            if place:
+                insort(found, place)
+                yield _Unit(*place, (span.start, span.end), FIXED_WEIGHT)
+
+    def _word_units(self, sentence: AlignedSentence) -> Iterator[_Unit]:
+        source_words = [match.span() for match in _WORD.finditer(self._block.text, *sentence.source)]
+        target_words = [match.span() for match in _WORD.finditer(self._target, *sentence.target)]
+        alignment = dict((target, source) for source, target in sentence.alignment)
+        if not alignment and source_words:
+            scale = len(source_words) / max(1, len(target_words))
+            alignment = {i: int(i * scale) for i in range(len(target_words))}
+        for i, word in enumerate(target_words):
+            source_word = alignment.get(i, len(source_words))
+            if source_word < len(source_words):
+                yield from self._units_of_word(source_words[source_word], word)
+            else:
+                yield _Unit(*word, (0, 0), 1.0)
+
+    def _units_of_word(self, source: Range, target: Range) -> Iterator[_Unit]:
+        """Yield the characters of a word that equals its source, else the word and the punctuation around it."""
+        if self._block.text[slice(*source)] == self._target[slice(*target)]:
+            for i in range(target[1] - target[0]):
+                start = source[0] + i
+                yield _Unit(target[0] + i, target[0] + i + 1, (start, start + 1), 1 / (target[1] - target[0]))
+            return
+        source_core, target_core = _core(self._block.text, *source), _core(self._target, *target)
+        for part, source_part, weight in (
+            ((target[0], target_core[0]), (source[0], source_core[0]), PUNCTUATION_WEIGHT),
+            (target_core, source_core, 1.0),
+            ((target_core[1], target[1]), (source_core[1], source[1]), PUNCTUATION_WEIGHT),
+        ):
+            if part[0] < part[1]:
+                yield _Unit(*part, source_part, weight)
+
+
+def _core(text: str, start: int, end: int) -> Range:
+    """Return the range of a word without the punctuation around it; all of it, if it consists of punctuation."""
+    before, core, after = _PARTS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any text
+    return (start + len(before), end - len(after)) if core else (start, end)
+
+
+def _best_run(weights: Sequence[float | None]) -> Range | None:
+    """Return the first and last index of the contiguous run with the largest positive sum; None is in no run."""
+    best, best_sum, start, total = None, 0.0, 0, 0.0
+    for i, weight in enumerate(weights):
+        if weight is None or total + weight <= 0:
+            start, total = i + 1, 0.0
+            continue
+        total += weight
+        if total > best_sum:
+            best, best_sum = (start, i), total
+    return best
+
+
+def _overlap(a: Range, b: Range) -> bool:
+    return max(a[0], b[0]) < min(a[1], b[1])
+
+
+def _overlaps_any(span: Range, others: Sequence[Range]) -> bool:
+    """Return whether a range overlaps one of others, which are sorted and do not overlap each other."""
+    i = bisect_left(others, span)
+    return any(_overlap(span, other) for other in others[max(0, i - 1) : i + 1])
+
+
+def _outside(position: int, taken: Sequence[Range]) -> int:
+    """Return the position, or if it is inside one of the ranges, the nearest end of that range."""
+    i = bisect_right(taken, (position, position))
+    for start, end in taken[max(0, i - 1) : i + 1]:
+        if start < position < end:
+            return start if position - start < end - position else end
+    return position

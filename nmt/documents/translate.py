@@ -1,0 +1,141 @@
+"""Translation of the blocks of a document: sentence by sentence, in large batches, with inline tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from nmt.data.sentences import split_sentences
+from nmt.documents.document import RichText
+from nmt.documents.memory import TranslationMemory
+from nmt.documents.projection import AlignedSentence, project
+from nmt.inference.chunking import chunked
+from nmt.inference.guard import Guard
+from nmt.inference.segments import Line
+from nmt.inference.translation import Translation
+from nmt.inference.translator import Translator
+from nmt.inference.whitespace import separator
+
+
+@dataclass(frozen=True)
+class TranslatedBlocks:
+    """The translations of the blocks of a document."""
+
+    blocks: list[RichText]
+    warnings: list[tuple[str, tuple[str, ...]]]
+    """Sentences and the warnings of their translations."""
+    num_sentences: int
+    num_from_memory: int
+    """Number of the sentences, or blocks of several, that are translations of the memory."""
+
+
+@dataclass
+class _Block:
+    source: RichText
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges of its sentences."""
+    lines: list[Line] = field(default_factory=list)
+    """The sentences."""
+
+
+class DocumentTranslator:
+    """Translates the blocks of documents."""
+
+    def __init__(
+        self, translator: Translator | Guard, search: str | None = None, memory: TranslationMemory | None = None
+    ) -> None:
+        """Create a translator of documents.
+
+        Args:
+            translator: translates the sentences.
+            search: spec string of a search; None uses the search of the model's config.
+            memory: translations that are used in place of the model's.
+        """
+        self.translator, self.search, self.memory = translator, search, memory
+
+    def translate(
+        self, blocks: Sequence[RichText], progress: Callable[[int], Callable[[int], object]] = lambda total: int
+    ) -> TranslatedBlocks:
+        """Translate blocks. Equal sentences are translated once.
+
+        Args:
+            blocks: the blocks of a document.
+            progress: called with the number of sentences to translate; returns a function that is called with the
+                number of sentences translated since the previous call.
+        """
+        split = [self._split(block) for block in blocks]
+        known = self._recall(split)
+        lines = list(dict.fromkeys(line for block in split for line in block.lines if line not in known))
+        needs_alignment = any(block.source.tags for block in split)
+        results = self.translator.stream(
+            chunked(lines), self.search, details=needs_alignment, on_progress=progress(len(lines))
+        )
+        translations = known | {line: n_best[0] for line, n_best in zip(lines, results, strict=True)}
+        return TranslatedBlocks(
+            [_assemble(block, translations) for block in split],
+            [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],
+            sum(len(block.lines) for block in split),
+            sum(line in known for block in split for line in block.lines),
+        )
+
+    def _split(self, block: RichText) -> _Block:
+        """Return a block with its sentences; it has none if it has no text, or only fixed text."""
+        if not _has_words(block):
+            return _Block(block)
+        spans = split_sentences(block.text, self.translator.config.data.src)
+        if self.memory and self.memory.find(block.text):
+            spans = [(spans[0][0], spans[-1][1])]
+        spans = list(_without_split_spans(spans, block))
+        return _Block(block, spans, [_line(block, *span) for span in spans])
+
+    def _recall(self, blocks: Iterable[_Block]) -> dict[Line, Translation]:
+        """Return the translations that the memory has."""
+        if self.memory is None:
+            return {}
+        lines = dict.fromkeys(line for block in blocks for line in block.lines)
+        return {line: Translation(text, 0.0, 0.0) for line in lines if (text := self.memory.find(line.text))}
+
+
+def _has_words(block: RichText) -> bool:
+    """Return whether a block has letters or digits outside of fixed text."""
+    position, outside = 0, ""
+    for span in block.fixed:
+        outside, position = outside + block.text[position : span.start], span.end
+    return any(map(str.isalnum, outside + block.text[position:]))
+
+
+def _without_split_spans(spans: Iterable[tuple[int, int]], block: RichText) -> Iterable[tuple[int, int]]:
+    """Join sentences whose boundary is inside a fixed span, such as code with a period."""
+    fixed = iter(block.fixed)
+    span = next(fixed, None)
+    joined: list[tuple[int, int]] = []
+    is_split = False
+    for start, end in spans:
+        start = joined.pop()[0] if is_split else start
+        joined.append((start, end))
+        while span and span.end <= end:
+            span = next(fixed, None)
+        is_split = span is not None and span.start < end
+    return joined
+
+
+def _line(block: RichText, start: int, end: int) -> Line:
+    inside = (span for span in block.fixed if start <= span.start < end)
+    fixed = tuple(replace(span, start=span.start - start, end=span.end - start) for span in inside)
+    return Line(block.text[start:end], fixed=fixed)
+
+
+def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
+    """Return the translation of a block from those of its sentences."""
+    if not block.spans:
+        return block.source
+    source = block.source.text
+    text, previous_end = source[: block.spans[0][0]], None
+    sentences = []
+    for span, line in zip(block.spans, block.lines, strict=True):
+        translation = translations[line]
+        text += "" if previous_end is None else separator(source, previous_end, span[0])
+        start, text, previous_end = len(text), text + translation.text, span[1]
+        sentences.append(AlignedSentence(span, (start, len(text)), translation.alignment))
+    text += source[previous_end:]
+    return RichText(text, project(block.source, text, sentences))

@@ -225,6 +225,56 @@ def test_confidence_can_be_left_out(guards: dict[str, Guard]) -> None:
     ]  # fmt: skip
 
 
+# ---- documents
+
+
+def test_html_is_translated(client: Client) -> None:
+    html = "<p id=a>Are we done?</p>\n<script>let x = 'I am tired.'</script>"
+    answer = translate(client, html, format="html")
+    assert answer["translatedText"] == "<p id=a>Sind wir fertig?</p>\n<script>let x = 'I am tired.'</script>"
+    assert answer["warnings"] == []
+    several = translate(client, ["I&#39;m tired. &amp; <i>42</i>", "Tschüß"], format="html", alternatives=2)
+    assert several["translatedText"][0].endswith("&amp; <i>42</i>")
+    assert several["alternatives"] == [[], []]
+    assert translate(client, html, "de", "de", format="html")["translatedText"] == html
+
+
+def test_the_encoding_that_html_declares_does_not_matter(client: Client) -> None:
+    html = '<meta charset="iso-8859-1"><p translate=no>Tschüß 👋</p><p>'
+    answer = translate(client, f"{html}Ja.</p>", "de", "en", format="html")
+    assert answer["translatedText"].startswith(html)
+
+
+def test_sentences_of_html_are_translated_with_other_requests(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    with serving(service) as client, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(translate, client, "Are we done?")
+        guard.entered.wait()
+        html = pool.submit(translate, client, "".join(f"<p>I see {i} dogs.</p>" for i in range(20)), format="html")
+        queue = service._translators["en", "de"]._queue
+        until(lambda: queue.qsize() == 1)
+        guard.gate.set()
+        assert html.result()["translatedText"].count("<p>") == 20
+        assert first.result()["translatedText"] == "Sind wir fertig?"
+    assert [len(texts) for texts, _, _ in guard.batches] == [1, 8, 8, 4]
+
+
+def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    html = "".join(f"<p>I see {i} dogs.</p>" for i in range(200))
+    with serving(service) as client:
+        with connect(client) as leaving:
+            leaving.sendall(post(json.dumps({"q": html, "source": "en", "target": "de", "format": "html"}).encode()))
+            guard.entered.wait()
+        until(lambda: "nmt_requests_in_flight 1.0" in client.get("/metrics").text)
+        guard.gate.set()
+        translate(client, "Are we done?")
+    service.close()
+    assert sum(len(texts) for texts, _, _ in guard.batches) <= 3 * 8
+
+
 # ---- batches
 
 

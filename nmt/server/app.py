@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from nmt.data.check.languages import is_wrong_language
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.server.fields import Fields, TranslationRequest, optional, read_fields, text_fields
+from nmt.server.files import translate_html
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
@@ -79,12 +81,11 @@ class Api:
         parsed = TranslationRequest.parse(fields, self._limits.max_length)
         source, target, detection = self._service.resolve(parsed.texts, parsed.source, parsed.target)
         with self._slots.use():
-            translating = self._service.translate(
-                parsed.texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
-            )
-            n_bests = await _unless_disconnected(request, translating)
-        pairs = zip(parsed.texts, n_bests, strict=True)
-        answers = [self._answer(text, n_best, source, target) for text, n_best in pairs]
+            translate = self._translate_html if parsed.format == "html" else self._translate_text
+            answers = await _unless_disconnected(request, translate(parsed, source, target))
+        for text, answer in zip(parsed.texts, answers, strict=True):
+            if source != target and is_wrong_language(text, source):
+                answer["warnings"].append("wrong-source-language")
         names = ["translatedText", "warnings"]
         names += ["confidence"] if self._service.confidence else []
         names += ["alternatives"] if parsed.alternatives else []
@@ -95,16 +96,23 @@ class Api:
             content["detectedLanguage"] = [detected] * len(answers) if parsed.is_list else detected
         return JSONResponse(content)
 
-    def _answer(self, text: str, n_best: Sequence[Translation], source: str, target: str) -> Fields:
-        best, *others = n_best
-        warnings = list(best.warnings)
-        if source != target and is_wrong_language(text, source):
-            warnings.append("wrong-source-language")
-        alternatives = dict.fromkeys(other.text for other in others if other.text not in ("", best.text))
-        return {
-            "translatedText": best.text, "alternatives": list(alternatives), "confidence": best.confidence,
-            "warnings": warnings, "alignment": best.alignment,
-        }  # fmt: skip
+    async def _translate_text(self, parsed: TranslationRequest, source: str, target: str) -> list[Fields]:
+        n_bests = await self._service.translate(
+            parsed.texts, source, target, alternatives=parsed.alternatives, details=parsed.alignment
+        )
+        return [_answer(*n_best) for n_best in n_bests]
+
+    async def _translate_html(self, parsed: TranslationRequest, source: str, target: str) -> list[Fields]:
+        """Translate HTML. There are no alternatives, as in LibreTranslate, and no confidence."""
+        if source == target:
+            return [_answer(Translation(text, 0.0, 0.0)) for text in parsed.texts]
+        answers = []
+        for text in parsed.texts:
+            translated, warnings = await self._service.translate_document(
+                partial(translate_html, text), source, target, len(text)
+            )
+            answers.append(_answer(Translation(translated, 0.0, 0.0, warnings=tuple(warnings))))
+        return answers
 
     async def detect(self, request: Request) -> Response:
         """Return the probable languages of a text."""
@@ -196,6 +204,15 @@ class Boundary:
         self._metrics.requests.labels(path, status or "disconnected").inc()
         self._metrics.seconds.labels(path).observe(perf_counter() - start)
         return None
+
+
+def _answer(best: Translation, *others: Translation) -> Fields:
+    """Return the possible fields of an answer for an n-best list."""
+    alternatives = dict.fromkeys(other.text for other in others if other.text not in ("", best.text))
+    return {
+        "translatedText": best.text, "alternatives": list(alternatives), "confidence": best.confidence,
+        "warnings": list(best.warnings), "alignment": best.alignment,
+    }  # fmt: skip
 
 
 def _log(error: Exception, path: str) -> None:

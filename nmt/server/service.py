@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import TypeVar
 
 from starlette.exceptions import HTTPException
 
@@ -16,14 +18,19 @@ from nmt.inference.translation import Translation
 from nmt.registry import format_spec, parse
 from nmt.search.beam import Beam
 from nmt.server.batching import BatchTranslator
+from nmt.server.files import QueuedGuard
 from nmt.server.languages import detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
 
 AUTO = "auto"
 """The source language of a request that asks for detection."""
+MAX_DOCUMENTS = 32
+"""Maximum number of documents translated at a time; further ones wait."""
 MIN_IDENTITY_PROBABILITY = 50.0
 """Minimum probability, in percent, that a text is in the target language already."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Service:
                 raise UsageError(f"two models translate from {' to '.join(guard.languages)}", "leave out one --model")
             count_lines = self.metrics.batch_lines.labels(*guard.languages).observe
             self._translators[guard.languages] = BatchTranslator(guard, max_batch, count_lines)
+        self._document_threads = ThreadPoolExecutor(MAX_DOCUMENTS, "document")
         self.languages = sorted({code for pair in self._translators for code in pair})
         self.default_pair = next(iter(self._translators))
 
@@ -71,6 +79,7 @@ class Service:
 
     def close(self) -> None:
         """Translate everything that was submitted, and end the threads."""
+        self._document_threads.shutdown()
         for translator in self._translators.values():
             translator.close()
 
@@ -139,6 +148,27 @@ class Service:
             n_bests += results
         remaining = iter(n_bests)
         return [join_lines(text, list(islice(remaining, len(each)))) for text, each in zip(texts, lines, strict=True)]
+
+    async def translate_document(
+        self, translate: Callable[[Guard, str], T], source: str, target: str, num_characters: int
+    ) -> T:
+        """Return the result of `translate`, which runs in a thread with a model and a search.
+
+        Args:
+            translate: the function.
+            source: a language.
+            target: one of its targets, but not the language itself.
+            num_characters: size of the text.
+        """
+        translator = self._translators[source, target]
+        self.metrics.characters.labels(source, target).inc(num_characters)
+        guard = QueuedGuard(translator)
+        search = self._search_spec(guard, 0)
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._document_threads, translate, guard, search)
+        finally:
+            guard.stop()  # if the client has left
 
     def _search_spec(self, guard: Guard, alternatives: int) -> str:
         """Return the search, or a beam search that finds the alternatives."""

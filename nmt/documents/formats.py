@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 
 from nmt.documents.document import Document
+from nmt.errors import UsageError, suggest
 
 
 @dataclass(frozen=True)
@@ -27,3 +30,36 @@ class DocumentOptions:
 
 
 Parser = Callable[[bytes, DocumentOptions], Document]
+
+
+def _parser(module: str) -> Parser:
+    """Return the `parse` function of a module of this package, which is imported when it is called."""
+
+    def parse(data: bytes, options: DocumentOptions) -> Document:
+        document: Document = import_module(f"nmt.documents.{module}").parse(data, options)
+        return document
+
+    return parse
+
+
+FORMATS: dict[str, Parser] = {
+    ".htm": _parser("html"),
+    ".html": _parser("html"),
+    ".markdown": _parser("markdown"),
+    ".md": _parser("markdown"),
+    ".txt": _parser("text"),
+    ".xhtml": _parser("html"),
+}
+"""The parser of each suffix."""
+
+
+def find_parser(path: Path) -> Parser:
+    """Return the parser of a document.
+
+    Raises:
+        UsageError: no format has the suffix of the file.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise UsageError(f"{path} has no document format: unknown suffix '{suffix}'", suggest(suffix, FORMATS))
+    return FORMATS[suffix]

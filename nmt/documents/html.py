@@ -7,9 +7,8 @@ is text and what is markup. Libraries do not report the positions of text and at
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
 
@@ -17,6 +16,7 @@ from nmt.documents.document import RichText
 from nmt.documents.encoding import DecodedText, decode
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
+from nmt.documents.source import TranslatableSource, Value
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "
@@ -75,15 +75,6 @@ class _Token:
         return self.name in INLINE or self.name in ("", "!")
 
 
-@dataclass(frozen=True)
-class _Value:
-    """The value of an attribute."""
-
-    start: int
-    end: int
-    block: RichText
-
-
 class HtmlDocument:
     """A parsed HTML document."""
 
@@ -92,41 +83,21 @@ class HtmlDocument:
         self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
         tokens = list(_tokenize(self._source))
         _set_translated(tokens)
-        self._values = list(self._attribute_values(tokens))
-        self._value_starts = [value.start for value in self._values]
-        self._texts = [text for run in self._runs(tokens) if (text := InlineText(run)).block.text]
-        self._language_edit = _language_edit(tokens, options.tgt)
-        parts = [*self._values, *self._texts]
-        self._order = sorted(range(len(parts)), key=lambda i: parts[i].start)
-        self.blocks = [parts[i].block for i in self._order]
+        texts = (InlineText(run, self._escape) for run in self._runs(tokens))
+        self._content = TranslatableSource(
+            self._source, [text for text in texts if text.block.text], list(self._attribute_values(tokens))
+        )
+        self.blocks = self._content.blocks
+        edit = _language_edit(tokens, options.tgt)
+        self._language_edit = edit if edit and edit[0] <= self._content.start else None
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block."""
-        by_part = dict(zip(self._order, translations, strict=True))
-        values = [by_part[i].text for i in range(len(self._values))]
-        output, position = [], 0
-
-        def source(start: int, end: int) -> str:
-            return self._with_values(start, end, values)
-
-        for i, text in enumerate(self._texts, len(self._values)):
-            output += [source(position, text.start), text.render(by_part[i], source, self._escape)]
-            position = text.end
-        output.append(source(position, len(self._source)))
-        return self._file.encode("".join(output), "xmlcharrefreplace")
-
-    def _with_values(self, start: int, end: int, values: Sequence[str]) -> str:
-        """Return a range of the source with the translated values of its attributes."""
-        first, last = (bisect_left(self._value_starts, offset) for offset in (start, end))
-        pairs = zip(self._values[first:last], values[first:last], strict=True)
-        edits = [(value.start, value.end, self._quote(text)) for value, text in pairs if text != value.block.text]
-        if self._language_edit and start <= self._language_edit[0] < end:
-            edits = sorted([*edits, self._language_edit])
-        output, position = [], start
-        for edit_start, edit_end, text in edits:
-            output += [self._source[position:edit_start], text]
-            position = edit_end
-        return "".join([*output, self._source[position:end]])
+        output = self._content.render(translations)
+        if self._language_edit:
+            start, end, text = self._language_edit
+            output = output[:start] + text + output[end:]
+        return self._file.encode(output, "xmlcharrefreplace")
 
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
@@ -134,7 +105,7 @@ class HtmlDocument:
     def _quote(self, text: str) -> str:
         return '"' + self._escape(text).replace('"', "&quot;") + '"'
 
-    def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[_Value]:
+    def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
         for token in tokens:
             if token.is_translated or (token.name in VOID and token.is_in_translated):
                 for name, match in token.attributes.items():
@@ -143,7 +114,7 @@ class HtmlDocument:
                         if text:
                             start, end = match.span(match.lastgroup or 0)
                             quoted = match.lastgroup != "bare"
-                            yield _Value(start - quoted, end + quoted, RichText(text))
+                            yield Value(start - quoted, end + quoted, RichText(text), self._quote)
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""

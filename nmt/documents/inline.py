@@ -58,8 +58,14 @@ class Markup:
 class InlineText:
     """A run of text and inline markup, such as the content of a paragraph."""
 
-    def __init__(self, pieces: Iterable[Piece]) -> None:
-        """Find the text and its markup in pieces that are adjacent in the source."""
+    def __init__(self, pieces: Iterable[Piece], encode: Callable[[str], str]) -> None:
+        """Find the text and its markup in pieces that are adjacent in the source.
+
+        Args:
+            pieces: the pieces.
+            encode: returns the source of a translated text.
+        """
+        self._encode = encode
         run = _join_empty_elements(_unmatched_as_points(list(pieces)))
         words = [i for i, piece in enumerate(run) if piece.kind in WORDS]
         self.start = self.end = 0
@@ -71,16 +77,8 @@ class InlineText:
             self.start, self.end = run[first].start, run[last].end
             self._build(run[first : last + 1])
 
-    def render(
-        self, translation: RichText, source: Callable[[int, int], str], encode: Callable[[str], str]
-    ) -> str:
-        """Return the source of a translation.
-
-        Args:
-            translation: the translation of `block`.
-            source: returns a range of the source.
-            encode: returns the source of a text.
-        """
+    def render(self, translation: RichText, source: Callable[[int, int], str]) -> str:
+        """Return the source of the translation of `block`; `source` returns a range of the source."""
         if (translation.text, translation.tags) == (self.block.text, self.block.tags):
             return source(self.start, self.end)
         children: dict[int | None, list[Tag]] = defaultdict(list)
@@ -92,7 +90,7 @@ class InlineText:
         while waiting:  # not recursive, because markup may be nested deeply
             item = waiting.pop()
             start, markup_source = (item.start, source(*self._markup[item.id].open)) if isinstance(item, Tag) else item
-            output += [encode(translation.text[position:start]), markup_source]
+            output += [self._encode(translation.text[position:start]), markup_source]
             position = max(position, start)
             if isinstance(item, Tag):
                 if closing := self._markup[item.id].close:

@@ -151,7 +151,11 @@ class _Projection:
                 else:
                     best = min(best, (unit.source[0] - at, 1, unit.start))
             position = abs(best[2])
-        return min(max(position, window[0]), window[1])
+        position = min(max(position, window[0]), window[1])
+        # Markup after a word stays next to the word before it, other markup next to the one after it.
+        if at and not text[at - 1].isspace():
+            return window[0] + len(self._target[window[0] : position].rstrip())
+        return window[1] - len(self._target[position : window[1]].lstrip())
 
     def _units_of(self, sentence: AlignedSentence) -> list[_Unit]:
         """Return the units of the translation of a sentence, in order."""

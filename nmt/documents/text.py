@@ -1,4 +1,4 @@
-"""Translate line-wrapped text sentence by sentence: split paragraphs, and restore their layout.
+"""Plain text documents: line-wrapped text, which is split into paragraphs, and whose layout is restored.
 
 Blank lines separate paragraphs. A sentence may continue on the next line of its paragraph. The translation is wrapped
 to the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a
@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.data.sentences import split_sentences
-from nmt.inference.chunking import CHUNK_SIZE, chunked
-from nmt.inference.guard import Guard
-from nmt.inference.translator import Line, Translator
-from nmt.inference.whitespace import separator
+from nmt.documents.document import RichText
+from nmt.documents.encoding import DecodedText, decode
+from nmt.documents.formats import DocumentOptions
 
 _MARKER = re.compile(r"\s*(?:(?:[-*+•–]|\d{1,3}[.)]|#{1,6}|>+)\s+)?")
 
@@ -33,6 +31,7 @@ class Paragraph:
     """Lines without surrounding whitespace; empty for a blank line."""
     indent: str = ""
     """Whitespace before the lines after the first."""
+    original_lines: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -58,7 +57,7 @@ class Paragraph:
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
-    """Group lines into paragraphs, which preserve the input except for trailing whitespace."""
+    """Group lines into paragraphs, which preserve the input."""
     current: Paragraph | None = None
     for line in lines:
         marker = _MARKER.match(line)[0]  # type: ignore[index]  # the pattern matches any string
@@ -66,35 +65,42 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
         if current and text and not marker.strip() and current.continues_with(marker):
             current.indent = marker
             current.lines.append(text)
+            current.original_lines.append(line)
             continue
         if current:
             yield current
-        current = Paragraph(marker, [text]) if text else None
+        current = Paragraph(marker, [text], original_lines=[line]) if text else None
         if current is None:
-            yield Paragraph(line)
+            yield Paragraph(line, original_lines=[line])
     if current:
         yield current
 
 
-def translate(translator: Translator | Guard, lines: Iterable[str], search: str | None = None) -> Iterator[str]:
-    """Yield the lines of line-wrapped text, translated sentence by sentence.
+class TextDocument:
+    """A plain text document."""
 
-    Args:
-        translator: translates the sentences.
-        lines: lines of the text.
-        search: spec string of a search; None uses the search of the model's config.
+    def __init__(self, file: DecodedText) -> None:
+        self._file = file
+        self._paragraphs = list(paragraphs(file.text.replace("\r\n", "\n").split("\n")))
+        self._texts = [paragraph for paragraph in self._paragraphs if paragraph.text]
+        self.blocks = [RichText(paragraph.text) for paragraph in self._texts]
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the document with the translation of each paragraph."""
+        translated = iter(translations)
+        lines: list[str] = []
+        for paragraph in self._paragraphs:
+            translation = next(translated).text if paragraph.text else ""
+            is_unchanged = translation == paragraph.text
+            lines += paragraph.original_lines if is_unchanged else paragraph.format(translation)
+        line_end = "\r\n" if "\r\n" in self._file.text else "\n"
+        return self._file.encode(line_end.join(lines))
+
+
+def parse(data: bytes, options: DocumentOptions) -> TextDocument:
+    """Parse a plain text document in UTF-8.
 
     Raises:
-        ConfigError: unknown search or option.
+        DataError: the file is not UTF-8.
     """
-    for chunk in chunked(paragraphs(lines), CHUNK_SIZE // 8):  # a paragraph has several sentences
-        spans_of = [split_sentences(paragraph.text, translator.config.data.src) for paragraph in chunk]
-        pairs = list(zip(chunk, spans_of, strict=True))
-        source: list[str | Line] = [paragraph.text[start:end] for paragraph, spans in pairs for start, end in spans]
-        translations = iter([n_best[0].text for n_best in translator.stream([source] if source else [], search)])
-        for paragraph, spans in pairs:
-            text = "".join(
-                (separator(paragraph.text, spans[i - 1][1], start) if i else "") + next(translations)
-                for i, (start, _) in enumerate(spans)
-            )
-            yield from paragraph.format(text)
+    return TextDocument(decode(data, options.encoding_errors))

@@ -1,0 +1,312 @@
+"""Markdown documents (CommonMark with tables and strikethrough).
+
+Translations are inserted into the source, so everything else is unchanged to the byte. markdown-it-py finds the blocks
+and their inline markup. It does not report the positions of inline markup, so its rules are wrapped to record them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from html import unescape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from nmt.documents.document import RichText
+from nmt.documents.encoding import DecodedText, decode
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.inline import InlineText, Kind, Piece, text_piece
+from nmt.documents.source import TranslatableSource, Value
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
+"""Starts of paragraphs that belong to extensions of Markdown, such as admonitions."""
+_EXTENSION = re.compile(
+    r"\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}|\{\{.*?\}\}|\{%.*?%\}"
+    r"|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
+)
+"""Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
+_ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
+_SPECIAL = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
+)
+"""Characters that may be markup, with an escape in front of them."""
+_BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{2,}|```|~~~|[:!?]{3}|\|")
+"""What would start a block, such as a list, at the start of a line."""
+_TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
+_TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
+_WRAP = "\0"
+"""Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
+
+Range = tuple[int, int]
+
+
+class MarkdownDocument:
+    """A parsed Markdown document."""
+
+    def __init__(self, file: DecodedText) -> None:
+        self._file = file
+        front_matter = _FRONT_MATTER.match(file.text)
+        reader = _Reader(file.text, front_matter.end() if front_matter else 0)
+        self._content = TranslatableSource(
+            file.text, [text for text in reader.texts if text.block.text], sorted(reader.values, key=lambda v: v.start)
+        )
+        self.blocks = self._content.blocks
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the document with the translation of each block."""
+        return self._file.encode(self._content.render(translations))
+
+
+def parse(data: bytes, options: DocumentOptions) -> MarkdownDocument:
+    """Parse a Markdown document in UTF-8.
+
+    Raises:
+        DataError: the file is not UTF-8.
+    """
+    return MarkdownDocument(decode(data, options.encoding_errors))
+
+
+class _Reader:
+    """Finds the texts of a document, and the values in their markup: alternative texts and titles."""
+
+    def __init__(self, source: str, start: int) -> None:
+        self.source = source
+        self.texts: list[InlineText] = []
+        self.values: list[Value] = []
+        self._lines = [match.span(1) for match in _LINE.finditer(source, start)]
+        self._parser = _parser()
+        self._env: dict[str, Any] = {}
+        tokens = self._parser.parse(source[start:].replace("\0", "\ufffd"), self._env)
+        row, position = -1, 0
+        for i, token in enumerate(tokens):
+            if token.type == "inline" and token.map and token.content:
+                kind, line = tokens[i - 1].type, token.map[0]
+                if kind in ("th_open", "td_open"):
+                    position = position if line == row else self._lines[line][0]
+                    row, ranges = line, self._cell(token.content, line, position)
+                    position = ranges[-1][1] + 1 if ranges else position
+                else:
+                    ranges = self._line_ranges(token.content, line)
+                if ranges and not _UNTRANSLATED.match(source, ranges[0][0]):
+                    self._read(_Block(source, ranges, kind))
+
+    def _line_ranges(self, content: str, line: int) -> list[Range]:
+        """Return the ranges of the lines of a paragraph or heading, without indents and markers."""
+        ranges = []
+        for text, (start, end) in zip(content.split("\n"), self._lines[line:], strict=False):
+            text = text.lstrip(" \t")
+            found = self.source.rfind(text, start, end)
+            if found < 0:  # cannot be located, so it stays as it is
+                return []
+            ranges.append((found, found + len(text)))
+        return ranges
+
+    def _cell(self, content: str, line: int, position: int) -> list[Range]:
+        """Return the range of a table cell that starts at `position` or later."""
+        for match in re.finditer(r"(?:\\\||[^|])+", self.source[position : self._lines[line][1]]):
+            cell = match[0].strip()
+            if cell.replace("\\|", "|").endswith(content):
+                end = position + match.start() + len(match[0].rstrip())
+                return [(end - len(content) - content.count("|"), end)]
+        return []
+
+    def _read(self, block: _Block) -> None:
+        pieces: list[Piece] = []
+        position = 0
+        for piece in [*self._markup(block), Piece(len(block.content), len(block.content), Kind.POINT)]:
+            if piece.start < position:  # overlapping markup of a broken document
+                continue
+            pieces += _text_pieces(block.content, position, piece.start)
+            pieces.append(piece)
+            position = piece.end
+        mapped = [replace(each, start=block.offset(each.start), end=block.offset(each.end)) for each in pieces]
+        self.texts.append(_MarkdownText(mapped, block))
+
+    def _markup(self, block: _Block) -> list[Piece]:
+        """Return the inline markup of a block by position in its content, and add the values in it."""
+        tokens = self._parser.inline.parse(block.content, self._parser, self._env, [])
+        pieces = []
+        for i, token in enumerate(tokens):
+            if "range" not in token.meta:
+                continue
+            (start, end), name = token.meta["range"], token.type.rpartition("_")[0]
+            raw = block.content[start:end]
+            if token.type == "strong_open":
+                start = tokens[i - 1].meta["range"][0]
+            if token.type == "strong_close":
+                end = tokens[i + 1].meta["range"][1]
+            if token.type in ("code_inline", "autolink", "reference"):
+                text = " ".join(token.content.split())
+                pieces.append(Piece(start, end, Kind.FIXED if text else Kind.POINT, text))
+            elif token.nesting:
+                pieces.append(Piece(start, end, Kind.OPEN if token.nesting > 0 else Kind.CLOSE, name=name))
+            elif token.type in ("image", "hardbreak"):
+                pieces.append(Piece(start, end, Kind.BREAK))
+            elif token.type == "html_inline":
+                pieces.append(_html_piece(raw, start, end))
+            if token.type == "image":
+                self._add_value(block, start + 2, token.meta["label_end"], _escape)
+            if token.type in ("image", "link_close") and (title := _TITLE.search(block.content[:end], start)):
+                self._add_value(block, *title.span(title.lastindex or 0), _escape_title)
+        return sorted(pieces, key=lambda piece: piece.start)
+
+    def _add_value(self, block: _Block, start: int, end: int, encode: Callable[[str], str]) -> None:
+        if text := _decode(block.content[start:end].strip()):
+            self.values.append(Value(block.offset(start), block.offset(end), RichText(text), encode))
+
+
+class _Block:
+    """The content of a paragraph, heading or cell, and its position in the source."""
+
+    def __init__(self, source: str, ranges: Sequence[Range], kind: str) -> None:
+        self.source, self.kind = source, kind
+        self.ranges = ranges
+        """Range of each line in the source, without the indent and markers before it."""
+        self.content = "\n".join(source[start:end] for start, end in ranges)
+
+    def offset(self, position: int) -> int:
+        """Return the offset in the source of a position in the content."""
+        for start, end in self.ranges:
+            if position <= end - start:
+                return start + position
+            position -= end - start + 1
+        return self.ranges[-1][1]
+
+    def line_start(self, position: int) -> int:
+        """Return the start of the line of a position in the source."""
+        return max(self.source.rfind("\n", 0, position), self.source.rfind("\r", 0, position)) + 1
+
+
+class _MarkdownText(InlineText):
+    """A text whose translation is wrapped like the source."""
+
+    def __init__(self, pieces: Sequence[Piece], block: _Block) -> None:
+        super().__init__(pieces, _escape_cell if block.kind in ("th_open", "td_open") else _escape_for_wrapping)
+        self._source_block = block
+
+    def render(self, translation: RichText, source: Callable[[int, int], str]) -> str:
+        """Return the source of a translation, wrapped to the width of the source if that has several lines."""
+        block, words = self._source_block, super().render(translation, source).split(_WRAP)
+        is_unchanged = (translation.text, translation.tags) == (self.block.text, self.block.tags)
+        if is_unchanged or (len(block.ranges) < 2 and block.kind != "paragraph_open"):
+            return " ".join(words)
+        if self.start == block.ranges[0][0] and (match := _BLOCK_START.match(words[0])):
+            words[0] = words[0][: match.end() - 1] + "\\" + words[0][match.end() - 1 :]
+        if len(block.ranges) < 2:
+            return " ".join(words)
+        (_, end), (start, _) = block.ranges[:2]
+        line_break = block.source[end:start].lstrip(" \t\\")
+        prefix = line_break.lstrip("\r\n")
+        width = max(end - block.line_start(start) for start, end in block.ranges)
+        output, column = words[0], self.start - block.line_start(self.start) + len(words[0])
+        for previous, word in zip(words, words[1:], strict=False):
+            if "\n" in previous or "\r" in previous:
+                column = len(re.split(r"[\r\n]", previous)[-1])
+            length = len(re.split(r"[\r\n]", word)[0])
+            if re.search(rf"[\r\n]{re.escape(prefix)}\Z", previous):  # after a hard break
+                separator = ""
+            elif column + 1 + length > width and not _BLOCK_START.match(word):
+                separator, column = line_break, len(prefix)
+            else:
+                separator, column = " ", column + 1
+            output, column = output + separator + word, column + length
+        return output
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser.disable(["inline", "text_join"])
+    parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
+    names = parser.get_active_rules()["inline"]
+    for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
+        parser.inline.ruler.at(name, _recording(name, rule))
+    return parser
+
+
+def _recording(name: str, rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
+    """Wrap an inline rule so that it records the range of each of its tokens in the content."""
+
+    def record(state: StateInline, silent: bool) -> bool:
+        start, num_tokens, has_pending = state.pos, len(state.tokens), bool(state.pending)
+        if not rule(state, silent):
+            return False
+        if silent:
+            return True
+        added, end = state.tokens[num_tokens:], state.pos
+        if name in ("emphasis", "strikethrough"):
+            for token in added[has_pending:]:
+                token.meta["range"] = (start, start + len(token.content))
+                start += len(token.content)
+        elif name == "link":
+            label_end = state.md.helpers.parseLinkLabel(state, start, True)
+            opening = next(token for token in added if token.type == "link_open" and "range" not in token.meta)
+            if state.src[label_end:end] in ("]", "][]"):  # a translated label would not be found
+                text = state.src[start + 1 : label_end]
+                del state.tokens[state.tokens.index(opening) :]
+                del state.tokens_meta[len(state.tokens) :]
+                token = state.push("reference", "", 0)
+                token.content, token.meta["range"] = text, (start, end)
+            else:
+                opening.meta["range"], added[-1].meta["range"] = (start, start + 1), (label_end, end)
+        elif name == "autolink":
+            del state.tokens[-3:], state.tokens_meta[-3:]
+            token = state.push("autolink", "", 0)
+            token.content, token.meta["range"] = state.src[start + 1 : end - 1], (start, end)
+        elif name == "newline" and added and added[-1].type == "hardbreak":
+            spaces = len(state.src[:start]) - len(state.src[:start].rstrip(" "))
+            added[-1].meta["range"] = (start - spaces, end)
+        elif name not in ("text", "newline", "entity") and added and added[-1].type != "text_special":
+            added[-1].meta["range"] = (start, end)
+            if name == "image":
+                added[-1].meta["label_end"] = state.md.helpers.parseLinkLabel(state, start + 1, False)
+        return True
+
+    return record
+
+
+def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
+    """Yield the pieces of a range without CommonMark markup."""
+    for match in _EXTENSION.finditer(content, start, end):
+        yield from text_piece(start, match.start(), content[start : match.start()], _decode)
+        is_read = match[0].startswith(("{{", "$"))  # as a part of the sentence
+        yield Piece(*match.span(), Kind.FIXED if is_read else Kind.POINT, match[0])
+        start = match.end()
+    yield from text_piece(start, end, content[start:end], _decode)
+
+
+def _html_piece(raw: str, start: int, end: int) -> Piece:
+    match = _TAG.fullmatch(raw)
+    if not match or match[3]:
+        return Piece(start, end, Kind.BREAK if raw.lower().startswith(("<br", "<img")) else Kind.POINT)
+    if match[2].lower() in ("br", "img"):
+        return Piece(start, end, Kind.BREAK)
+    return Piece(start, end, Kind.CLOSE if match[1] else Kind.OPEN, name=f"<{match[2].lower()}>")
+
+
+def _decode(source: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        return match[1] or unescape(match[0])
+
+    return _ESCAPE_OR_ENTITY.sub(character, re.sub(r"\s+", " ", source))
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _escape_cell(text: str) -> str:
+    return _escape(text).replace("|", "\\|")
+
+
+def _escape_for_wrapping(text: str) -> str:
+    return _escape(text).replace(" ", _WRAP)
+
+
+def _escape_title(text: str) -> str:
+    return re.sub(r"[\"'\\]", r"\\\g<0>", text)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,7 @@ from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translation, Translator
 from nmt.errors import UsageError
-from nmt.server import fields, http, languages, limits, text
+from nmt.server import fields, files, http, languages, limits, text
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 
@@ -273,6 +274,87 @@ def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tup
         translate(client, "Are we done?")
     service.close()
     assert sum(len(texts) for texts, _, _ in guard.batches) <= 3 * 8
+
+
+def send_file(client: Client, name: str, content: bytes, **fields: str) -> httpx.Response:
+    return client.post(
+        "/translate_file", files={"file": (name, content)}, data={"source": "en", "target": "de"} | fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a b.txt", "Are we done?\n\nI'm tired.\n", "Sind wir fertig?\n\nIch bin müde.\n"),
+        ("größe.HTML", "<html lang=en><p>Are we done?", "<html lang=de><p>Sind wir fertig?"),
+        ("../x.md", "# Are we done?\n\n* I'm tired.\n", "# Sind wir fertig?\n\n* Ich bin müde.\n"),
+    ],
+)
+@pytest.mark.parametrize("source", ["en", "auto"])
+def test_a_file_is_translated(client: Client, name: str, content: str, expected: str, source: str) -> None:
+    answer = send_file(client, name, content.encode(), source=source)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["warnings"] == []
+    url = answer.json()["translatedFileUrl"]
+    assert re.fullmatch(rf"{client.base_url}/download_file/[\w-]{{32}}\.\w+", url)
+    assert url != send_file(client, name, content.encode()).json()["translatedFileUrl"]
+    response = client.get(url)
+    assert response.text == expected
+    assert response.headers["content-type"] == "application/octet-stream"
+    disposition = response.headers["content-disposition"]
+    assert urllib.parse.unquote(disposition) == f"attachment; filename*=UTF-8''{name}"
+    assert "/" not in disposition
+
+
+def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
+    content = b"Wir sind noch nicht fertig.\r\n"
+    answer = send_file(client, "a.txt", content, source="auto").json()
+    assert client.get(answer["translatedFileUrl"]).content == content
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "message"),
+    [
+        ("a.exe", b"a", {}, "file format not supported; choose from: "),
+        ("html", b"a", {}, "file format not supported"),
+        ("a.txt", b"\xff", {}, "line 1, byte 1 of the line: not UTF-8"),
+        ("a.txt", b"a", {"source": "fr"}, "fr is not supported"),
+        ("a.txt", b"a", {"target": ""}, "missing target"),
+        ("a.txt", b"a" * 500, {}, "file (500) exceeds text limit (400)"),
+    ],
+)
+def test_invalid_files_are_rejected(
+    service: Service, name: str, content: bytes, fields: dict[str, str], message: str
+) -> None:
+    with serving(service, Limits(max_file_length=400)) as client:
+        response = send_file(client, name, content, **fields)
+        assert (response.status_code, message in response.json()["error"]) == (400, True), response.text
+
+
+def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    with serving(service, Limits(max_body=2000, max_files=1)) as client, ThreadPoolExecutor(1) as pool:
+        assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
+        response = client.post("/translate_file", data={"file": "a", "source": "en", "target": "de"})
+        assert response.json() == {"error": "file must be a file"}
+        assert client.post("/translate_file").json() == {"error": "Invalid request: missing file parameter"}
+        guard.gate.clear()
+        first = pool.submit(send_file, client, "a.txt", b"Are we done?")
+        guard.entered.wait()
+        assert send_file(client, "a.txt", b"I'm tired.").status_code == 503
+        guard.gate.set()
+        assert first.result().is_success
+
+
+def test_translated_files_are_deleted(client: Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nothing", "..%2f..%2fetc%2fpasswd", "%00", "a" * 3000):
+        assert client.get(f"/download_file/{name}").status_code == 404
+    monkeypatch.setattr(files, "MAX_STORED_BYTES", 40)
+    urls = [send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"] for _ in range(3)]
+    assert [client.get(url).status_code for url in urls] == [404, 200, 200]
+    monkeypatch.setattr(files, "LIFETIME", 0.01)
+    url = send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"]
+    until(lambda: client.get(url).status_code == 404)
 
 
 # ---- batches

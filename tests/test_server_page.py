@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +157,24 @@ def test_errors_are_shown(page: Any) -> None:
     assert "exceeds text limit (10000)" in page.locator("#error").inner_text()
     assert translate(page, "Are we done?") == "Sind wir fertig?"
     assert not page.locator("#error").is_visible()
+
+
+def test_a_file_is_translated(page: Any, tmp_path: Path) -> None:
+    page.locator("#file-form button").click()
+    assert page.locator("#file-status").inner_text() == "Choose a file."
+    (tmp_path / "a <b>.txt").write_text("Are we done?\n", encoding="utf-8")
+    page.locator("#file").set_input_files(tmp_path / "a <b>.txt")
+    page.locator("#file-form button").focus()
+    page.keyboard.press("Enter")
+    link = page.get_by_role("link", name="Download the translation of a <b>.txt")
+    with page.expect_download() as download:
+        link.click()
+    assert Path(download.value.path()).read_text(encoding="utf-8") == "Sind wir fertig?\n"
+    page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff"})
+    page.locator("#file-form button").click()
+    page.locator("#file-error").wait_for()
+    assert "not UTF-8" in page.locator("#file-error").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 CONTRAST = """(element) => {

@@ -34,7 +34,8 @@ def serve(
     search: SearchOption = "",
     confidence: Annotated[bool, typer.Option(help="Estimate the quality of each translation (slower).")] = True,
     max_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a request.")] = 10_000,
-    max_body: Annotated[float, typer.Option(min=0.01, max=1000, help="Maximum size of a request, in MB.")] = 10,
+    max_file_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a file.")] = 200_000,
+    max_body: Annotated[float, typer.Option(min=0.01, max=1000, help="Maximum size of a file, in MB.")] = 10,
     rate_limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of requests per minute of a client or API key; 0: no limit.")
     ] = 0,
@@ -77,7 +78,7 @@ def serve(
     if search:
         parse_search(search)
     keys: frozenset[str] = read_keys(api_keys) if api_keys else frozenset()
-    limits = Limits(max_length, round(max_body * 1e6), rate_limit, max_concurrent, keys=keys)
+    limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
     paths = model or [Path(name) for name in pretrained.DIRECTIONS]
     with http.listen(host, port) as listener:
         guards = [Guard(Translator.load(path, device, precision)) for path in paths]

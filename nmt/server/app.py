@@ -6,11 +6,13 @@ import asyncio
 import traceback
 from collections.abc import Coroutine
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from time import perf_counter
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -21,10 +23,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.console import log
 from nmt.data.check.languages import is_wrong_language
-from nmt.errors import NMTError
+from nmt.documents.formats import FORMATS, Parser
+from nmt.errors import DataError, NMTError
 from nmt.inference.translation import Translation
-from nmt.server.fields import Fields, TranslationRequest, optional, read_fields, text_fields
-from nmt.server.files import translate_html
+from nmt.server.fields import Fields, TranslationRequest, Upload, language_field, optional, read_fields, text_fields
+from nmt.server.files import TranslatedDocument, TranslatedFiles, read_texts, translate_document, translate_html
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
@@ -44,6 +47,8 @@ def create_app(service: Service, limits: Limits) -> Starlette:
     routes = [
         Route("/", api.page),
         Route("/translate", api.translate, methods=["POST"]),
+        Route("/translate_file", api.translate_file, methods=["POST"]),
+        Route("/download_file/{name}", api.download_file, name="download_file"),
         Route("/detect", api.detect, methods=["POST"]),
         Route("/languages", api.languages),
         Route("/frontend/settings", api.settings),
@@ -68,6 +73,7 @@ class Api:
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service, self._limits = service, limits
         self._rate, self._slots = RateLimiter(limits.rate), Slots(limits.max_concurrent)
+        self._file_slots, self._files = Slots(limits.max_files), TranslatedFiles()
         self._page = Page(service, limits)
 
     async def page(self, request: Request) -> Response:
@@ -114,6 +120,49 @@ class Api:
             answers.append(_answer(Translation(translated, 0.0, 0.0, warnings=tuple(warnings))))
         return answers
 
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a file, and return the URL of the translation."""
+        with self._file_slots.use():
+            fields = await read_fields(request, self._limits.max_body)
+            self._check_access(request, fields)
+            upload: Upload | None = optional(fields, "file", Upload)
+            if upload is None:
+                raise HTTPException(400, "Invalid request: missing file parameter")
+            parse = FORMATS.get(PurePath(upload.name).suffix.lower())
+            if parse is None:
+                choices = ", ".join(sorted(FORMATS))
+                raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
+            source, target = language_field(fields, "source"), language_field(fields, "target")
+            translating = self._translate_upload(upload, parse, source, target)
+            translated = await _unless_disconnected(request, translating)
+        name = self._files.add(Upload(upload.name, translated.content))
+        url = str(request.url_for("download_file", name=name))
+        return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
+
+    async def _translate_upload(self, upload: Upload, parse: Parser, source: str, target: str) -> TranslatedDocument:
+        try:
+            texts = await run_in_threadpool(read_texts, upload.content, parse, self._service.language(target))
+            if (length := sum(map(len, texts))) > (limit := self._limits.max_file_length):
+                raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
+            source, target, _ = self._service.resolve(texts, source, target)
+            if source == target:
+                return TranslatedDocument(upload.content, [])
+            translate = partial(translate_document, upload.content, parse)
+            return await self._service.translate_document(translate, source, target, length)
+        except DataError as error:
+            raise HTTPException(400, f"Invalid request: {error.message}") from None
+
+    async def download_file(self, request: Request) -> Response:
+        """Return a translated file as an attachment."""
+        file = self._files.get(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404, "there is no such file; translated files are deleted after a while")
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
+            "Cache-Control": "no-store",
+        }  # fmt: skip
+        return Response(file.content, media_type="application/octet-stream", headers=headers)
+
     async def detect(self, request: Request) -> Response:
         """Return the probable languages of a text."""
         fields = await read_fields(request, self._limits.max_text_body)
@@ -141,8 +190,8 @@ class Api:
                 "apiKeys": bool(self._limits.keys),
                 "keyRequired": bool(self._limits.keys),
                 "suggestions": False,
-                "filesTranslation": False,
-                "supportedFilesFormat": [],
+                "filesTranslation": True,
+                "supportedFilesFormat": sorted(FORMATS),
                 "language": {
                     "source": {"code": source, "name": language_name(source)},
                     "target": {"code": target, "name": language_name(target)},
@@ -182,7 +231,7 @@ class Boundary:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         start, status = perf_counter(), 0
-        path = scope["path"] if scope["path"] in self._paths else "other"  # others may contain text
+        path = scope["path"] if scope["path"] in self._paths else "other"  # others may contain text or names of files
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status

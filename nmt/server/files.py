@@ -35,6 +35,15 @@ class TranslatedDocument:
     warnings: list[str]
 
 
+def read_texts(content: bytes, parse: Parser, target: str) -> list[str]:
+    """Return the text of a document in an unknown language.
+
+    Raises:
+        NMTError: see the parser.
+    """
+    return [block.text for block in parse(content, DocumentOptions("", target)).blocks]
+
+
 def translate_document(content: bytes, parse: Parser, guard: Guard, search: str) -> TranslatedDocument:
     """Translate a document.
 

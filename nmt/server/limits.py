@@ -30,6 +30,8 @@ class Limits:
     """Maximum number of characters to translate in a request."""
     max_body: int = 10_000_000
     """Maximum size of a request with a file, in bytes."""
+    max_file_length: int = 200_000
+    """Maximum number of characters to translate in a file."""
     rate: int = 0
     """Maximum number of requests per minute of a client or key; 0: no limit."""
     max_concurrent: int = 100

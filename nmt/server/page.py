@@ -8,6 +8,7 @@ import re
 
 from starlette.responses import Response
 
+from nmt.documents.formats import FORMATS
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits
 from nmt.server.service import Service
@@ -26,7 +27,7 @@ class Page:
         }
         self._html = render(
             "translate.html", languages=languages, default=service.default_pair, limits=limits,
-            needs_key=bool(limits.keys), file_types=(),
+            needs_key=bool(limits.keys), file_types=sorted(FORMATS),
         )  # fmt: skip
         self._headers = {"Content-Security-Policy": _policy(self._html), "Cache-Control": "no-cache"}
 

@@ -137,6 +137,8 @@ def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
 def test_lines_blank_lines_and_spaces_are_preserved(client: Client) -> None:
     answer = translate(client, "  Are we done?\r\n\r\n\tI'm tired. \n42 dogs bark.\n", alignment=True)
     assert re.fullmatch(r"  Sind wir fertig\?\r\n\r\n\tIch bin müde\. \n42 .*\n", answer["translatedText"])
+    separated = translate(client, "Are we done?\x1f\u2028I'm tired.\x85")["translatedText"]
+    assert separated == "Sind wir fertig?\x1f\u2028Ich bin müde.\x85"
     words = answer["translatedText"].split()
     assert [target for _, target in answer["alignment"]] == list(range(len(words)))
     assert [5, words.index("42")] in answer["alignment"]  # "42" is the sixth word of the text
@@ -241,9 +243,9 @@ def test_html_is_translated(client: Client) -> None:
 
 
 def test_the_encoding_that_html_declares_does_not_matter(client: Client) -> None:
-    html = '<meta charset="iso-8859-1"><p translate=no>Tschüß 👋</p><p>'
-    answer = translate(client, f"{html}Ja.</p>", "de", "en", format="html")
-    assert answer["translatedText"].startswith(html)
+    html = '<meta charset="iso-8859-1"><p translate=no>Tschüß 👋</p><p>{}</p>'
+    answer = translate(client, html.format("Ich bin müde."), "de", "en", format="html")
+    assert answer["translatedText"] == html.format(translate(client, "Ich bin müde.", "de", "en")["translatedText"])
 
 
 def test_sentences_of_html_are_translated_with_other_requests(gated: tuple[GatedGuard, Service]) -> None:
@@ -329,6 +331,12 @@ def test_invalid_files_are_rejected(
     with serving(service, Limits(max_file_length=400)) as client:
         response = send_file(client, name, content, **fields)
         assert (response.status_code, message in response.json()["error"]) == (400, True), response.text
+
+
+def test_unclosed_tags_do_not_stop_the_server(client: Client) -> None:
+    content = b"<p>Are we done?</p>" + b"<a " * 300_000
+    response = client.get(send_file(client, "a.html", content).json()["translatedFileUrl"])
+    assert response.content == b"<p>Sind wir fertig?</p>" + b"<a " * 300_000
 
 
 def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service]) -> None:

@@ -25,6 +25,7 @@ from serving import GatedGuard, serving
 from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translation, Translator
+from nmt.data.check import minhash
 from nmt.errors import UsageError
 from nmt.server import fields, files, http, languages, limits, text
 from nmt.server.limits import Limits, RateLimiter
@@ -753,3 +754,11 @@ def test_the_threads_of_a_service_end(guards: dict[str, Guard]) -> None:
     assert threading.active_count() == before + 2
     service.close()
     assert threading.active_count() == before
+
+
+def test_the_words_of_clients_do_not_fill_the_memory() -> None:
+    before = minhash._cached_alphanumeric.cache_info()
+    assert minhash.normalized_words("x-" * 5000 + " y-z") == ["x" * 5000, "yz"]
+    assert minhash._cached_alphanumeric.cache_info().currsize <= before.currsize + 1
+    assert before.maxsize is not None
+    assert before.maxsize * minhash.MAX_CACHED_CHARACTERS < 3_000_000

@@ -21,7 +21,7 @@ from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
 from nmt.errors import UsageError
-from nmt.inference.paragraphs import paragraphs
+from nmt.documents.text import paragraphs
 from nmt.inference.whitespace import separator
 from nmt.runs import discovery
 
@@ -266,8 +266,8 @@ the end
 
 
 def test_a_document_keeps_its_layout(trained: CommandLine) -> None:
-    (trained.directory / "text.md").write_text(DOCUMENT)
-    done = trained("translate", "--document", "--input", "text.md")
+    (trained.directory / "text.txt").write_text(DOCUMENT)
+    done = trained("translate", "text.txt", "--output", "-")
     assert done.code == 0, done.err
     out = done.out.split("\n")
     assert out[0].startswith("# ")
@@ -275,13 +275,13 @@ def test_a_document_keeps_its_layout(trained: CommandLine) -> None:
     assert done.out.count("\n\n") == DOCUMENT.count("\n\n")
     assert [line[:2] for line in out if line.startswith("-")] == ["- ", "- "]
     assert [line for line in out if line.startswith("    ")]
-    piped = trained("translate", "--document", stdin=DOCUMENT.encode())
+    piped = trained("translate", "--document", "txt", stdin=DOCUMENT.encode())
     assert piped.out == done.out
 
 
 def test_a_sentence_may_continue_on_the_next_line(trained: CommandLine) -> None:
     text = "the small dog\nsees the tree.\n"
-    done = trained("translate", "--document", stdin=text.encode())
+    done = trained("translate", "--document", "txt", stdin=text.encode())
     single_line = trained("translate", "the small dog sees the tree.")
     assert done.out.split() == single_line.out.split()
     assert max(map(len, done.out.split("\n"))) <= max(len("sees the tree."), *map(len, single_line.out.split()))
@@ -367,9 +367,7 @@ def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str
         ("-i text.en --shard 3/2", "--shard must be I/N with I from 1 to N, got '3/2'"),
         ("-i text.en --shard 0/2", "--shard must be I/N"),
         ("-i text.en --shard two", "--shard must be I/N"),
-        ("-i text.en --resume", "--resume requires --input and --output"),
-        ("-i text.en --document --format jsonl", "--document does not support --format"),
-        ("-i text.en --document --top-beams 2", "--document does not support --top-beams"),
+        ("-i text.en --resume", "--resume requires --input and --output, or documents"),
         (f"hi --prefix {'a' * 2000}", "prefix and constraints are longer than the model was trained for"),
         ("hi --search sample(temperature=1e-300)", "temperature must be between"),
         ("hi --constraint da --search greedy", "constraints need the constrained search"),

@@ -311,7 +311,7 @@ def test_show_confidence_without_calibration(nmt: CommandLine) -> None:
     nmt("translate", "--show-confidence", "a", "-m", "runs/tiny", "-m", "runs/tiny").assert_fails(
         2, "--show-confidence does not support ensembles"
     )
-    nmt("translate", "--show-confidence", "--document", stdin=b"a\n").assert_fails(2, "--show-confidence")
+    nmt("translate", "--show-confidence", "--document", "txt", stdin=b"a\n").assert_fails(2, "--show-confidence")
     assert json.loads(nmt("translate", "--format", "jsonl", "a").out)["translations"][0]["confidence"] is None
     make_calibration().save(nmt.directory / "runs" / "tiny" / CALIBRATION)
     done = nmt("translate", "--show-confidence", "a", "-m", "runs/tiny")

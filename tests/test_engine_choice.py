@@ -59,7 +59,7 @@ COMMANDS = {
     "translate": ["translate", "im thirsty"],
     "records": ["translate", "im thirsty", "--format", "jsonl", "--top-beams", "2"],
     "file": ["translate", "--input", "text.en"],
-    "document": ["translate", "--document", "--input", "text.en"],
+    "document": ["translate", "text.en", "--document", "txt", "--output", "-"],
     "int8": ["translate", "im thirsty", "--precision", "int8"],
     "constrained": ["translate", "im thirsty", "--constraint", "Durst", "--prefix", "Ich"],
     "sample": ["translate", "im thirsty", "--search", "sample"],

@@ -163,18 +163,18 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write a report atomically and create its parent directories.
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a report or a document atomically and create its parent directories.
 
     Raises:
         NMTError: the file cannot be written.
     """
-    from nmt.paths import write_text
+    from nmt.paths import write_bytes
 
     if not path.name:
         raise UsageError("the output file has no name", "choose a name such as report.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
+        write_bytes(path, content.encode("utf-8") if isinstance(content, str) else content)
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "choose another file") from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt.cli.documents import DocumentFile, DocumentJob, document_arguments, parser_of_format, plan_documents
 from nmt.cli.options import (
     MODELS_HELP,
     BeamSizeOption,
@@ -22,23 +23,36 @@ from nmt.cli.options import (
 )
 from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format
 from nmt.cli.sharding import Shard
-from nmt.cli.translation_job import TranslationJob, translate_document, translate_file, translate_stream
+from nmt.cli.translation_job import TranslationJob, log_terms, translate_file, translate_stream
+from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.errors import CheckpointError, NMTError, UsageError
 
 if TYPE_CHECKING:
     from nmt.inference.guard import Guard
     from nmt.inference.translator import Translator
 
+LINE_SUFFIXES = {".csv", ".tsv", ".txt"}
+"""Suffixes of document formats that files with one sentence per line have, too."""
+
 
 def translate(
-    text: Annotated[list[str] | None, typer.Argument(help="Sentences, each in quotes.", show_default=False)] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(help="Sentences, each in quotes; or documents and folders (docs/).", show_default=False),
+    ] = None,
     model: Annotated[
         list[Path] | None,
         typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run, else a pretrained model"),
     ] = None,
     input: Annotated[Path | None, typer.Option("--input", "-i", help="Input file with one sentence per line.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Output file.", show_default="standard output")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Output file; for several documents, a directory.",
+            show_default="standard output; for a document, NAME.de.html next to it",
+        ),
     ] = None,
     beam_size: BeamSizeOption = None,
     top_beams: Annotated[
@@ -82,15 +96,38 @@ def translate(
         ),
     ] = False,
     document: Annotated[
-        bool,
-        typer.Option("--document", help="Translate paragraphs sentence by sentence and keep their layout."),
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="Translate standard input, or files with another suffix, as documents: html, md, ...",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(help="TMX file; documents take the translations of equal sentences from it.", show_default=False),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Column of a CSV or TSV document to translate; may be repeated."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH", help="Value of a JSON document to translate, e.g. title or items.*.text; may be repeated."
+        ),
+    ] = None,
+    retranslate: Annotated[
+        bool, typer.Option("--retranslate", help="Translate entries of a document that have a translation, too.")
     ] = False,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Translate shard I of N of --input.", show_default=False)
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue after the last complete line of --output.")
+        bool,
+        typer.Option("--resume", help="Continue after the last line of --output; skip documents with a translation."),
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite translations of documents.")] = False,
     engine: Annotated[
         str,
         typer.Option(help="Engine: nmt (the native engine, or PyTorch where it cannot run) or ctranslate2 (exports)."),
@@ -99,12 +136,16 @@ def translate(
     precision: SearchPrecisionOption = "auto",
     encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
-    """Translate sentences, files or standard input.
+    """Translate sentences, documents, files or standard input.
 
     Without any input in a terminal, nmt prompts for sentences. The default model is the newest run (with --to, the
     newest that translates into that language), else a pretrained model. The output has one line per input line in the
     same order; with --top-beams N, it has N lines per input line, which are empty if the search finds fewer
     translations.
+
+    An argument that names a file with the suffix of a document format (.html, .md, .txt, ...) is a document, and one
+    that names a folder and contains a slash stands for the documents in it: only what a person reads is translated,
+    and the rest of the document is unchanged. --input always has one sentence per line.
 
     Examples:
       nmt translate "im thirsty"
@@ -118,21 +159,28 @@ def translate(
       nmt translate --constraint "Hund" "A dog runs."
       nmt translate --glossary terms.tsv --localize-numbers --input manual.en --output manual.de
       nmt translate --show-confidence --input news.en
+      nmt translate page.html notes.md --output translated
+      nmt translate docs/ --memory memory.tmx --resume
+      curl https://example.com | nmt translate --document html > example.html
     """
     check_encoding_errors(encoding_errors)
     check_output_format(format)
-    if document:
-        _check_document_options({
-            "sentences": text, "--top-beams": top_beams, "--resume": resume, "--shard": shard,
-            "--constraint": constraint, "--prefix": prefix, "--show-scores": show_scores, "--format": format != "text",
-            "--show-confidence": show_confidence,
-        })  # fmt: skip
+    documents = _document_paths(text, document)
+    is_document = bool(documents) or document is not None
+    not_for: dict[str, object] = {
+        "--input": input, "--top-beams": top_beams, "--shard": shard, "--constraint": constraint, "--prefix": prefix,
+        "--show-scores": show_scores, "--format": format != "text", "--show-confidence": show_confidence,
+    }  # fmt: skip
+    only_for: dict[str, object] = {
+        "--memory": memory, "--column": column, "--key": key, "--retranslate": retranslate, "--force": force,
+    }  # fmt: skip
+    _check_document_options(is_document, not_for if is_document else only_for)
     if not guard and (protect or localize_numbers or glossary):
         raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
-    if resume and not (input and output):
-        raise UsageError("--resume requires --input and --output")
-    parsed_shard = _resolve_shard(shard, input, output, document)
-    interactive = _check_input(text, input, output, document)
+    if resume and not ((input and output) or documents):
+        raise UsageError("--resume requires --input and --output, or documents")
+    parsed_shard = _resolve_shard(shard, input, output, is_document)
+    interactive = _check_input(text, input, output, is_document)
 
     from nmt.search import search as parse_search
 
@@ -150,13 +198,19 @@ def translate(
     )
     details = show_scores or show_confidence or format == "jsonl"
     guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
+    if is_document:
+        options = DocumentOptions(
+            translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
+            encoding_errors,
+        )  # fmt: skip
+        files = plan_documents(documents, output, document, options.tgt)
+        _translate_documents(guarded, spec, files, options, memory, resume=resume, force=force)
+        return
     job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints))
     if interactive:
         from nmt.cli.prompt import run_prompt
 
         run_prompt(job.translate_line)
-    elif document:
-        translate_document(guarded, spec, input, output, encoding_errors)
     elif input:
         translate_file(
             job, input, output, parsed_shard, join=shard is None, resume=resume, encoding_errors=encoding_errors
@@ -172,20 +226,47 @@ def _not_calibrated(translator: Translator, model: list[Path] | None) -> NMTErro
     return CheckpointError(f"{path} is not calibrated", f"fit its confidence with nmt calibrate --model {path}")
 
 
-def _check_document_options(values: dict[str, object]) -> None:
-    """Raise a UsageError if options are set that --document does not support."""
+def _document_paths(text: list[str] | None, format: str | None) -> list[Path]:
+    """Return the paths of the documents and folders among the arguments; with --document, all arguments."""
+    if format is None:
+        return document_arguments(text or ())
+    parser_of_format(format)
+    return list(map(Path, text or ()))
+
+
+def _check_document_options(is_document: bool, values: dict[str, object]) -> None:
+    """Raise a UsageError if options are set that do not apply to documents, or only to documents."""
     if names := [name for name, value in values.items() if value]:
-        raise UsageError(
-            f"--document does not support {' and '.join(names)}", "pass the document with --input or a pipe"
-        )
+        if is_document:
+            raise UsageError(f"documents do not support {' and '.join(names)}", "leave out these options")
+        verb = "apply" if len(names) > 1 else "applies"
+        raise UsageError(f"{' and '.join(names)} {verb} only to documents", "for example nmt translate page.html")
 
 
-def _resolve_shard(text: str | None, input: Path | None, output: Path | None, document: bool) -> Shard | None:
+def _translate_documents(
+    translator: Translator | Guard,
+    search: str,
+    files: list[DocumentFile],
+    options: DocumentOptions,
+    memory: Path | None,
+    *,
+    resume: bool,
+    force: bool,
+) -> None:
+    from nmt.documents.memory import TranslationMemory
+    from nmt.documents.translate import DocumentTranslator
+
+    known = TranslationMemory.load(memory, options.src, options.tgt, options.encoding_errors) if memory else None
+    DocumentJob(DocumentTranslator(translator, search, known), options, resume, force).run(files)
+    log_terms(translator)
+
+
+def _resolve_shard(text: str | None, input: Path | None, output: Path | None, is_document: bool) -> Shard | None:
     """Return the shard of --shard or of this torchrun process."""
     from_torchrun = Shard.from_torchrun()
     shard = from_torchrun if text is None else Shard.parse(text)
-    if from_torchrun and (text or document):
-        raise UsageError("torchrun shards the lines of a file automatically", "leave out --shard and --document")
+    if from_torchrun and (text or is_document):
+        raise UsageError("torchrun shards the lines of a file automatically", "leave out --shard and documents")
     if shard and not input:
         raise UsageError("only a file can be sharded", "add --input FILE")
     if shard and not text and not output:
@@ -193,19 +274,21 @@ def _resolve_shard(text: str | None, input: Path | None, output: Path | None, do
     return shard
 
 
-def _check_input(text: list[str] | None, input: Path | None, output: Path | None, document: bool) -> bool:
+def _check_input(text: list[str] | None, input: Path | None, output: Path | None, is_document: bool) -> bool:
     """Validate the input before the model is loaded, and return whether to prompt for sentences."""
     if text and input:
         raise UsageError("pass either sentences or --input")
     if input:
         from nmt.data.pairs import open_text
 
+        if input.suffix.lower() in FORMATS.keys() - LINE_SUFFIXES:
+            raise UsageError(f"--input {input} is a document, not one sentence per line", f"nmt translate {input}")
         open_text(input).close()
         if output and output.exists() and output.samefile(input):
             raise UsageError(f"--output {output} is the input file", "choose another file")
     if text or input or not (sys.stdin is None or sys.stdin.isatty()):
         return False
-    if output or document or sys.stdin is None or not sys.stdout.isatty():
+    if output or is_document or sys.stdin is None or not sys.stdout.isatty():
         raise UsageError("there is nothing to translate", 'run nmt translate "im thirsty", or use --input or a pipe')
     return True
 

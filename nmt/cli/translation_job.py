@@ -1,4 +1,4 @@
-"""What `nmt translate` runs once its options are valid: jobs for files, streams, documents and the prompt."""
+"""What `nmt translate` runs once its options are valid: jobs for files, streams and the prompt."""
 
 from __future__ import annotations
 
@@ -96,11 +96,18 @@ class WarningLog:
 
         if self.num_warned > MAX_WARNINGS:
             log(f"{self.num_warned:,} of {self.num_lines:,} translations have warnings; --format jsonl has all of them")
-        if terms := getattr(translator, "term_counts", None):
-            missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]
-            num_applied = sum(count for (_, applied), count in terms.items() if applied)
-            not_applied = f"; not applied: {', '.join(missing)}" if missing else ""
-            log(f"glossary: applied {num_applied:,} of {terms.total():,} terms{not_applied}")
+        log_terms(translator)
+
+
+def log_terms(translator: Translator | Guard) -> None:
+    """Log which glossary terms were applied."""
+    from nmt.console import log
+
+    if terms := getattr(translator, "term_counts", None):
+        missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]
+        num_applied = sum(count for (_, applied), count in terms.items() if applied)
+        not_applied = f"; not applied: {', '.join(missing)}" if missing else ""
+        log(f"glossary: applied {num_applied:,} of {terms.total():,} terms{not_applied}")
 
 
 def translate_stream(job: TranslationJob, text: list[str] | None, output: Path | None, encoding_errors: str) -> None:
@@ -174,20 +181,3 @@ def _finish_if_complete(shard: Shard, output: Path, resume: bool) -> bool:
         shard.join(output)
         return True
     return resume and output.exists() and not shard.path(output).exists()
-
-
-def translate_document(
-    translator: Translator | Guard, spec: str, input: Path | None, output: Path | None, encoding_errors: str
-) -> None:
-    """Translate the paragraphs of a file or of standard input, and keep their layout."""
-    from nmt.data.pairs import decode_lines, read_lines
-    from nmt.inference.paragraphs import translate
-
-    lines = (
-        read_lines(input, encoding_errors)
-        if input
-        else decode_lines(sys.stdin.buffer, "standard input", encoding_errors)
-    )
-    with open_output(output) as write:
-        for line in translate(translator, lines, spec):
-            write(line)

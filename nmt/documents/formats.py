@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nmt.documents.document import Document
 from nmt.errors import UsageError, suggest
+
+if TYPE_CHECKING:
+    from nmt.documents.document import Document
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class DocumentOptions:
     """Handling of invalid UTF-8: `strict` or `replace`."""
 
 
-Parser = Callable[[bytes, DocumentOptions], Document]
+Parser = Callable[[bytes, DocumentOptions], "Document"]
 
 
 def _parser(module: str) -> Parser:

@@ -274,7 +274,8 @@ def _language_edit(tokens: Sequence[_Token], language: str) -> tuple[int, int, s
     match = html.attributes.get("lang") or html.attributes.get("xml:lang")
     if match is None:
         return html.start + len("<html"), html.start + len("<html"), f' lang="{language}"'
-    if match.lastgroup is None or _value(match).lower().split("-")[0] == language.lower():
+    code = _value(match).strip().lower().split("-")[0]
+    if match.lastgroup is None or not code.isalpha() or code == language.lower():  # {{ locale }} of a template
         return None
     return *match.span(match.lastgroup), language
 

@@ -133,7 +133,7 @@ class InlineText:
                 fixed.append(FixedSpan(len(text), len(text) + len(piece.text), piece.text))
                 add(Markup((piece.start, piece.end)), len(text), len(text) + len(piece.text))
             text, gap = text + piece.text, []
-        self.block = RichText(text, tuple(Tag(*span, i) for i, span in enumerate(spans)), tuple(fixed))
+        self.block = RichText(text, tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans)), tuple(fixed))
 
 
 def text_piece(start: int, end: int, source: str, decode: Callable[[str], str]) -> Iterator[Piece]:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import unescape
+from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
-from markdown_it.token import Token
 
 from nmt.documents.document import RichText
 from nmt.documents.encoding import DecodedText, decode
@@ -205,7 +205,7 @@ class _MarkdownText(InlineText):
         prefix = line_break.lstrip("\r\n")
         width = max(end - block.line_start(start) for start, end in block.ranges)
         output, column = words[0], self.start - block.line_start(self.start) + len(words[0])
-        for previous, word in zip(words, words[1:], strict=False):
+        for previous, word in pairwise(words):
             if "\n" in previous or "\r" in previous:
                 column = len(re.split(r"[\r\n]", previous)[-1])
             length = len(re.split(r"[\r\n]", word)[0])

@@ -108,16 +108,21 @@ class _Projection:
             return low <= start and end <= high and not _overlaps_any((start, end), taken)
 
         key = (tag.start, tag.end)
-        if fixed := self._fixed.get(key):
-            if is_free(*fixed):
-                return fixed
+        if (fixed := self._fixed.get(key)) and is_free(*fixed):
+            return fixed
         if key in self._fixed:
             return (_outside(self._position(tag.start, window), taken),) * 2
-        if tag.start <= self._sentences[first].source[0] and self._sentences[last].source[1] <= tag.end and is_free(*whole):
+        if (
+            tag.start <= self._sentences[first].source[0]
+            and self._sentences[last].source[1] <= tag.end
+            and is_free(*whole)
+        ):
             return whole
-        weights: list[float | None] = []
         units = [unit for i in range(first, last + 1) for unit in self._units[i]]
-        for unit in units:
+        aligned = [i for i, unit in enumerate(units) if _overlap(unit.source, key)]
+        candidates = units[aligned[0] : aligned[-1] + 1] if aligned else []
+        weights: list[float | None] = []
+        for unit in candidates:
             if not is_free(unit.start, unit.end):
                 weights.append(None)
             elif _overlap(unit.source, key):
@@ -127,7 +132,7 @@ class _Projection:
             else:
                 weights.append(-GAP_COST * min(unit.weight, 1.0))
         if best := _best_run(weights):
-            return units[best[0]].start, units[best[1]].end
+            return candidates[best[0]].start, candidates[best[1]].end
         position = _outside(self._position(tag.start, window), taken)
         words = [_core(self._target, *match.span()) for match in _WORD.finditer(self._target, max(low, 0), high)]
         free = [word for word in words if is_free(*word)]
@@ -160,7 +165,8 @@ class _Projection:
     def _units_of(self, sentence: AlignedSentence) -> list[_Unit]:
         """Return the units of the translation of a sentence, in order."""
         fixed = list(self._find_fixed(sentence))
-        units = (unit for unit in self._word_units(sentence) if not any(_overlap((unit.start, unit.end), (f.start, f.end)) for f in fixed))
+        places = sorted((unit.start, unit.end) for unit in fixed)
+        units = (each for each in self._word_units(sentence) if not _overlaps_any((each.start, each.end), places))
         return sorted([*units, *fixed], key=lambda unit: unit.start)
 
     def _find_fixed(self, sentence: AlignedSentence) -> Iterator[_Unit]:
@@ -168,11 +174,11 @@ class _Projection:
         found: list[Range] = []
         start, end = sentence.source
         for span in self._block.fixed:
-            if not start <= span.start < end:
+            if not (start <= span.start < end and span.translation):
                 continue
-            patterns = [occurrence_pattern(span.translation), re.compile(re.escape(span.translation))] if span.translation else []
-            places = (match.span() for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
-            place = next((place for place in places if not _overlaps_any(place, found)), None)
+            patterns = (occurrence_pattern(span.translation), re.compile(re.escape(span.translation)))
+            matches = (match for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
+            place = next((match.span() for match in matches if not _overlaps_any(match.span(), found)), None)
             self._fixed[span.start, span.end] = place
             if place:
                 insort(found, place)
@@ -181,7 +187,7 @@ class _Projection:
     def _word_units(self, sentence: AlignedSentence) -> Iterator[_Unit]:
         source_words = [match.span() for match in _WORD.finditer(self._block.text, *sentence.source)]
         target_words = [match.span() for match in _WORD.finditer(self._target, *sentence.target)]
-        alignment = dict((target, source) for source, target in sentence.alignment)
+        alignment = {target: source for source, target in sentence.alignment}
         if not alignment and source_words:
             scale = len(source_words) / max(1, len(target_words))
             alignment = {i: int(i * scale) for i in range(len(target_words))}

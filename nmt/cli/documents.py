@@ -1,0 +1,266 @@
+"""The documents that `nmt translate` is asked to translate: which arguments are documents, and where outputs go."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nmt.cli.output import write_file
+from nmt.documents.formats import FORMATS, DocumentOptions, Parser, find_parser
+from nmt.errors import NMTError, UsageError, suggest
+
+if TYPE_CHECKING:
+    from nmt.documents.translate import DocumentTranslator, TranslatedBlocks
+
+MAX_WARNINGS = 5
+"""Maximum number of sentences of a document whose warnings are logged."""
+STANDARD_STREAM = Path("-")
+_MAX_QUOTED = 60
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """A document to translate."""
+
+    path: Path
+    """`-`: standard input."""
+    output: Path
+    """`-`: standard output."""
+    parser: Parser
+
+
+@dataclass(frozen=True)
+class DocumentJob:
+    """Translates documents and writes their translations."""
+
+    translator: DocumentTranslator
+    options: DocumentOptions
+    resume: bool
+    """Whether to skip documents that have a translation."""
+    force: bool
+    """Whether to overwrite translations."""
+
+    def run(self, files: Sequence[DocumentFile]) -> None:
+        """Translate documents.
+
+        Raises:
+            UsageError: a translation exists already.
+            NMTError: a document cannot be translated. Of several, the others are translated.
+        """
+        from nmt.console import log
+
+        done = [file for file in files if file.output.is_file()]
+        if done and not (self.resume or self.force):
+            more = f", and {len(done) - 1:,} more translations" if len(done) > 1 else ""
+            verb = "exist" if more else "exists"
+            raise UsageError(
+                f"{done[0].output}{more} already {verb}", "use --resume to skip them, or --force to overwrite them"
+            )
+        if done and self.resume:
+            log(f"skipped {len(done):,} of {len(files):,} documents, which have a translation")
+            files = [file for file in files if file not in done]
+        num_failed = num_sentences = num_from_memory = 0
+        for file in files:
+            try:
+                result = self._translate(file)
+            except (NMTError, OSError) as error:
+                if len(files) == 1:
+                    raise
+                log(f"error: {error}")
+                num_failed += 1
+                continue
+            num_sentences += result.num_sentences
+            num_from_memory += result.num_from_memory
+        if self.translator.memory is not None:
+            log(f"{num_from_memory:,} of {num_sentences:,} sentences were taken from the translation memory")
+        if num_failed:
+            raise NMTError(
+                f"{num_failed:,} of {len(files):,} documents could not be translated",
+                "see the errors above; translate the rest again with --resume",
+            )
+
+    def _translate(self, file: DocumentFile) -> TranslatedBlocks:
+        from nmt.console import progress
+
+        name = "standard input" if file.path == STANDARD_STREAM else str(file.path)
+        data = sys.stdin.buffer.read() if file.path == STANDARD_STREAM else file.path.read_bytes()
+        _check_writable(file.output)
+        try:
+            document = file.parser(data, self.options)
+        except NMTError as error:
+            raise type(error)(f"{name}: {error.message}", error.hint) from None
+        with progress(None, f"translating {file.path.name}", " sentences") as bar:
+
+            def start(total: int) -> Callable[[int], object]:
+                bar.total = total
+                return bar.update
+
+            result = self.translator.translate(document.blocks, start)
+        _log_warnings(name, result)
+        content = document.render(result.blocks)
+        if file.output == STANDARD_STREAM:
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+        else:
+            write_file(file.output, content)
+            typer.echo(file.output)
+        return result
+
+
+def document_arguments(arguments: Sequence[str]) -> list[Path]:
+    """Return the arguments of `nmt translate` as paths if they are documents or folders; none if they are sentences.
+
+    A document is a file with the suffix of a format. A folder is written with a separator, such as `docs/`, because
+    its name may also be a word.
+
+    Raises:
+        UsageError: there are both documents and sentences, or a document does not exist.
+    """
+    found = [_is_document(argument) for argument in arguments]
+    if any(found) and not all(found):
+        document, sentence = arguments[found.index(True)], arguments[found.index(False)]
+        raise UsageError(
+            f"'{document}' is a document and '{_shorten(sentence)}' a sentence", "translate them in two commands"
+        )
+    return list(map(Path, arguments)) if any(found) else []
+
+
+def _is_document(argument: str) -> bool:
+    try:
+        path = Path(argument)
+        if path.is_dir():
+            return "/" in argument or os.sep in argument
+        if path.suffix.lower() not in FORMATS:
+            return False
+        if not path.exists() and len(argument.split()) == 1:
+            raise UsageError(f"no such file: {argument}", "to translate the file name as a sentence, use a pipe")
+        return path.exists()
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return False
+
+
+def parser_of_format(name: str) -> Parser:
+    """Return the parser for the value of --document.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    suffix = f".{name.lower().removeprefix('.')}"
+    if suffix not in FORMATS:
+        raise UsageError(f"unknown document format '{name}'", suggest(name, (each[1:] for each in FORMATS)))
+    return FORMATS[suffix]
+
+
+def plan_documents(paths: Sequence[Path], output: Path | None, format: str | None, tgt: str) -> list[DocumentFile]:
+    """Return the documents to translate, those of folders too, and the paths of their translations.
+
+    Args:
+        paths: files and folders; none: standard input.
+        output: --output; None writes next to each document, or standard input to standard output.
+        format: --document; None uses the suffix of each file.
+        tgt: target language code, which becomes a part of the name of a translation next to its document.
+
+    Raises:
+        UsageError: a folder has no documents, the documents have equal outputs, or an output is an input.
+    """
+    from nmt.paths import check_not_overwriting
+
+    if not paths:
+        return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
+    found = [each for path in paths for each in _find(path, output, tgt)]
+    is_single = len(paths) == 1 and not paths[0].is_dir()
+    if output == STANDARD_STREAM and not is_single:
+        raise UsageError("only one document can be written to standard output", "--output must be a directory")
+    if output and output.is_file() and not is_single:
+        raise UsageError(f"--output {output} is a file", "several documents need a directory")
+    files, inputs_of = list[DocumentFile](), dict[Path, Path]()
+    for path, relative in found:
+        if output is None:
+            target = path.with_name(f"{path.stem}.{tgt}{path.suffix}")
+        else:
+            target = output if is_single and not output.is_dir() else output / relative
+        if target in inputs_of:
+            raise UsageError(
+                f"{path} and {inputs_of[target]} have the same output: {target}", "translate them separately"
+            )
+        inputs_of[target] = path
+        files.append(DocumentFile(path, target, parser_of_format(format) if format else find_parser(path)))
+    check_not_overwriting(inputs_of, inputs_of.values())
+    return files
+
+
+def _find(path: Path, output: Path | None, tgt: str) -> Iterator[tuple[Path, Path]]:
+    """Yield a file, or the documents of a folder, each with its path in the output directory."""
+    from nmt.console import log
+
+    if not path.is_dir():
+        if not path.exists():
+            raise UsageError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}")
+        yield path, Path(path.name)
+        return
+    others: Counter[str] = Counter()
+    num_found = num_translations = 0
+    for file in _files(path, output):
+        if file.suffix.lower() not in FORMATS:
+            others[file.suffix.lower() or "no suffix"] += 1
+        elif Path(file.stem).suffix == f".{tgt}" and file.with_name(Path(file.stem).stem + file.suffix).exists():
+            num_translations += 1
+        else:
+            num_found += 1
+            yield file, file.relative_to(path)
+    if others:
+        kinds = ", ".join(f"{suffix} ({count:,})" for suffix, count in others.most_common())
+        log(f"{path}: {others.total():,} files are not documents: {kinds}")
+    if num_translations:
+        log(f"{path}: {num_translations:,} documents are translations of others")
+    if not num_found:
+        raise UsageError(f"{path} has no documents", f"suffixes of documents: {', '.join(FORMATS)}")
+
+
+def _files(directory: Path, output: Path | None) -> Iterator[Path]:
+    """Yield the files of a directory tree in order, without hidden ones and without the output directory."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for name, directories, files in os.walk(directory, onerror=fail):
+        parent = Path(name)
+        directories[:] = sorted(
+            each for each in directories
+            if not each.startswith(".")
+            and not (output and output.is_dir() and (parent / each).samefile(output))
+        )  # fmt: skip
+        yield from (parent / each for each in sorted(files) if not each.startswith("."))
+
+
+def _check_writable(output: Path) -> None:
+    """Create the directory of an output, so that an error is reported before the translation."""
+    if output == STANDARD_STREAM:
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NMTError(f"cannot write {output}: {error.strerror}", "choose another --output") from None
+    if output.is_dir() or not os.access(output.parent, os.W_OK):
+        reason = "it is a directory" if output.is_dir() else f"{output.parent} is not writable"
+        raise NMTError(f"cannot write {output}: {reason}", "choose another --output")
+
+
+def _log_warnings(name: str, result: TranslatedBlocks) -> None:
+    from nmt.console import log
+
+    for sentence, warnings in result.warnings[:MAX_WARNINGS]:
+        log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
+    if len(result.warnings) > MAX_WARNINGS:
+        log(f"{name}: {len(result.warnings):,} of {result.num_sentences:,} sentences have warnings")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"

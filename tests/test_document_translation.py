@@ -1,0 +1,305 @@
+"""Translation of documents: sentences, inline tags by word alignment, translation memories, and the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from commandline import CommandLine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import config_io
+from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.memory import TranslationMemory
+from nmt.documents.projection import AlignedSentence, project
+from nmt.documents.translate import DocumentTranslator
+from nmt.inference.segments import FixedSpan, Line
+from nmt.inference.translation import Translation
+from nmt.inference.translator import Translator
+
+
+class StubTranslator:
+    """Writes the words of a line in capitals and in reverse order, with their alignment."""
+
+    config = config_io.load(None, [])
+
+    def __init__(self, has_alignment: bool = True) -> None:
+        self.has_alignment = has_alignment
+        self.lines: list[Line] = []
+
+    def stream(
+        self, chunks: Iterable[Sequence[Line]], search: str | None = None, *, details: bool = False, on_progress: Any
+    ) -> Iterator[list[Translation]]:
+        for line in (line for chunk in chunks for line in chunk):
+            self.lines.append(line)
+            words = line.text.split()
+            fixed = {span.translation for span in line.fixed}
+            output = [word if word.strip(".,") in fixed else word.upper() for word in reversed(words)]
+            alignment = tuple((len(words) - 1 - i, i) for i in range(len(words))) if self.has_alignment else ()
+            yield [Translation(" ".join(output), 0.0, 0.0, alignment=alignment)]
+
+
+def document_translator(stub: StubTranslator, memory: TranslationMemory | None = None) -> DocumentTranslator:
+    return DocumentTranslator(cast(Translator, stub), None, memory)
+
+
+def rich(text: str, *tagged: str, fixed: Sequence[str] = ()) -> RichText:
+    """Return a text with a tag around each of some substrings."""
+    spans = [(text.index(each), text.index(each) + len(each)) for each in tagged]
+    return RichText(
+        text, tuple(Tag(start, end, i) for i, (start, end) in enumerate(spans)),
+        tuple(FixedSpan(text.index(each), text.index(each) + len(each), each) for each in fixed),
+    )  # fmt: skip
+
+
+def tagged(text: RichText) -> list[str]:
+    return [text.text[tag.start : tag.end] for tag in text.tags]
+
+
+# ---- projection of tags
+
+
+@pytest.mark.parametrize(
+    ("source", "tags", "target", "alignment", "expected"),
+    [
+        ("I saw a dog", ["saw"], "Einen Hund sah ich", "2-0 3-1 1-2 0-3", ["sah"]),
+        ("see the red dog", ["the red dog"], "den roten Hund sehen", "1-0 2-1 3-2 0-3", ["den roten Hund"]),
+        ("a dog, a cat", ["dog"], "ein Hund, eine Katze", "0-0 1-1 2-2 3-3", ["Hund"]),
+        ("a dog, a cat", ["dog,"], "ein Hund, eine Katze", "0-0 1-1 2-2 3-3", ["Hund,"]),
+        ("all of it", ["all of it"], "das alles hier", "0-0", ["das alles hier"]),
+        ("some water H2O", ["2"], "Wasser H2O etwas", "1-0 2-1 0-2", ["2"]),  # within a word that is a copy
+        ("unbelievable dog", ["believ"], "Hund unglaublich", "1-0 0-1", ["unglaublich"]),  # the entire word otherwise
+        ("a b c d e f", ["a b"], "A x y z B w", "0-0 2-1 3-2 4-3 1-4 5-5", ["A"]),  # words far apart
+        ("a very dog", ["very"], "ein Hund", "0-0 2-1", ["Hund"]),  # no counterpart: a word next to its place
+        (
+            "x the big dog",
+            ["the big dog", "big"],
+            "den großen Hund x",
+            "1-0 2-1 3-2 0-3",
+            ["den großen Hund", "großen"],
+        ),
+    ],
+)
+def test_a_tag_covers_the_aligned_words(
+    source: str, tags: list[str], target: str, alignment: str, expected: list[str]
+) -> None:
+    pairs = tuple((int(a), int(b)) for a, b in (pair.split("-") for pair in alignment.split()))
+    sentence = AlignedSentence((0, len(source)), (0, len(target)), pairs)
+    projected = project(rich(source, *tags), target, [sentence])
+    assert tagged(RichText(target, projected)) == expected
+
+
+def test_fixed_text_keeps_its_tag() -> None:
+    source, target = rich("run go now", "go", fixed=["go"]), "jetzt go laufen"
+    assert tagged(RichText(target, project(source, target, [AlignedSentence((0, 10), (0, 15))]))) == ["go"]
+    lost = project(source, "jetzt laufen", [AlignedSentence((0, 10), (0, 12))])
+    assert [(tag.start, tag.end) for tag in lost] == [(6, 6)]  # a position next to a word
+
+
+@pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
+def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
+    block = RichText("hello small world", (Tag(at, at, 0),))  # after hello, before small, after small
+    sentence = AlignedSentence((0, 17), (0, 17), ((0, 0), (1, 2), (2, 1)))
+    (tag,) = project(block, "HELLO WORLD SMALL", [sentence])
+    assert tag.start == expected
+
+
+WORDS = st.lists(st.sampled_from(["a", "dog", "sees,", "H2O", "x.", "Big", "foo-bar"]), min_size=1, max_size=8)
+
+
+@st.composite
+def rich_texts(draw: st.DrawFn) -> RichText:
+    """A text with properly nested tags at any offsets."""
+    text = " ".join(draw(WORDS))
+    tags: list[Tag] = []
+
+    def add(start: int, end: int, depth: int) -> None:
+        position = start
+        while position <= end and len(tags) < 8 and depth < 3 and draw(st.booleans()):
+            first = draw(st.integers(position, end))
+            last = draw(st.integers(first, end))
+            tags.append(Tag(first, last, len(tags)))
+            if first < last:
+                add(first, last, depth + 1)
+            position = last + 1
+
+    add(0, len(text), 0)
+    return RichText(text, tuple(tags))
+
+
+@given(rich_texts(), st.booleans())
+def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: bool) -> None:
+    (result,) = document_translator(StubTranslator(has_alignment)).translate([block]).blocks
+    assert [tag.id for tag in result.tags] == [tag.id for tag in block.tags]
+    by_id = {tag.id: tag for tag in result.tags}
+    for tag, parent in zip(block.tags, parents(block.tags), strict=True):
+        placed = by_id[tag.id]
+        assert 0 <= placed.start <= placed.end <= len(result.text)
+        if parent is not None:
+            assert by_id[parent].start <= placed.start <= placed.end <= by_id[parent].end
+    siblings: dict[int | None, list[Tag]] = {}
+    for tag, parent in zip(result.tags, parents(block.tags), strict=True):
+        siblings.setdefault(parent, []).append(tag)
+    for group in siblings.values():
+        spans = sorted((tag.start, tag.end) for tag in group)
+        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+
+
+# ---- sentences and translation memories
+
+
+def test_sentences_are_translated_with_their_block() -> None:
+    stub = StubTranslator()
+    block = rich("One dog sleeps. A bird sings.", "dog sleeps. A bird")
+    result = document_translator(stub).translate([block, block, RichText("..."), RichText("")])
+    assert [line.text for line in stub.lines] == ["One dog sleeps.", "A bird sings."]  # once each
+    assert result.blocks[0].text == "SLEEPS. DOG ONE SINGS. BIRD A"
+    assert [each.text for each in result.blocks[2:]] == ["...", ""]
+    assert result.num_sentences == 4
+
+
+def test_code_with_a_period_does_not_end_a_sentence() -> None:
+    stub = StubTranslator()
+    document_translator(stub).translate([rich("Call it. Now? Then go.", fixed=["it. Now?"])])
+    assert [line.text for line in stub.lines] == ["Call it. Now?", "Then go."]
+    assert stub.lines[0].fixed == (FixedSpan(5, 13, "it. Now?"),)
+
+
+def test_a_memory_provides_blocks_and_sentences() -> None:
+    stub = StubTranslator()
+    memory = TranslationMemory({"One dog. Two cats.": "Tiere.", "A  bird sings.": "Ein Vogel."})
+    blocks = [rich("One dog.\nTwo cats.", "dog"), RichText("A bird sings. It flies."), RichText("One dog.")]
+    result = document_translator(stub, memory).translate(blocks)
+    assert [block.text for block in result.blocks] == ["Tiere.", "Ein Vogel. FLIES. IT", "DOG. ONE"]
+    assert len(result.blocks[0].tags) == 1
+    assert (result.num_from_memory, result.num_sentences) == (2, 4)
+
+
+# ---- the command line
+
+PAGE = (
+    '<!DOCTYPE html>\n<html lang="en"><p title="the dog">the <b>small dog</b> sees the tree.</p><pre>x</pre></html>\n'
+)
+NOTES = "# the dog\n\nthe **small dog** sees the tree.\n\n```\ncode\n```\n"
+
+
+@pytest.fixture
+def site(trained: CommandLine, tmp_path: Path) -> CommandLine:
+    """A directory with documents and a model."""
+    (tmp_path / "runs").symlink_to(trained.directory / "runs")
+    (tmp_path / "docs/sub/.hidden").mkdir(parents=True)
+    (tmp_path / "docs/page.html").write_text(PAGE)
+    (tmp_path / "docs/sub/notes.md").write_text(NOTES)
+    (tmp_path / "docs/sub/image.png").write_bytes(b"\x89PNG")
+    (tmp_path / "docs/sub/.hidden/page.html").write_text(PAGE)
+    return CommandLine(tmp_path)
+
+
+def test_a_document_is_translated_next_to_it(site: CommandLine) -> None:
+    done = site("translate", "docs/page.html")
+    assert (done.code, done.out) == (0, "docs/page.de.html\n"), done.err
+    text = (site.directory / "docs/page.de.html").read_text()
+    assert text.startswith('<!DOCTYPE html>\n<html lang="de"><p title="')
+    assert text.endswith("</p><pre>x</pre></html>\n")
+    assert text.count("<b>") == text.count("</b>") == 1
+    assert "the small dog" not in text
+    site("translate", "docs/page.html").assert_fails(2, "docs/page.de.html already exists", "--resume", "--force")
+    assert site("translate", "docs/page.html", "--resume").out == ""
+    assert site("translate", "docs/page.html", "--force").out == "docs/page.de.html\n"
+
+
+def test_output_may_be_a_file_a_directory_or_standard_output(site: CommandLine) -> None:
+    printed = site("translate", "docs/page.html", "-o", "-")
+    assert site("translate", "docs/page.html", "-o", "out.html").code == 0
+    assert (site.directory / "out.html").read_text() == printed.out
+    piped = site("translate", "--document", "html", stdin=PAGE.encode())
+    assert piped.out == printed.out
+    assert site("translate", "docs/page.html", "docs/sub/notes.md", "-o", "many").out.split() == [
+        "many/page.html", "many/notes.md",
+    ]  # fmt: skip
+    assert (site.directory / "many/page.html").read_text() == printed.out
+
+
+def test_a_folder_is_mirrored(site: CommandLine) -> None:
+    done = site("translate", "docs/", "-o", "docs/de")
+    assert (done.code, done.out) == (0, "docs/de/page.html\ndocs/de/sub/notes.md\n"), done.err
+    assert "docs: 1 files are not documents: .png (1)" in done.err
+    again = site("translate", "docs/", "-o", "docs/de", "--resume")
+    assert (again.code, again.out) == (0, "")
+    assert "skipped 2 of 2 documents" in again.err
+
+
+def test_translations_next_to_documents_are_not_translated_again(site: CommandLine) -> None:
+    assert site("translate", "docs/").out == "docs/page.de.html\ndocs/sub/notes.de.md\n"
+    done = site("translate", "docs/", "--force")
+    assert done.out == "docs/page.de.html\ndocs/sub/notes.de.md\n"
+    assert "2 documents are translations of others" in done.err
+
+
+def test_a_broken_document_does_not_stop_the_others(site: CommandLine) -> None:
+    (site.directory / "docs/broken.html").write_bytes(b"<p>\xff\xfe\xfd</p>")
+    site("translate", "docs/broken.html").assert_fails(1, "docs/broken.html: line 1, byte 4 of the line: not UTF-8")
+    done = site("translate", "docs/")
+    assert done.code == 1
+    assert done.out == "docs/page.de.html\ndocs/sub/notes.de.md\n"
+    assert "error: docs/broken.html: line 1" in done.err
+    assert "1 of 3 documents could not be translated" in done.err
+    assert site("translate", "docs/broken.html", "--encoding-errors", "replace").code == 0
+
+
+def test_a_translation_memory_is_used(site: CommandLine) -> None:
+    unit = "<tu><tuv xml:lang='en'><seg>{}</seg></tuv><tuv xml:lang='de'><seg>{}</seg></tuv></tu>"
+    units = unit.format("the small dog sees the tree.", "Wauwau!")
+    (site.directory / "m.tmx").write_text(f"<tmx version='1.4'><header/><body>{units}</body></tmx>")
+    done = site("translate", "docs/page.html", "--memory", "m.tmx", "-o", "-")
+    assert "<b>Wauwau</b>!" in done.out
+    assert "1 of 2 sentences were taken from the translation memory" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("docs/page.html --top-beams 2", "documents do not support --top-beams"),
+        ("docs/page.html --format jsonl", "documents do not support --format"),
+        ("docs/page.html --input docs/page.html", "documents do not support --input"),
+        ("docs/page.html hi", "'docs/page.html' is a document and 'hi' a sentence"),
+        ("docs/pgae.html", "no such file: docs/pgae.html"),
+        ("docs/page.html -o docs/page.html", "docs/page.html would be overwritten"),
+        ("docs/page.html docs/sub/../page.html -o out", "have the same output"),
+        ("docs/ -o -", "only one document can be written to standard output"),
+        ("docs/page.html --document exe", "unknown document format 'exe'"),
+        ("docs/nothing.en --document html", "no such file: docs/nothing.en"),
+        ("hi --memory m.tmx", "--memory applies only to documents"),
+        ("hi --column a --key b", "--column and --key apply only to documents"),
+        ("--input docs/page.html", "--input docs/page.html is a document"),
+    ],
+)
+def test_invalid_requests_are_rejected(site: CommandLine, arguments: str, message: str) -> None:
+    site("translate", *arguments.split()).assert_fails(2, message)
+
+
+def test_a_folder_without_documents_is_rejected(site: CommandLine) -> None:
+    (site.directory / "empty").mkdir()
+    site("translate", "empty/").assert_fails(2, "empty has no documents", ".html")
+    assert site("translate", "empty").code == 0  # a word
+
+
+@pytest.mark.skipif(os.name == "nt" or not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_reported(site: CommandLine) -> None:
+    site("translate", "docs/page.html", "-o", "/dev/full").assert_fails(1, "cannot write /dev/full: No space left")
+
+
+def test_an_output_below_a_file_is_reported(site: CommandLine) -> None:
+    site("translate", "docs/page.html", "-o", "docs/page.html/x.html").assert_fails(1, "cannot write docs/page.html/x")
+
+
+@pytest.mark.slow
+def test_the_pretrained_model_keeps_markup_next_to_its_words(nmt: CommandLine) -> None:
+    (nmt.directory / "page.html").write_text('<p>I saw a <b>small dog</b> in the <a href="x?a=1&b=2">garden</a>.</p>')
+    done = nmt("translate", "page.html", "--model", "en-de-small", "-o", "-")
+    assert "Hund" in done.out.split("<b>")[1].split("</b>")[0]
+    assert '<a href="x?a=1&b=2">Garten</a>' in done.out

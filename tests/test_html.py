@@ -1,0 +1,207 @@
+"""HTML documents: what is translated, and that everything else survives to the byte."""
+
+from __future__ import annotations
+
+import re
+import site
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_document_translation import StubTranslator, document_translator
+
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.html import parse
+from nmt.errors import DataError
+
+OPTIONS = DocumentOptions("en", "en")
+
+
+def texts(source: str | bytes) -> list[str]:
+    data = source if isinstance(source, bytes) else source.encode()
+    return [block.text for block in parse(data, OPTIONS).blocks]
+
+
+def reversed_words(source: str, tgt: str = "en") -> str:
+    """Translate with the stub: words in reverse order and in capitals."""
+    document = parse(source.encode(), DocumentOptions("en", tgt))
+    return document.render(document_translator(StubTranslator()).translate(document.blocks).blocks).decode()
+
+
+class Structure(HTMLParser):
+    """Collects the tags of a document."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(f"{tag} {[name for name, _ in attributes]}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append(f"/{tag}")
+
+    def handle_comment(self, data: str) -> None:
+        self.tags.append(f"!{data}")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<p>One <b>dog</b>.</p><p>Two</p>", ["One dog.", "Two"]),
+        ("<p>One\n  dog &amp; a&nbsp;cat &lt;3</p>", ["One dog & a\xa0cat <3"]),
+        ("<li>One<li>Two", ["One", "Two"]),
+        ("one<br>two<br><br>three", ["one two", "three"]),
+        ('<img alt="A &quot;dog&quot;" title=Cat><input placeholder=\'Name\'><a aria-label="Go">x</a>',
+         ['A "dog"', "Cat", "Name", "Go", "x"]),
+        ('<meta name="description" content="About"><meta name="viewport" content="x"><title>A &amp; b</title>',
+         ["About", "A & b"]),
+        ("<script>if (a < b) '<p>no</p>'</script><style>p > a {}</style><pre>no</pre><textarea>no</textarea>yes", ["yes"]),
+        ("<div translate=no>no <b translate=yes>yes</b></div><p class='a notranslate'>no<p>yes", ["yes", "yes"]),
+        ("Press <code>Ctrl + <b>C</b></code> now, <svg><text>no</text></svg> please", ["Press Ctrl + C now, please"]),
+        ("<!-- <p>no</p> --><![CDATA[ no ]]><?php no ?>yes<!doctype no>", ["yes"]),
+        ("<p>a < b and <3", ["a < b and <3"]),
+        ("<a title='x > y'>b</a>", ["x > y", "b"]),
+        ("", []), ("<p> \n</p>", []),
+    ],
+)  # fmt: skip
+def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:
+    assert texts(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<p>One <b>small</b> dog.</p>", "<p>DOG. <b>SMALL</b> ONE</p>"),
+        ("<p><em>One dog</em></p>", "<p><em>DOG ONE</em></p>"),
+        (
+            '<p>See <a href="a?b&c" title="one two">my dog</a> now',
+            '<p>NOW <a href="a?b&c" title="TWO ONE">DOG MY</a> SEE',
+        ),
+        ("<p>Run <code>a&lt;b</code> now", "<p>NOW <code>a&lt;b</code> RUN"),
+        ("<p>One <i class=x></i>dog <!-- c -->now", "<p><!-- c -->NOW <i class=x></i>DOG ONE"),
+        ("<p>x<b> one </b>two", "<p>TWO <b>ONE</b> X"),
+        ("<p>R&D &copy; dog", "<p>DOG © R&amp;D"),
+        ("<p>One </i><b>dog</p>", "<p></i><b>DOG ONE</p>"),  # unmatched tags keep a place
+        ("<p>1 + 2</p>\r\n<p>One\r\ntwo</p>", "<p>2 + 1</p>\r\n<p>TWO ONE</p>"),
+        ("<img alt=dog>", '<img alt="DOG">'),
+    ],
+)
+def test_markup_follows_its_words(source: str, expected: str) -> None:
+    assert reversed_words(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ('<html lang="en-US" class=x>', '<html lang="de" class=x>'),
+        ("<html xml:lang='en'>", "<html xml:lang='de'>"),
+        ("<!doctype html><HTML>", '<!doctype html><HTML lang="de">'),
+        ('<html lang="de-AT">', '<html lang="de-AT">'),
+        ('<html lang="{{ locale }}">', '<html lang="{{ locale }}">'),
+        ("<body>", "<body>"),
+    ],
+)
+def test_the_language_is_that_of_the_translation(start: str, expected: str) -> None:
+    assert reversed_words(f"{start}x", "de") == f"{expected}X"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("\ufeff<p>é".encode(), "é"),
+        ("<p>é".encode("utf-16"), "é"),
+        ('<meta charset="windows-1251"><p>ж'.encode("cp1251"), "ж"),
+        ('<meta http-equiv=x content="text/html; charset=ISO-8859-1"><p>\x80'.encode("latin-1"), "€"),
+    ],
+)
+def test_the_encoding_is_detected_and_kept(data: bytes, text: str) -> None:
+    document = parse(data, OPTIONS)
+    assert [block.text for block in document.blocks] == [text]
+    assert document.render(document.blocks) == data
+    output = document.render([RichText("ж")])
+    assert texts(output) == ["ж"]  # a character reference where the encoding does not have the character
+
+
+@pytest.mark.parametrize("data", [b"<p>\xff", b"\x89PNG\r\n\x1a\n\0\xff", b'<meta charset="klingon">'])
+def test_undecodable_documents_are_rejected(data: bytes) -> None:
+    with pytest.raises(DataError):
+        parse(data, OPTIONS)
+    assert data[:1] == b"<" or parse(data, DocumentOptions("en", "en", encoding_errors="replace"))
+
+
+TAGS = [
+    "<b>",
+    "</b>",
+    "<i class='a>b'>",
+    "</i>",
+    "<p>",
+    "</p>",
+    "<br>",
+    "<img alt='one two'>",
+    "<li>",
+    "<code>",
+    "</code>",
+]
+OTHERS = [
+    "<!-- c -->",
+    "<",
+    ">",
+    "&amp;",
+    "&",
+    "</",
+    "<pre>",
+    "</pre>",
+    "<script>",
+    "</script>",
+    "<b translate=no>",
+    "'",
+]
+SNIPPETS = st.lists(st.sampled_from([*TAGS, *OTHERS, "one", " ", "Two.", "\n", "x"]), max_size=25).map("".join)
+
+
+@given(SNIPPETS | st.text(alphabet="<>/='\"abp &;!-\n"))
+def test_an_unchanged_translation_reproduces_any_document(source: str) -> None:
+    document = parse(source.encode(), OPTIONS)
+    assert document.render(document.blocks).decode() == source
+
+
+@given(SNIPPETS)
+def test_no_tag_of_any_document_is_lost(source: str) -> None:
+    output = reversed_words(source)
+    assert sorted(re.findall(r"<[^<>]*>", output.lower())) == sorted(re.findall(r"<[^<>]*>", source.lower())) or (
+        sorted(Structure(output).tags) == sorted(Structure(source).tags)
+    )
+
+
+def test_deep_nesting_and_many_tags_are_fine() -> None:
+    deep = "<b>x " * 500 + "y" + "</b> z" * 500
+    assert reversed_words(deep).count("</b>") == 500
+    wide = "<b>x</b> y " * 500
+    assert reversed_words(wide).count("</b>") == 500
+
+
+def real_documents() -> list[Path]:
+    """Return HTML files of installed packages."""
+    files = [path for directory in site.getsitepackages() for path in sorted(Path(directory).rglob("*.html"))]
+    return [path for path in files if path.stat().st_size < 100_000]
+
+
+def test_real_documents_keep_their_structure() -> None:
+    files = real_documents()
+    if not files:
+        pytest.skip("no installed package has HTML files")
+    for path in files:
+        source = path.read_bytes()
+        document = parse(source, OPTIONS)
+        unchanged = document.render(document.blocks)
+        assert unchanged.replace(b' lang="en"', b"") == source.replace(b' lang="en"', b""), path
+        capitals = [RichText(block.text.upper(), block.tags) for block in document.blocks]
+        if all(len(a.text) == len(b.text) for a, b in zip(capitals, document.blocks, strict=True)):
+            before, after = (Structure(text.decode()).tags for text in (unchanged, document.render(capitals)))
+            assert before == after, path

@@ -1,0 +1,126 @@
+"""Markdown documents: what is translated, and that everything else survives to the byte."""
+
+from __future__ import annotations
+
+import site
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from test_document_translation import StubTranslator, document_translator
+
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.markdown import parse
+
+OPTIONS = DocumentOptions("en", "de")
+
+
+def texts(source: str) -> list[str]:
+    return [block.text for block in parse(source.encode(), OPTIONS).blocks]
+
+
+def reversed_words(source: str) -> str:
+    """Translate with the stub: words in reverse order and in capitals."""
+    document = parse(source.encode(), OPTIONS)
+    return document.render(document_translator(StubTranslator()).translate(document.blocks).blocks).decode()
+
+
+def structure(source: str) -> list[str]:
+    """Return the types of all tokens."""
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(source)
+    types = []
+    for token in tokens:
+        children = [child.type for child in token.children or () if child.type not in ("text", "softbreak")]
+        types += [token.type, *sorted(children)]
+    return types
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("# One *dog*\n\nTwo\n===\n", ["One dog", "Two"]),
+        ("one\ntwo\n\n> three\n> four\n", ["one two", "three four"]),
+        ("- one\n  two\n  - three\n1. four\n", ["one two", "three", "four"]),
+        ("| a | b \\| c |\n|---|---|\n| `d` e | **f** |\n", ["a", "b | c", "d e", "f"]),
+        ("---\ntitle: no\n---\n\n    no\n\n```\nno\n```\n\n<div>no</div>\n\nyes\n", ["yes"]),
+        ("[one](x \"two\") ![three](y) <http://no.de>", ["one http://no.de", "two", "three"]),
+        ("[ref]: x\n\na [text][ref] and [ref]\n", ["a text and ref"]),
+        ("a \\* b &amp; c&nbsp;d\n", ["a * b & c\xa0d"]),
+        ("- [ ] one\n\n[^1]: two dogs\n\n!!! note\n\n> [!NOTE]\n> three\n", ["one", "two dogs", "three"]),
+    ],
+)  # fmt: skip
+def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:
+    assert sorted(texts(source)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("one **small** dog", "DOG **SMALL** ONE"),
+        ("see [my dog](a_b.md \"one two\") now", "NOW [DOG MY](a_b.md \"TWO ONE\") SEE"),
+        ("run `a*` now", "NOW `a*` RUN"),
+        ("one  \ntwo", "TWO ONE"),
+        ("one x  \ntwo", "TWO X  \nONE"),
+        ("a\\*b c_d", "C_D A\\*B"),
+        ("dog 1.", "1\\. DOG"),  # not a list
+        ("| one two | a \\| b |\n|--|--|\n", "| TWO ONE | B \\| A |\n|--|--|\n"),
+        ("> one two\n> three four", "> FOUR THREE\n> TWO ONE"),
+        ("- one two\r\n  three four\r\n", "- FOUR THREE\r\n  TWO ONE\r\n"),
+        ("a <b>c</b> d", "D <b>C</b> A"),
+        ("## One dog ##\n", "## DOG ONE ##\n"),
+    ],
+)  # fmt: skip
+def test_markup_follows_its_words(source: str, expected: str) -> None:
+    if source == "one  \ntwo":  # the break stays after its word, which is the last one
+        assert reversed_words(source).replace("  \n", " ").split() == expected.split()
+    else:
+        assert reversed_words(source) == expected
+
+
+PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|", "\n|--|\n",
+         "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([*PARTS, "one", " two ", "Three.", " "]), max_size=25).map("".join))
+def test_an_unchanged_translation_reproduces_any_document(source: str) -> None:
+    document = parse(source.encode(), OPTIONS)
+    assert document.render(document.blocks).decode() == source
+    reversed_words(source)  # raises no error
+
+
+BLOCKS = st.sampled_from(
+    ["{}", "# {}", "> {}", "- {}", "1. {}", "{}\n\n```\ncode\n```", "| {} | x |\n|--|--|\n| y | z |"]
+)
+INLINES = st.lists(
+    st.sampled_from(["one", "two", "**three four**", "*five*", "`code`", "[six seven](x)", "![eight](y)", "~~nine~~"]),
+    min_size=1, max_size=6,
+).map(" ".join)  # fmt: skip
+
+
+@given(st.lists(st.tuples(BLOCKS, INLINES), min_size=1, max_size=4))
+def test_a_translation_has_the_same_structure(blocks: list[tuple[str, str]]) -> None:
+    source = "\n\n".join(block.format(text) for block, text in blocks)
+    assert structure(reversed_words(source)) == structure(source)
+
+
+def real_documents() -> list[Path]:
+    """Return Markdown files of installed packages and of this repository."""
+    directories = [*map(Path, site.getsitepackages()), Path(__file__).parent.parent / "docs"]
+    return [path for directory in directories for path in sorted(directory.rglob("*.md"))]
+
+
+def test_real_documents_keep_their_structure() -> None:
+    files = real_documents()
+    assert files
+    for path in files:
+        source = path.read_bytes()
+        document = parse(source, OPTIONS)
+        assert document.render(document.blocks) == source, path
+        changed = [
+            RichText(f"{block.text} x" if block.text.isascii() else block.text, block.tags) for block in document.blocks
+        ]
+        output = document.render(changed).decode()
+        assert structure(output) == structure(source.decode()), path

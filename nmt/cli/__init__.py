@@ -32,6 +32,7 @@ from nmt.cli import (
     plot,
     reproduce,
     score,
+    serve,
     summary,
     sweep,
     tokenizer,
@@ -116,7 +117,7 @@ app = typer.Typer(
 for command in (
     train.train, translate.translate, evaluate.evaluate, compare.compare, calibrate.calibrate, score.score,
     average.average, export.export, import_.import_, models.models, info.info, summary.summary, attention.attention,
-    reproduce.reproduce, sweep.sweep, config.config, doctor.doctor,
+    reproduce.reproduce, sweep.sweep, serve.serve, config.config, doctor.doctor,
 ):  # fmt: skip
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data.app, name="data")

@@ -43,7 +43,7 @@ _SPACES = re.compile(r"[ \t\n\r\f]+")
 _TOKEN = re.compile(
     r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z))"
     r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*)"
-    r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>",
+    r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)(?:>|\Z)",
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(

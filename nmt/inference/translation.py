@@ -88,13 +88,14 @@ class Part:
 
 def concatenate(parts: Sequence[Part]) -> Translation:
     """Return the translation of a line from the translations of its parts."""
-    text, alignment = "", []
+    text, num_words, alignment = "", 0, []
     for part in parts:
         translation = part.translation
         addition = part.separator + translation.text
         is_inside_word = bool(text and addition) and not (text[-1].isspace() or addition[0].isspace())
-        target_offset = len(text.split()) - is_inside_word
+        target_offset = num_words - is_inside_word
         alignment += [(part.word_offset + source, target_offset + target) for source, target in translation.alignment]
+        num_words = target_offset + len(addition.split())
         text += addition
     translations = [part.translation for part in parts]
     return Translation(

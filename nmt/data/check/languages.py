@@ -27,9 +27,14 @@ def is_wrong_language(text: str, code: str) -> bool:
     """Return whether a text is clearly in another language than `code`; False if it is short or `code` is unknown."""
     if code not in LANGUAGES or sum(map(str.isalpha, text)) < MIN_LETTERS:
         return False
-    probabilities = {guess["lang"]: guess["score"] for guess in _detector().detect(text, k=3)}
+    probabilities = language_probabilities(text, 3)
     is_other_likely = max(probabilities.values(), default=0.0) >= MIN_OTHER_PROBABILITY
     return is_other_likely and probabilities.get(code, 0.0) < MAX_EXPECTED_PROBABILITY
+
+
+def language_probabilities(text: str, max_languages: int) -> dict[str, float]:
+    """Return the probabilities of the most probable languages of a text, of which the first 200 characters count."""
+    return {guess["lang"]: guess["score"] for guess in _detector().detect(text, k=max_languages)}
 
 
 @functools.cache

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 NUM_HASHES = 64
 """P: the standard error of an estimated similarity is at most 1 / (2 sqrt(P))."""
 
+MAX_CACHED_CHARACTERS = 40
+"""Longer words are not cached, because a server would keep those of its clients."""
+
 _DIGITS = re.compile(r"\d+")
 
 
@@ -22,9 +25,15 @@ def normalized_words(text: str) -> list[str]:
     return list(filter(None, map(_alphanumeric, text.casefold().split())))
 
 
-@functools.lru_cache(maxsize=1 << 18)
 def _alphanumeric(word: str) -> str:
+    return _cached_alphanumeric(word) if len(word) <= MAX_CACHED_CHARACTERS else _without_punctuation(word)
+
+
+def _without_punctuation(word: str) -> str:
     return word if word.isalnum() else "".join(filter(str.isalnum, word))
+
+
+_cached_alphanumeric = functools.lru_cache(maxsize=1 << 16)(_without_punctuation)
 
 
 def hash_text(text: str) -> int:

@@ -1,0 +1,97 @@
+"""`nmt serve`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli.options import DeviceOption, SearchOption, SearchPrecisionOption
+from nmt.errors import UsageError
+
+PACKAGES = {
+    "starlette": "starlette", "uvicorn": "uvicorn", "python_multipart": "python-multipart",
+    "prometheus_client": "prometheus-client",
+}  # fmt: skip
+"""Modules that the server needs, and the packages that contain them."""
+
+
+def serve(
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Run or checkpoint directory, or the name of a pretrained or published model; repeat for further "
+            "language pairs.",
+            show_default="en-de-small and de-en-small",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")] = 5000,
+    search: SearchOption = "",
+    confidence: Annotated[bool, typer.Option(help="Estimate the quality of each translation (slower).")] = True,
+    max_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a request.")] = 10_000,
+    max_file_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a file.")] = 200_000,
+    max_body: Annotated[float, typer.Option(min=0.01, max=1000, help="Maximum size of a file, in MB.")] = 10,
+    rate_limit: Annotated[
+        int, typer.Option(min=0, help="Maximum number of requests per minute of a client or API key; 0: no limit.")
+    ] = 0,
+    max_concurrent: Annotated[
+        int, typer.Option(min=1, help="Maximum number of requests that are translated or wait at a time.")
+    ] = 100,
+    max_batch: Annotated[int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")] = 64,
+    api_keys: Annotated[
+        Path | None, typer.Option(help="File with API keys, one per line. Requests need one of them.")
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="Reverse proxy whose X-Forwarded-For is used; may be repeated."),
+    ] = None,
+    device: DeviceOption = "auto",
+    precision: SearchPrecisionOption = "auto",
+) -> None:
+    """Serve translations over HTTP, with the API of LibreTranslate and a page at /.
+
+    Requests that arrive together are translated together. Stop the server with Ctrl-C or SIGTERM: it finishes the
+    requests that it has received. Requires starlette and uvicorn (pip install starlette uvicorn python-multipart
+    prometheus-client).
+
+    Examples:
+      nmt serve
+      nmt serve --model runs/multi30k --model Helsinki-NLP/opus-mt-de-en --port 8000
+      nmt serve --host 0.0.0.0 --api-keys keys.txt --rate-limit 60 --max-length 2000
+    """
+    _check_packages()
+    from nmt.console import log
+    from nmt.inference.guard import Guard
+    from nmt.inference.translator import Translator
+    from nmt.runs import pretrained
+    from nmt.search import search as parse_search
+    from nmt.server import http
+    from nmt.server.app import create_app
+    from nmt.server.limits import Limits, read_keys
+    from nmt.server.service import Service
+
+    if search:
+        parse_search(search)
+    keys: frozenset[str] = read_keys(api_keys) if api_keys else frozenset()
+    limits = Limits(max_length, round(max_body * 1e6), max_file_length, rate_limit, max_concurrent, keys=keys)
+    paths = model or [Path(name) for name in pretrained.DIRECTIONS]
+    with http.listen(host, port) as listener:
+        guards = [Guard(Translator.load(path, device, precision)) for path in paths]
+        service = Service(guards, search=search, max_batch=max_batch, confidence=confidence)
+        service.warm_up()
+        for path, guard in zip(paths, guards, strict=True):
+            log(f"serving {path} ({' to '.join(guard.languages)})")
+        log(f"listening on {http.url(listener)}; press Ctrl-C to stop")
+        http.serve(http.make_server(create_app(service, limits), trusted_proxy or ()), listener)
+        service.close()
+    log("stopped")
+
+
+def _check_packages() -> None:
+    if missing := [package for module, package in PACKAGES.items() if find_spec(module) is None]:
+        raise UsageError(f"{' and '.join(missing)} is not installed", f"pip install {' '.join(missing)}")

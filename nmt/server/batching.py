@@ -1,0 +1,99 @@
+"""Translates lines of several requests together: one thread per model takes everything that waits in its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Thread
+
+from nmt.inference.guard import Guard
+from nmt.inference.segments import Line
+from nmt.inference.translation import Translation
+
+MAX_BATCH_CHARACTERS = 10_000
+"""A batch with more characters takes no further job. Limits the time that later requests wait."""
+
+NBest = list[Translation]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Lines to translate."""
+
+    lines: Sequence[str | Line]
+    search: str
+    details: bool
+    """Whether the translations need confidences and alignments."""
+    future: Future[list[NBest]] = field(default_factory=Future)
+    """The n-best list of each line. A cancelled job is not translated."""
+
+
+class BatchTranslator:
+    """Translates jobs with one model in a thread. Jobs that wait are translated as one batch."""
+
+    def __init__(self, guard: Guard, max_lines: int, on_batch: Callable[[int], object] = lambda lines: None) -> None:
+        """Start the thread.
+
+        Args:
+            guard: the model.
+            max_lines: a batch with this many lines takes no further job.
+            on_batch: called with the number of lines of each batch.
+        """
+        self.guard, self.max_lines, self.on_batch = guard, max_lines, on_batch
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="translate", daemon=True)
+        self._thread.start()
+
+    def submit(self, lines: Sequence[str | Line], search: str, *, details: bool) -> Future[list[NBest]]:
+        """Add lines to the queue, at most `max_lines` of them."""
+        job = Job(lines, search, details)
+        self._queue.put(job)
+        return job.future
+
+    def close(self) -> None:
+        """Translate the jobs that were submitted, and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        for batch in self._batches():
+            jobs = [job for job in batch if job.future.set_running_or_notify_cancel()]
+            groups: dict[tuple[str, bool], list[Job]] = {}
+            for job in jobs:
+                groups.setdefault((job.search, job.details), []).append(job)
+            for group in groups.values():
+                self._translate(group)
+
+    def _batches(self) -> Iterator[list[Job]]:
+        """Yield the jobs in the queue, until it is closed."""
+        while (job := self._queue.get()) is not None:
+            batch = [job]
+            while not self._is_full(batch) and not self._queue.empty():
+                if (job := self._queue.get()) is None:
+                    self._queue.put(None)  # ends the outer loop
+                    break
+                batch.append(job)
+            yield batch
+
+    def _is_full(self, batch: Sequence[Job]) -> bool:
+        lines = [line for job in batch for line in job.lines]
+        num_characters = sum(len(line if isinstance(line, str) else line.text) for line in lines)
+        return len(lines) >= self.max_lines or num_characters >= MAX_BATCH_CHARACTERS
+
+    def _translate(self, jobs: Sequence[Job]) -> None:
+        """Translate jobs with the same search, and set their results. If that fails, translate each separately."""
+        lines = [line for job in jobs for line in job.lines]
+        self.on_batch(len(lines))
+        try:
+            results = iter(list(self.guard.stream([lines], jobs[0].search, details=jobs[0].details)))
+        except Exception as error:  # of any job; the thread must not end
+            if len(jobs) == 1:
+                jobs[0].future.set_exception(error)
+                return
+            for job in jobs:
+                self._translate([job])
+            return
+        for job in jobs:
+            job.future.set_result([next(results) for _ in job.lines])

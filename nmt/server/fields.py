@@ -1,0 +1,240 @@
+"""Reads the fields of a request from JSON, a form or the query string, and checks them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import Field, File, create_form_parser, parse_options_header
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+BODY_TIMEOUT = 30.0
+"""Maximum time to receive a request, in seconds."""
+MAX_FIELDS = 10_000
+MAX_ALTERNATIVES = 10
+FORMATS = ("text", "html")
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file of a form."""
+
+    name: str
+    content: bytes
+
+
+async def read_fields(request: Request, max_bytes: int) -> Fields:
+    """Return the fields of a request. A field of a form that occurs several times is a list.
+
+    Raises:
+        HTTPException: the request is too large, too slow, malformed or of an unknown content type.
+    """
+    body = await _read_body(request, max_bytes)
+    content_type = request.headers.get("content-type", "")
+    media_type = parse_options_header(content_type)[0].decode("latin-1")
+    try:
+        if media_type == "application/json" or media_type.endswith("+json"):
+            return _parse_json(body)
+        if media_type == "multipart/form-data":
+            form = await run_in_threadpool(_parse_multipart, content_type, body)
+        elif media_type == "application/x-www-form-urlencoded":
+            form = [*_parse_urlencoded(body)]
+        elif not body:
+            form = []
+        else:
+            raise HTTPException(
+                415,
+                f"unknown content type '{media_type}'; use application/json, application/x-www-form-urlencoded or "
+                "multipart/form-data",
+            )
+        return _merge([*_parse_urlencoded(request.scope["query_string"]), *form])
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the request is not valid UTF-8") from None
+
+
+async def _read_body(request: Request, max_bytes: int) -> bytes:
+    too_large = HTTPException(
+        413, f"the request is too large: the limit is {max_bytes:,} bytes", {"Connection": "close"}
+    )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > max_bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise HTTPException(408, "the request arrives too slowly", {"Connection": "close"}) from None
+    return bytes(body)
+
+
+def _parse_json(body: bytes) -> Fields:
+    try:
+        fields = json.loads(body)
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:  # also a number with thousands of digits
+        reason = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
+        raise HTTPException(400, f"the request is not valid JSON{reason}") from None
+    if not isinstance(fields, dict):
+        raise HTTPException(400, "the request must be a JSON object")
+    return fields
+
+
+def _parse_urlencoded(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except UnicodeDecodeError:
+        raise
+    except ValueError:
+        raise HTTPException(400, f"the request has more than {MAX_FIELDS:,} fields") from None
+
+
+def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | Upload]]:
+    values: list[tuple[str, str | Upload]] = []
+
+    def add_field(field: Field) -> None:
+        values.append(((field.field_name or b"").decode(), (field.value or b"").decode()))
+
+    def add_file(file: File) -> None:
+        file.file_object.seek(0)
+        content = file.file_object.read()
+        file.close()
+        values.append(((file.field_name or b"").decode(), Upload((file.file_name or b"").decode(), content)))
+
+    try:
+        headers = {"Content-Type": content_type.encode("latin-1")}
+        parser = create_form_parser(headers, add_field, add_file, {"MAX_MEMORY_FILE_SIZE": len(body) + 1})
+        parser.write(body)
+        parser.finalize()
+    except FormParserError:
+        raise HTTPException(400, "the request is not a valid form") from None
+    return values
+
+
+def _merge(values: Iterable[tuple[str, str | Upload]]) -> Fields:
+    """Collect the values of fields with the same name in a list."""
+    lists: dict[str, list[str | Upload]] = {}
+    for name, value in values:
+        lists.setdefault(name, []).append(value)
+    return {name: each[0] if len(each) == 1 else each for name, each in lists.items()}
+
+
+# ---- checks
+
+
+@dataclass(frozen=True)
+class TranslationRequest:
+    """The fields of `POST /translate`."""
+
+    texts: list[str]
+    is_list: bool
+    """Whether `q` is a list, so that the answer has lists, too."""
+    source: str
+    target: str
+    format: str
+    alternatives: int
+    alignment: bool
+
+    @classmethod
+    def parse(cls, fields: Fields, max_length: int) -> TranslationRequest:
+        """Check the fields of a request.
+
+        Raises:
+            HTTPException: 400 for a missing or invalid field, or a text that is too long.
+        """
+        texts = text_fields(fields, max_length)
+        format = optional(fields, "format", str) or "text"
+        if format not in FORMATS:
+            raise HTTPException(400, f"unknown format '{format}'; choose from: {', '.join(FORMATS)}")
+        return cls(
+            texts, isinstance(fields["q"], list), language_field(fields, "source"), language_field(fields, "target"),
+            format, _number_field(fields, "alternatives", MAX_ALTERNATIVES), _flag_field(fields, "alignment"),
+        )  # fmt: skip
+
+
+def text_fields(fields: Fields, max_length: int) -> list[str]:
+    """Return the texts of `q`, a string or a list of strings.
+
+    Raises:
+        HTTPException: 400 if it is missing or invalid, or has more than `max_length` characters.
+    """
+    q = fields.get("q")
+    texts: list[Any] = q if isinstance(q, list) else [q]
+    if not q:
+        raise HTTPException(400, "Invalid request: missing q parameter")
+    if not all(isinstance(text, str) for text in texts):
+        raise HTTPException(400, "q must be a string or a list of strings")
+    if any(not _is_valid_unicode(text) for text in texts):
+        raise HTTPException(400, "q has half of a surrogate pair")
+    if (length := sum(map(len, texts))) > max_length:
+        raise HTTPException(400, f"Invalid request: request ({length}) exceeds text limit ({max_length})")
+    return texts
+
+
+def language_field(fields: Fields, name: str) -> str:
+    """Return a language code in lower case.
+
+    Raises:
+        HTTPException: 400 if it is missing or not a string.
+    """
+    code: str | None = optional(fields, name, str)
+    if not code:
+        raise HTTPException(400, f"Invalid request: missing {name} parameter")
+    return code.lower()
+
+
+def optional(fields: Fields, name: str, expected: type) -> Any:
+    """Return a field, or None if it is missing or null.
+
+    Raises:
+        HTTPException: 400 if it has another type.
+    """
+    value = fields.get(name)
+    if value is not None and not isinstance(value, expected):
+        raise HTTPException(400, f"{name} must be a {'string' if expected is str else 'file'}")
+    if isinstance(value, str) and not _is_valid_unicode(value):
+        raise HTTPException(400, f"{name} has half of a surrogate pair")
+    return value
+
+
+def _number_field(fields: Fields, name: str, maximum: int) -> int:
+    value = fields.get(name)
+    if value is None or value == "":
+        return 0
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number and not (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10):
+        raise HTTPException(400, f"Invalid request: {name} parameter is not a number")
+    if not 0 <= int(value) <= maximum:
+        raise HTTPException(400, f"Invalid request: {name} parameter must be from 0 to {maximum}")
+    return int(value)
+
+
+def _flag_field(fields: Fields, name: str) -> bool:
+    value = fields.get(name)
+    if value in (True, "true", "1"):
+        return True
+    if value in (None, False, "false", "0", ""):
+        return False
+    raise HTTPException(400, f"{name} must be true or false")
+
+
+def _is_valid_unicode(text: str) -> bool:
+    """Return whether a text has no half of a surrogate pair, which JSON can express and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

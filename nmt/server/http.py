@@ -1,0 +1,118 @@
+"""Runs the application with uvicorn: the socket, signals and slow connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nmt.errors import NMTError
+
+HEAD_TIMEOUT = 10.0
+"""Maximum time to receive the head of a request, in seconds. uvicorn has no such limit."""
+SHUTDOWN_TIMEOUT = 60
+"""Maximum time to finish requests after a signal, in seconds."""
+BACKLOG = 1024
+QUIET_LOGGERS = {"uvicorn.error": logging.ERROR, "python_multipart": logging.CRITICAL}
+"""Loggers, and their lowest level: a malformed request is not logged."""
+MAX_CONNECTIONS = 1000
+"""Further connections are answered with status 503."""
+
+
+class Protocol(H11Protocol):
+    """Closes connections whose next request does not begin in time."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Receive a part of a request."""
+        super().data_received(data)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release the timer."""
+        super().connection_lost(exc)
+        self._cancel_head_timer()
+
+    def _await_head(self) -> None:
+        """Start the timer, unless it runs or a request is being handled."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._cancel_head_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+
+    def _cancel_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on a port; 0 selects a free one.
+
+    Raises:
+        NMTError: the address is unknown or the port is in use.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        hint = "choose another --port" if error.errno else "set --host to an address of this machine"
+        raise NMTError(f"cannot listen on {host}:{port}: {error.strerror or error}", hint) from None
+    # Connections inherit it. Otherwise the body of an answer waits 40 ms for the acknowledgment of its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def url(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
+    """Return a server for an application.
+
+    Args:
+        app: the application.
+        proxies: addresses of reverse proxies, whose headers name the address of the client.
+    """
+    config = uvicorn.Config(
+        app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="off",
+    )  # fmt: skip
+    for name, level in QUIET_LOGGERS.items():
+        logging.getLogger(name).setLevel(level)
+    return uvicorn.Server(config)
+
+
+def serve(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Answer requests until SIGINT or SIGTERM, then finish those that have begun. A second SIGINT stops at once."""
+    with _without_signal_at_the_end():
+        server.run([listener])
+
+
+@contextmanager
+def _without_signal_at_the_end() -> Iterator[None]:
+    """Ignore the signals that uvicorn raises again after it has handled them: the process ends with exit code 0."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    handlers: list[Any] = [signal.signal(number, lambda *_: None) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, handlers, strict=True):
+            signal.signal(number, handler)

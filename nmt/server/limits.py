@@ -1,0 +1,132 @@
+"""Limits of the server: who may use it, how often, and how much at once."""
+
+from __future__ import annotations
+
+import hmac
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+
+from nmt.errors import UsageError
+
+MAX_CLIENTS = 10_000
+"""Number of clients that are remembered before those with a full allowance are forgotten."""
+MAX_CHARACTER_BYTES = 12
+"""Maximum size of a character in a request: an escaped one outside of the Basic Multilingual Plane."""
+MAX_OTHER_BYTES = 64 * 1024
+"""Maximum size of the rest of a request."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of requests."""
+
+    max_length: int = 10_000
+    """Maximum number of characters to translate in a request."""
+    max_body: int = 10_000_000
+    """Maximum size of a request with a file, in bytes."""
+    max_file_length: int = 200_000
+    """Maximum number of characters to translate in a file."""
+    rate: int = 0
+    """Maximum number of requests per minute of a client or key; 0: no limit."""
+    max_concurrent: int = 100
+    """Maximum number of requests translated or waiting at a time."""
+    max_files: int = 4
+    """Maximum number of files received or translated at a time."""
+    keys: frozenset[str] = field(default_factory=frozenset)
+    """API keys. If there are any, a request needs one."""
+
+    @property
+    def max_text_body(self) -> int:
+        """Maximum size of a request without a file, in bytes; sufficient for `max_length` characters."""
+        return min(self.max_body, MAX_CHARACTER_BYTES * self.max_length + MAX_OTHER_BYTES)
+
+
+def read_keys(path: Path) -> frozenset[str]:
+    """Read API keys from a file with one per line.
+
+    Raises:
+        UsageError: the file cannot be read or has no key.
+    """
+    try:
+        keys = frozenset(filter(None, map(str.strip, path.read_text(encoding="utf-8").split("\n"))))
+    except OSError as error:
+        hint = "name a file with one key per line"
+        raise UsageError(f"cannot read --api-keys {path}: {error.strerror}", hint) from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--api-keys {path} is not a text file in UTF-8", "write one key per line") from None
+    if not keys:
+        raise UsageError(f"--api-keys {path} has no key", "write one key per line")
+    return keys
+
+
+def is_valid_key(key: str, keys: frozenset[str]) -> bool:
+    """Return whether an API key is valid, in a time that does not depend on the characters that are equal."""
+    matches = [hmac.compare_digest(key.encode(), valid.encode()) for valid in keys]  # compares with all keys
+    return any(matches)
+
+
+class RateLimiter:
+    """A token bucket per client: it holds the requests of a minute and fills evenly."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute, self._clock = per_minute, clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+        """Allowance of each client, and the time at which it was computed."""
+        self._max_clients = MAX_CLIENTS
+
+    def check(self, client: str) -> None:
+        """Count a request.
+
+        Raises:
+            HTTPException: 429 with `Retry-After`, if the client has used its allowance.
+        """
+        if not self.per_minute:
+            return
+        now = self._clock()
+        if len(self._buckets) >= self._max_clients:
+            self._forget_idle(now)
+        allowance = self._allowance(client, now)
+        if allowance < 1:
+            seconds = math.ceil((1 - allowance) * 60 / self.per_minute)
+            raise HTTPException(
+                429, f"too many requests: the limit is {self.per_minute} per minute", {"Retry-After": str(seconds)}
+            )
+        self._buckets[client] = (allowance - 1, now)
+
+    def _allowance(self, client: str, now: float) -> float:
+        allowance, then = self._buckets.get(client, (float(self.per_minute), now))
+        return min(self.per_minute, allowance + (now - then) * self.per_minute / 60)
+
+    def _forget_idle(self, now: float) -> None:
+        self._buckets = {
+            client: bucket for client, bucket in self._buckets.items() if self._allowance(client, now) < self.per_minute
+        }
+        self._max_clients = max(MAX_CLIENTS, 2 * len(self._buckets))  # rarely, because it takes time
+
+
+class Slots:
+    """Limits how many requests are handled at a time."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Occupy a slot.
+
+        Raises:
+            HTTPException: 503 with `Retry-After`, if all are occupied.
+        """
+        if not self._free:
+            raise HTTPException(503, "the server is busy", {"Retry-After": "1"})
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1

@@ -1,0 +1,181 @@
+"""The models of the server by language pair, and the translation of texts with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TypeVar
+
+from starlette.exceptions import HTTPException
+
+from nmt.errors import UsageError, suggest
+from nmt.inference.chunking import chunked
+from nmt.inference.guard import Guard
+from nmt.inference.translation import Translation
+from nmt.registry import format_spec, parse
+from nmt.search.beam import Beam
+from nmt.server.batching import BatchTranslator
+from nmt.server.files import QueuedGuard
+from nmt.server.languages import detect, language_name
+from nmt.server.metrics import Metrics
+from nmt.server.text import join_lines, split_lines
+
+AUTO = "auto"
+"""The source language of a request that asks for detection."""
+MAX_DOCUMENTS = 32
+"""Maximum number of documents translated at a time; further ones wait."""
+MIN_IDENTITY_PROBABILITY = 50.0
+"""Minimum probability, in percent, that a text is in the target language already."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The detected language of texts."""
+
+    language: str
+    probability: float
+    """In percent."""
+
+
+class Service:
+    """Translates texts. Each model translates one language pair, in its own thread."""
+
+    def __init__(
+        self, guards: Iterable[Guard], *, search: str = "", max_batch: int = 64, confidence: bool = True
+    ) -> None:
+        """Start the models.
+
+        Args:
+            guards: the models.
+            search: spec string of the search; empty for that of each model's config.
+            max_batch: maximum number of lines translated together, if each request has one line.
+            confidence: whether each translation has a confidence, which takes another forward pass.
+
+        Raises:
+            UsageError: two models have the same language pair.
+        """
+        self.metrics = Metrics()
+        self._search, self.confidence = search, confidence
+        self._translators: dict[tuple[str, str], BatchTranslator] = {}
+        for guard in guards:
+            if guard.languages in self._translators:
+                raise UsageError(f"two models translate from {' to '.join(guard.languages)}", "leave out one --model")
+            count_lines = self.metrics.batch_lines.labels(*guard.languages).observe
+            self._translators[guard.languages] = BatchTranslator(guard, max_batch, count_lines)
+        self._document_threads = ThreadPoolExecutor(MAX_DOCUMENTS, "document")
+        self.languages = sorted({code for pair in self._translators for code in pair})
+        self.default_pair = next(iter(self._translators))
+
+    def warm_up(self) -> None:
+        """Translate a word with each model and load the language identification, so that no request waits for it."""
+        for translator in self._translators.values():
+            translator.submit(["Hello."], self._search_spec(translator.guard, 0), details=self.confidence).result()
+        self.detect(["Hello."])
+
+    def close(self) -> None:
+        """Translate everything that was submitted, and end the threads."""
+        self._document_threads.shutdown()
+        for translator in self._translators.values():
+            translator.close()
+
+    def targets(self, source: str) -> list[str]:
+        """Return the languages into which texts in a language can be translated, including the language itself."""
+        return [code for code in self.languages if code == source or (source, code) in self._translators]
+
+    def language(self, code: str) -> str:
+        """Return the language with this code in any case.
+
+        Raises:
+            HTTPException: 400 for a language that is not served.
+        """
+        for language in self.languages:
+            if language.lower() == code.lower():
+                return language
+        raise HTTPException(400, f"{code[:50]} is not supported; {suggest(code[:50], self.languages)}")
+
+    def detect(self, texts: Sequence[str]) -> list[Detection]:
+        """Return the probable languages of the texts, the most probable first."""
+        return [Detection(*each) for each in detect("\n".join(texts), self.languages)]
+
+    def resolve(self, texts: Sequence[str], source: str, target: str) -> tuple[str, str, Detection | None]:
+        """Return the languages of a request, and the detected language if `source` is `auto`.
+
+        The source is the most probable language from which there is a translation into the target. It is the target
+        itself only if this is certain, because words such as names belong to several languages.
+
+        Raises:
+            HTTPException: 400, a language or the pair is not served.
+        """
+        target = self.language(target)
+        if source != AUTO:
+            source = self.language(source)
+            if target not in self.targets(source):
+                names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
+                raise HTTPException(400, f"{names[0]} is not available as a target language from {names[1]}")
+            return source, target, None
+        candidates = [each for each in self.detect(texts) if target in self.targets(each.language)]
+        if candidates[0].language == target and candidates[0].probability < MIN_IDENTITY_PROBABILITY:
+            candidates = candidates[1:] or candidates
+        return candidates[0].language, target, candidates[0]
+
+    async def translate(
+        self, texts: Sequence[str], source: str, target: str, *, alternatives: int = 0, details: bool = False
+    ) -> list[list[Translation]]:
+        """Return the n-best list of each text.
+
+        Args:
+            texts: texts with any number of lines.
+            source: a language.
+            target: one of its targets. In the language itself, a text is its own translation.
+            alternatives: number of further translations.
+            details: whether to compute alignments even if `confidence` is off.
+        """
+        translator = self._translators.get((source, target))
+        if translator is None:
+            return [[Translation(text, 0.0, 0.0)] for text in texts]
+        self.metrics.characters.labels(source, target).inc(sum(map(len, texts)))
+        lines = [split_lines(text) for text in texts]
+        search = self._search_spec(translator.guard, alternatives)
+        n_bests: list[list[Translation]] = []
+        for chunk in chunked(chain.from_iterable(lines), translator.max_lines):  # other requests get their turn
+            future = translator.submit(chunk, search, details=details or self.confidence)
+            results = await asyncio.wrap_future(future)
+            n_bests += results
+        remaining = iter(n_bests)
+        return [join_lines(text, list(islice(remaining, len(each)))) for text, each in zip(texts, lines, strict=True)]
+
+    async def translate_document(
+        self, translate: Callable[[Guard, str], T], source: str, target: str, num_characters: int
+    ) -> T:
+        """Return the result of `translate`, which runs in a thread with a model and a search.
+
+        Args:
+            translate: the function.
+            source: a language.
+            target: one of its targets, but not the language itself.
+            num_characters: size of the text.
+        """
+        translator = self._translators[source, target]
+        self.metrics.characters.labels(source, target).inc(num_characters)
+        guard = QueuedGuard(translator)
+        search = self._search_spec(guard, 0)
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._document_threads, translate, guard, search)
+        finally:
+            guard.stop()  # if the client has left
+
+    def _search_spec(self, guard: Guard, alternatives: int) -> str:
+        """Return the search, or a beam search that finds the alternatives."""
+        spec = self._search or guard.config.search
+        if not alternatives:
+            return spec
+        name, options = parse(spec)
+        options = options if name == "beam" else {}
+        beam_size = max(options.get("beam_size", Beam.beam_size), alternatives + 1)
+        return format_spec("beam", options | {"beam_size": beam_size, "top_beams": alternatives + 1})

@@ -1,0 +1,764 @@
+"""The HTTP server: LibreTranslate's API, batches, limits, hostile clients and the process."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from commandline import CommandLine
+from hypothesis import given
+from hypothesis import strategies as st
+from libretranslatepy import LibreTranslateAPI
+from serving import GatedGuard, serving
+from starlette.exceptions import HTTPException
+
+from nmt import Guard, Translation, Translator
+from nmt.data.check import minhash
+from nmt.errors import UsageError
+from nmt.server import fields, files, http, languages, limits, text
+from nmt.server.limits import Limits, RateLimiter
+from nmt.server.service import Service
+
+Client = httpx.Client
+
+
+@pytest.fixture(scope="module")
+def guards() -> dict[str, Guard]:
+    return {name: Guard(Translator.load(name)) for name in ("en-de-small", "de-en-small")}
+
+
+@pytest.fixture(scope="module")
+def service(guards: dict[str, Guard]) -> Iterator[Service]:
+    service = Service(guards.values())
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[Client]:
+    with serving(service) as client:
+        yield client
+
+
+@pytest.fixture
+def gated(guards: dict[str, Guard]) -> Iterator[tuple[GatedGuard, Service]]:
+    """A model whose translations a test can hold, and its service."""
+    guard = GatedGuard(guards["en-de-small"])
+    service = Service([guard], max_batch=8)
+    yield guard, service
+    guard.gate.set()
+    service.close()
+
+
+def translate(client: Client, q: object, source: str = "en", target: str = "de", **other: object) -> Any:
+    response = client.post("/translate", json={"q": q, "source": source, "target": target, **other})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for the effect of something that has happened."""
+    while not condition():
+        pass
+
+
+# ---- the API
+
+
+def test_a_text_is_translated_with_confidence_and_warnings(client: Client, guards: dict[str, Guard]) -> None:
+    expected = next(guards["en-de-small"].stream([["Are we done?"]], details=True))[0]
+    assert translate(client, "Are we done?") == {
+        "translatedText": expected.text, "confidence": expected.confidence, "warnings": [],
+    }  # fmt: skip
+
+
+def test_a_list_is_answered_with_lists(client: Client) -> None:
+    answer = translate(client, ["Are we done?", "", "I'm tired."], alternatives=2, alignment=True, source="auto")
+    assert answer["translatedText"] == ["Sind wir fertig?", "", "Ich bin müde."]
+    assert {name: len(values) for name, values in answer.items()} == dict.fromkeys(answer, 3)
+    assert answer["confidence"][1] is None
+    assert answer["detectedLanguage"][0]["language"] == "en"
+    assert len(answer["alternatives"][0]) == 2
+    assert not {"Sind wir fertig?", ""} & set(answer["alternatives"][0])
+
+
+@pytest.mark.parametrize("kind", ["json", "form", "multipart", "query"])
+def test_every_kind_of_request_is_read(client: Client, guards: dict[str, Guard], kind: str) -> None:
+    values = {"q": "Tschüß 👋", "source": "de", "target": "en", "alternatives": "1"}
+    response = client.post("/translate", **{  # type: ignore[arg-type]
+        "json": {"json": values}, "form": {"data": values}, "query": {"params": values},
+        "multipart": {"files": {name: (None, value) for name, value in values.items()}},
+    }[kind])  # fmt: skip
+    search = "beam(beam_size=4, top_beams=2)"
+    (expected,) = guards["de-en-small"].stream([["Tschüß 👋"]], search)
+    assert [response.json()["translatedText"], *response.json()["alternatives"]] == [each.text for each in expected]
+
+
+def test_bytes_of_a_form_are_utf8(client: Client) -> None:
+    content = "q=Tschüß 👋&source=de&target=de".encode()  # as curl -d sends it
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post("/translate", content=content, headers=headers).json()["translatedText"] == "Tschüß 👋"
+
+
+@pytest.mark.parametrize(
+    ("q", "target", "language", "is_copy"),
+    [
+        ("Wir sind noch nicht fertig.", "en", "de", False),
+        ("We are not done yet, are we?", "de", "en", False),
+        ("Wir sind noch nicht fertig.", "de", "de", True),
+        ("Hallo", "en", "de", False),  # short, and probably English to the language identification
+        ("👋", "de", "en", False),
+    ],
+)
+def test_the_source_language_is_detected(client: Client, q: str, target: str, language: str, is_copy: bool) -> None:
+    answer = translate(client, q, source="auto", target=target)
+    assert answer["detectedLanguage"]["language"] == language
+    assert 0 <= answer["detectedLanguage"]["confidence"] <= 100
+    assert (answer["translatedText"] == q) == (is_copy or q == "👋")
+
+
+def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
+    french = "Nous n'avons pas encore terminé notre travail."
+    assert "wrong-source-language" in translate(client, french)["warnings"]
+    assert "wrong-source-language" in translate(client, french, source="auto")["warnings"]
+
+
+def test_lines_blank_lines_and_spaces_are_preserved(client: Client) -> None:
+    answer = translate(client, "  Are we done?\r\n\r\n\tI'm tired. \n42 dogs bark.\n", alignment=True)
+    assert re.fullmatch(r"  Sind wir fertig\?\r\n\r\n\tIch bin müde\. \n42 .*\n", answer["translatedText"])
+    separated = translate(client, "Are we done?\x1f\u2028I'm tired.\x85")["translatedText"]
+    assert separated == "Sind wir fertig?\x1f\u2028Ich bin müde.\x85"
+    words = answer["translatedText"].split()
+    assert [target for _, target in answer["alignment"]] == list(range(len(words)))
+    assert [5, words.index("42")] in answer["alignment"]  # "42" is the sixth word of the text
+
+
+ENDS = st.sampled_from(["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1f", "\x85", "\u2028"])
+
+
+@given(st.lists(st.tuples(st.text("ab \t\u2003", max_size=4), ENDS)), st.text("ab ", max_size=4))
+def test_texts_are_split_into_lines_and_joined(lines: list[tuple[str, str]], last: str) -> None:
+    original = "".join(line + end for line, end in lines) + last
+    parts = text.split_lines(original)
+    copies = [
+        [Translation(part, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(part.split()))))] for part in parts
+    ]
+    (joined,) = text.join_lines(original, copies)
+    assert joined.text == original
+    assert joined.alignment == tuple((i, i) for i in range(len(original.split())))
+
+
+def test_languages_are_those_of_the_models(client: Client) -> None:
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["de", "en"]},
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+    ]
+    assert client.get("/frontend/settings").json()["language"]["source"] == {"code": "en", "name": "English"}
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+def test_one_direction_has_one_source(gated: tuple[GatedGuard, Service]) -> None:
+    with serving(gated[1]) as client:
+        assert [each["targets"] for each in client.get("/languages").json()] == [["de"], ["de", "en"]]
+        response = client.post("/translate", json={"q": "Ja.", "source": "de", "target": "en"})
+    assert response.status_code == 400
+    assert response.json()["error"] == "English (en) is not available as a target language from German (de)"
+
+
+def test_languages_are_named() -> None:
+    assert languages.language_name("de") == "German"
+    assert languages.language_name("zh-Hans") == "Chinese (zh-Hans)"
+    assert languages.language_name("qqq") == "qqq"
+
+
+def test_detect(client: Client) -> None:
+    best, *_ = client.post("/detect", data={"q": "Ich habe noch nie davon gehört."}).json()
+    assert best["language"] == "de"
+    assert best["confidence"] > 90
+
+
+def test_pages_of_other_sites_may_use_the_api(client: Client) -> None:
+    headers = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+    preflight = client.options("/translate", headers=headers | {"Access-Control-Request-Headers": "content-type"})
+    assert preflight.status_code == 200
+    for response in (preflight, client.get("/languages", headers=headers), client.get("/nowhere", headers=headers)):
+        assert response.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in response.headers
+
+
+def test_metrics(client: Client) -> None:
+    def value(name: str) -> float:
+        return float(re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)[1])  # type: ignore[index]
+
+    translate(client, "Are we done?")
+    names = ['nmt_requests_total{path="/translate",status="200"}', 'nmt_characters_total{source="en",target="de"}']
+    before = [value(name) for name in names]
+    translate(client, "Are we done?")
+    assert [value(name) for name in names] == [before[0] + 1, before[1] + len("Are we done?")]
+    client.get("/secret")
+    assert "secret" not in client.get("/metrics").text
+
+
+def test_answers_are_sent_at_once() -> None:
+    with http.listen("127.0.0.1", 0) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_confidence_can_be_left_out(guards: dict[str, Guard]) -> None:
+    guard = GatedGuard(guards["en-de-small"])
+    service = Service([guard], search="greedy", confidence=False)
+    with serving(service) as client:
+        assert translate(client, "Are we done?").keys() == {"translatedText", "warnings"}
+        assert translate(client, "Are we done?", alignment=True)["alignment"]
+        translate(client, "Are we done?", alternatives=5)
+    service.close()
+    assert [(search, details) for _, search, details in guard.batches] == [
+        ("greedy", False), ("greedy", True), ("beam(beam_size=6, top_beams=6)", False),
+    ]  # fmt: skip
+
+
+# ---- documents
+
+
+def test_html_is_translated(client: Client) -> None:
+    html = "<p id=a>Are we done?</p>\n<script>let x = 'I am tired.'</script>"
+    answer = translate(client, html, format="html")
+    assert answer["translatedText"] == "<p id=a>Sind wir fertig?</p>\n<script>let x = 'I am tired.'</script>"
+    assert answer["warnings"] == []
+    several = translate(client, ["I&#39;m tired. &amp; <i>42</i>", "Tschüß"], format="html", alternatives=2)
+    assert several["translatedText"][0].endswith("&amp; <i>42</i>")
+    assert several["alternatives"] == [[], []]
+    assert translate(client, html, "de", "de", format="html")["translatedText"] == html
+
+
+def test_the_encoding_that_html_declares_does_not_matter(client: Client) -> None:
+    html = '<meta charset="iso-8859-1"><p translate=no>Tschüß 👋</p><p>{}</p>'
+    answer = translate(client, html.format("Ich bin müde."), "de", "en", format="html")
+    assert answer["translatedText"] == html.format(translate(client, "Ich bin müde.", "de", "en")["translatedText"])
+
+
+def test_sentences_of_html_are_translated_with_other_requests(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    with serving(service) as client, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(translate, client, "Are we done?")
+        guard.entered.wait()
+        html = pool.submit(translate, client, "".join(f"<p>I see {i} dogs.</p>" for i in range(20)), format="html")
+        queue = service._translators["en", "de"]._queue
+        until(lambda: queue.qsize() == 1)
+        guard.gate.set()
+        assert html.result()["translatedText"].count("<p>") == 20
+        assert first.result()["translatedText"] == "Sind wir fertig?"
+    assert [len(texts) for texts, _, _ in guard.batches] == [1, 8, 8, 4]
+
+
+def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    html = "".join(f"<p>I see {i} dogs.</p>" for i in range(200))
+    with serving(service) as client:
+        with connect(client) as leaving:
+            leaving.sendall(post(json.dumps({"q": html, "source": "en", "target": "de", "format": "html"}).encode()))
+            guard.entered.wait()
+        until(lambda: "nmt_requests_in_flight 1.0" in client.get("/metrics").text)
+        guard.gate.set()
+        translate(client, "Are we done?")
+    service.close()
+    assert sum(len(texts) for texts, _, _ in guard.batches) <= 3 * 8
+
+
+def send_file(client: Client, name: str, content: bytes, **fields: str) -> httpx.Response:
+    return client.post(
+        "/translate_file", files={"file": (name, content)}, data={"source": "en", "target": "de"} | fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a b.txt", "Are we done?\n\nI'm tired.\n", "Sind wir fertig?\n\nIch bin müde.\n"),
+        ("größe.HTML", "<html lang=en><p>Are we done?", "<html lang=de><p>Sind wir fertig?"),
+        ("../x.md", "# Are we done?\n\n* I'm tired.\n", "# Sind wir fertig?\n\n* Ich bin müde.\n"),
+    ],
+)
+@pytest.mark.parametrize("source", ["en", "auto"])
+def test_a_file_is_translated(client: Client, name: str, content: str, expected: str, source: str) -> None:
+    answer = send_file(client, name, content.encode(), source=source)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["warnings"] == []
+    url = answer.json()["translatedFileUrl"]
+    assert re.fullmatch(rf"{client.base_url}/download_file/[\w-]{{32}}\.\w+", url)
+    assert url != send_file(client, name, content.encode()).json()["translatedFileUrl"]
+    response = client.get(url)
+    assert response.text == expected
+    assert response.headers["content-type"] == "application/octet-stream"
+    disposition = response.headers["content-disposition"]
+    assert urllib.parse.unquote(disposition) == f"attachment; filename*=UTF-8''{name}"
+    assert "/" not in disposition
+
+
+def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
+    content = b"Wir sind noch nicht fertig.\r\n"
+    answer = send_file(client, "a.txt", content, source="auto").json()
+    assert client.get(answer["translatedFileUrl"]).content == content
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "message"),
+    [
+        ("a.exe", b"a", {}, "file format not supported; choose from: "),
+        ("html", b"a", {}, "file format not supported"),
+        ("a.txt", b"\xff", {}, "line 1, byte 1 of the line: not UTF-8"),
+        ("a.txt", b"a", {"source": "fr"}, "fr is not supported"),
+        ("a.txt", b"a", {"target": ""}, "missing target"),
+        ("a.txt", b"a" * 500, {}, "file (500) exceeds text limit (400)"),
+    ],
+)
+def test_invalid_files_are_rejected(
+    service: Service, name: str, content: bytes, fields: dict[str, str], message: str
+) -> None:
+    with serving(service, Limits(max_file_length=400)) as client:
+        response = send_file(client, name, content, **fields)
+        assert (response.status_code, message in response.json()["error"]) == (400, True), response.text
+
+
+def test_unclosed_tags_do_not_stop_the_server(client: Client) -> None:
+    content = b"<p>Are we done?</p>" + b"<a " * 300_000
+    response = client.get(send_file(client, "a.html", content).json()["translatedFileUrl"])
+    assert response.content == b"<p>Sind wir fertig?</p>" + b"<a " * 300_000
+
+
+def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    with serving(service, Limits(max_body=2000, max_files=1)) as client, ThreadPoolExecutor(1) as pool:
+        assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
+        response = client.post("/translate_file", data={"file": "a", "source": "en", "target": "de"})
+        assert response.json() == {"error": "file must be a file"}
+        assert client.post("/translate_file").json() == {"error": "Invalid request: missing file parameter"}
+        guard.gate.clear()
+        first = pool.submit(send_file, client, "a.txt", b"Are we done?")
+        guard.entered.wait()
+        assert send_file(client, "a.txt", b"I'm tired.").status_code == 503
+        guard.gate.set()
+        assert first.result().is_success
+
+
+def test_translated_files_are_deleted(client: Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nothing", "..%2f..%2fetc%2fpasswd", "%00", "a" * 3000):
+        assert client.get(f"/download_file/{name}").status_code == 404
+    monkeypatch.setattr(files, "MAX_STORED_BYTES", 40)
+    urls = [send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"] for _ in range(3)]
+    assert [client.get(url).status_code for url in urls] == [404, 200, 200]
+    monkeypatch.setattr(files, "LIFETIME", 0.01)
+    url = send_file(client, "a.txt", b"Are we done?").json()["translatedFileUrl"]
+    until(lambda: client.get(url).status_code == 404)
+
+
+# ---- batches
+
+
+def test_requests_that_wait_are_translated_together(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    with serving(service) as client, ThreadPoolExecutor(20) as pool:
+        first = pool.submit(translate, client, "Are we done?")
+        guard.entered.wait()
+        waiting = [pool.submit(translate, client, f"I see {i} dogs.") for i in range(10, 15)]
+        other = pool.submit(translate, client, "I'm tired.", alternatives=1)
+        until(lambda: service._translators["en", "de"]._queue.qsize() == 6)
+        guard.gate.set()
+        answers = [each.result()["translatedText"] for each in waiting]
+        assert first.result()["translatedText"] == "Sind wir fertig?"
+        assert other.result()["translatedText"] == "Ich bin müde."
+    assert [re.findall(r"\d+", answer) for answer in answers] == [[str(i)] for i in range(10, 15)]
+    assert sorted(len(texts) for texts, _, _ in guard.batches) == [1, 1, 5]  # one group per search
+
+
+def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    with serving(service) as client:
+        answer = translate(client, "\n".join(["Are we done?"] * 20))
+    assert answer["translatedText"] == "\n".join(["Sind wir fertig?"] * 20)
+    assert [len(texts) for texts, _, _ in guard.batches] == [8, 8, 4]
+
+
+def test_a_failure_does_not_affect_other_requests_of_its_batch(
+    gated: tuple[GatedGuard, Service], capfd: pytest.CaptureFixture[str]
+) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    guard.error_on = "poison"
+    with serving(service) as client, ThreadPoolExecutor(20) as pool:
+        first = pool.submit(translate, client, "Are we done?")
+        guard.entered.wait()
+        content = {"q": "the poison", "source": "en", "target": "de"}
+        bad = pool.submit(client.post, "/translate", json=content, headers={"Origin": "https://example.org"})
+        good = pool.submit(translate, client, "I'm tired.")
+        until(lambda: service._translators["en", "de"]._queue.qsize() == 2)
+        guard.gate.set()
+        assert first.result()["translatedText"] == "Sind wir fertig?"
+        assert good.result()["translatedText"] == "Ich bin müde."
+        assert (bad.result().status_code, bad.result().json()) == (500, {"error": "internal error"})
+        assert bad.result().headers["access-control-allow-origin"] == "*"
+    log = capfd.readouterr().err
+    assert "RuntimeError in /translate" in log
+    assert "poison" not in log
+
+
+def test_a_full_server_says_when_to_try_again(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    with serving(service, Limits(max_concurrent=1)) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(translate, client, "Are we done?")
+        guard.entered.wait()
+        second = client.post("/translate", json={"q": "I'm tired.", "source": "en", "target": "de"})
+        assert (second.status_code, second.headers["retry-after"]) == (503, "1")
+        assert second.json() == {"error": "the server is busy"}
+        guard.gate.set()
+        assert first.result()["translatedText"] == "Sind wir fertig?"
+        assert translate(client, "I'm tired.")["translatedText"] == "Ich bin müde."
+
+
+def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    with serving(service) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(translate, client, "Are we done?")
+        guard.entered.wait()
+        queue = service._translators["en", "de"]._queue
+        with connect(client) as leaving:
+            leaving.sendall(post(b'{"q": "the secret", "source": "en", "target": "de"}'))
+            until(lambda: queue.qsize() == 1)
+        until(lambda: "nmt_requests_in_flight 2.0" in client.get("/metrics").text)  # the first one and this one
+        guard.gate.set()
+        assert first.result()["translatedText"] == "Sind wir fertig?"
+        translate(client, "I'm tired.")
+    assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
+
+
+# ---- limits
+
+
+def test_too_long_and_too_large_requests(service: Service) -> None:
+    with serving(service, Limits(max_length=20)) as client:
+        for q in ("a" * 21, ["a" * 11, "a" * 10]):
+            response = client.post("/translate", json={"q": q, "source": "en", "target": "de"})
+            assert response.status_code == 400
+            assert response.json()["error"] == "Invalid request: request (21) exceeds text limit (20)"
+        emoji = json.dumps({"q": "👋" * 20, "source": "en", "target": "de"})  # 12 bytes for each
+        assert client.post("/translate", content=emoji, headers={"Content-Type": "application/json"}).is_success
+        large = b"x" * 70_000
+        for content in (large, iter([large])):  # with Content-Length, and chunked
+            response = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+            assert (response.status_code, "too large" in response.json()["error"]) == (413, True)
+        assert client.get("/health").is_success
+
+
+def test_a_rate_is_limited_by_client(service: Service) -> None:
+    with serving(service, Limits(rate=2)) as client:
+        data = {"q": "Hallo", "source": "de", "target": "de"}
+        statuses = [client.post(path, data=data).status_code for path in ("/translate", "/detect", "/translate")]
+        response = client.post("/translate", data=data)
+        assert statuses == [200, 200, 429]
+        assert 1 <= int(response.headers["retry-after"]) <= 30
+        assert "2 per minute" in response.json()["error"]
+        forged = client.post("/translate", data=data, headers={"X-Forwarded-For": "192.0.2.1"})
+        assert forged.status_code == 429
+        assert client.get("/languages").is_success
+    with serving(service, Limits(rate=2), proxies=["127.0.0.1"]) as client:
+        for address, status in [("192.0.2.1", 200)] * 2 + [("192.0.2.1", 429), ("192.0.2.2", 200)]:
+            assert client.post("/detect", data=data, headers={"X-Forwarded-For": address}).status_code == status
+
+
+@given(st.lists(st.floats(0, 100), max_size=30), st.integers(1, 10))
+def test_a_rate_is_never_exceeded_by_more_than_the_allowance_of_a_minute(pauses: list[float], rate: int) -> None:
+    now, accepted = 0.0, []
+    limiter = RateLimiter(rate, lambda: now)
+    for pause in pauses:
+        now += pause
+        try:
+            limiter.check("a")
+            accepted.append(now)
+        except HTTPException as error:
+            before, now = now, now + int((error.headers or {})["Retry-After"]) - 1.01
+            if now > before:  # too early by Retry-After
+                with pytest.raises(HTTPException):
+                    limiter.check("a")
+            now = max(now, before) + 1.02
+            limiter.check("a")
+            accepted.append(now)
+    for i, start in enumerate(accepted):
+        assert sum(time <= start + 60 for time in accepted[i:]) <= 2 * rate + 1
+
+
+def test_clients_with_a_full_allowance_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CLIENTS", 10)
+    now = 0.0
+    limiter = RateLimiter(1, lambda: now)
+    for i in range(1000):
+        now += 10
+        limiter.check(f"client {i}")
+        assert len(limiter._buckets) <= 10
+
+
+def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("key-of-ann\n\n  key-öf-bob\n", encoding="utf-8")
+    keys = limits.read_keys(tmp_path / "keys")
+    with serving(service, Limits(keys=keys, rate=3)) as client:
+        settings = client.get("/frontend/settings").json()
+        assert (settings["apiKeys"], settings["keyRequired"]) == (True, True)
+
+        def status(**key: str) -> int:
+            return client.post("/translate", json={"q": "a", "source": "de", "target": "de"} | key).status_code
+
+        assert [status(api_key="key-of-ann") for _ in range(4)] == [200, 200, 200, 429]
+        assert status(api_key="key-öf-bob") == 200
+        assert [status(), status(api_key="key-of-an"), status(api_key="key-of-annn")] == [400, 403, 403]
+        assert status(api_key="guess") == 429  # guesses count against the address
+        assert client.post("/detect", data={"q": "a"}).status_code == 429
+        assert client.get("/languages").is_success
+
+
+# ---- hostile clients
+
+
+def post(body: bytes, headers: bytes = b"Content-Type: application/json\r\n") -> bytes:
+    return b"POST /translate HTTP/1.1\r\nHost: x\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
+
+
+def connect(client: Client) -> socket.socket:
+    return socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=60)
+
+
+def exchange(client: Client, request: bytes) -> bytes:
+    """Send bytes, and return everything that the server answers until it closes the connection."""
+    with connect(client) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+VALID = {"q": "Are we done?", "source": "en", "target": "de"}
+INVALID_FIELDS: list[tuple[dict[str, Any], int, str]] = [
+    ({"q": None}, 400, "missing q"),
+    ({"q": ""}, 400, "missing q"),
+    ({"q": []}, 400, "missing q"),
+    ({"q": 5}, 400, "q must be a string or a list of strings"),
+    ({"q": {"a": 1}}, 400, "q must be"),
+    ({"q": ["a", None]}, 400, "q must be"),
+    ({"q": [["a"]]}, 400, "q must be"),
+    ({"q": "\ud800"}, 400, "surrogate"),
+    ({"source": None}, 400, "missing source"),
+    ({"source": 5}, 400, "source must be a string"),
+    ({"source": "fr"}, 400, "fr is not supported; choose from: de, en"),
+    ({"source": "dee"}, 400, "did you mean 'de'?"),
+    ({"source": "\udfff"}, 400, "surrogate"),
+    ({"target": "auto"}, 400, "auto is not supported"),
+    ({"target": ["de"]}, 400, "target must be a string"),
+    ({"target": "x" * 5000}, 400, "is not supported"),
+    ({"format": "pdf"}, 400, "unknown format 'pdf'; choose from: text, html"),
+    ({"format": 1}, 400, "format must be a string"),
+    ({"alternatives": -1}, 400, "alternatives parameter must be from 0 to 10"),
+    ({"alternatives": 10**30}, 400, "alternatives parameter must be from 0 to 10"),
+    ({"alternatives": "9" * 5000}, 400, "alternatives parameter is not a number"),
+    ({"alternatives": "²"}, 400, "alternatives parameter is not a number"),
+    ({"alternatives": 1.5}, 400, "alternatives parameter is not a number"),
+    ({"alternatives": True}, 400, "alternatives parameter is not a number"),
+    ({"alternatives": float("inf")}, 400, "alternatives parameter is not a number"),
+    ({"alignment": "maybe"}, 400, "alignment must be true or false"),
+    ({"api_key": 5}, 400, "api_key must be a string"),
+]
+
+
+@pytest.mark.parametrize(("change", "status", "message"), INVALID_FIELDS)
+def test_invalid_fields_are_rejected(client: Client, change: dict[str, Any], status: int, message: str) -> None:
+    content = json.dumps(VALID | change).encode()
+    response = client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == status
+    assert message in response.json()["error"]
+
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data; boundary=b"
+INVALID_BODIES = [
+    (JSON, b"", 400, "not valid JSON"),
+    (JSON, b"{", 400, "not valid JSON"),
+    (JSON, b"[]", 400, "must be a JSON object"),
+    (JSON, b"null", 400, "must be a JSON object"),
+    (JSON, b"[" * 60_000, 400, "not valid JSON"),
+    (JSON, b'{"q": ' + b"9" * 60_000 + b"}", 400, "not valid JSON"),
+    (JSON, b'{"q": "\xff", "source": "en", "target": "de"}', 400, "not valid UTF-8"),
+    (FORM, b"q=%FF&source=en&target=de", 400, "not valid UTF-8"),
+    (FORM, b"q=\xe4&source=en&target=de", 400, "not valid UTF-8"),
+    (FORM, b"a=1&" * 20_000, 400, "fields"),
+    (FORM, b"source=en&source=de&q=a&target=de", 400, "source must be a string"),
+    ("multipart/form-data", b"x", 400, "not a valid form"),
+    (MULTIPART, b"x", 400, "not a valid form"),
+    (MULTIPART, b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--b--\r\n', 400, "UTF-8"),
+    (MULTIPART, b'--b\r\nContent-Disposition: form-data; name="q"; filename="x"\r\n\r\n\r\n--b--', 400, "must be a"),
+    ("text/plain", b"q=a", 415, "unknown content type 'text/plain'"),
+    ("\xff", b"q=a", 415, "unknown content type"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content_type", "body", "status", "message"), INVALID_BODIES)
+def test_invalid_bodies_are_rejected(client: Client, content_type: str, body: bytes, status: int, message: str) -> None:
+    response = client.post("/translate", content=body, headers={"Content-Type": content_type.encode("latin-1")})
+    assert response.status_code == status
+    assert message in response.json()["error"]
+
+
+def test_malformed_forms_are_not_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.post("/translate", content=b"--b\r\nsecret\xff", headers={"Content-Type": MULTIPART})
+    assert caplog.text == ""
+
+
+def test_wrong_methods_and_paths(client: Client) -> None:
+    for method, path, status in [("GET", "/translate", 405), ("POST", "/languages", 405), ("GET", "/x", 404)]:
+        response = client.request(method, path)
+        assert (response.status_code, response.json().keys()) == (status, {"error"})
+    assert exchange(client, b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").startswith(
+        b"HTTP/1.1 404"
+    )
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"GET / HTTP/1.1\r\n\r\n",  # no host
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100_000,
+    ],
+)
+def test_malformed_http_is_rejected(client: Client, request_: bytes) -> None:
+    assert exchange(client, request_).startswith(b"HTTP/1.1 400 ")
+    assert client.get("/health").is_success
+
+
+def test_slow_requests_are_closed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(fields, "BODY_TIMEOUT", 0.05)
+    assert exchange(client, b"") == b""
+    assert exchange(client, b"POST /translate HT") == b""
+    request = post(b'{"q": "a", "source": "de", "target": "de"}')
+    assert exchange(client, request[:-1]).startswith(b"HTTP/1.1 408 ")
+    with connect(client) as connection:
+        connection.sendall(request)
+        answer = connection.recv(65536)
+        while not answer.endswith(b"}"):
+            answer += connection.recv(65536)
+        connection.sendall(request[:20])
+        assert connection.recv(65536) == b""
+
+
+def test_a_client_that_leaves_in_its_request_is_ignored(client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    with connect(client) as connection:
+        connection.sendall(post(b"{}")[:-1])
+    assert client.get("/health").is_success
+    until(lambda: "nmt_requests_in_flight 1.0" in client.get("/metrics").text)
+    assert capfd.readouterr().err == ""
+
+
+# ---- the command
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return CommandLine(tmp_path_factory.mktemp("serve"))
+
+
+def start(command: CommandLine, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
+    """Start `nmt serve`, and return the process and its URL."""
+    process = command.start("serve", "--port", "0", *arguments)
+    assert process.stderr
+    for line in iter(process.stderr.readline, b""):
+        if match := re.search(rb"listening on (http://\S+);", line):
+            return process, match[1].decode()
+    raise AssertionError(f"exit code {process.wait()}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_client_of_libretranslate_works_and_a_signal_ends_the_process(
+    command: CommandLine, number: signal.Signals
+) -> None:
+    (command.directory / "keys").write_text("secret-key\n")
+    process, url = start(command, "--api-keys", "keys", "--search", "greedy")
+    try:
+        api = LibreTranslateAPI(url, "secret-key")
+        assert api.translate("Are we done? & so?", "en", "de").startswith("Sind wir fertig?")
+        assert {language["code"] for language in api.languages()} == {"de", "en"}
+        long_text = "\n".join(f"The {i} dogs know the private word." for i in range(200))
+        with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+            answer = pool.submit(api.translate, long_text, "en", "de")
+            until(lambda: answer.done() or "nmt_requests_in_flight 2.0" in client.get("/metrics").text)
+            process.send_signal(number)
+            assert answer.result().count("\n") == long_text.count("\n")
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out, err) == (0, b"", b"nmt: stopped\n")
+
+
+def test_errors_of_the_command(command: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = str(used.getsockname()[1])
+        command("serve", "--port", port).assert_fails(1, f"cannot listen on 127.0.0.1:{port}", "choose another --port")
+    command("serve", "--host", "no.such.invalid", "--port", "0").assert_fails(1, "cannot listen on no.such.invalid:0")
+    command("serve", "--search", "bean").assert_fails(2, "unknown search 'bean'")
+    command("serve", "--port", "0", "-m", "en-de-small", "-m", "en-de-small").assert_fails(
+        2, "two models translate from en to de", "leave out one --model"
+    )
+    command("serve", "--api-keys", "none").assert_fails(2, "cannot read --api-keys none: No such file")
+    (command.directory / "empty").write_text("\n \n")
+    command("serve", "--api-keys", "empty").assert_fails(2, "--api-keys empty has no key")
+    (command.directory / "binary").write_bytes(b"\xff\xfe")
+    command("serve", "--api-keys", "binary").assert_fails(2, "--api-keys binary is not a text file")
+
+
+def test_missing_packages_are_named(command: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nmt.cli import serve
+
+    monkeypatch.setattr(serve, "find_spec", lambda module: None if module == "uvicorn" else True)
+    command("serve").assert_fails(2, "uvicorn is not installed", "pip install uvicorn")
+
+
+def test_two_models_of_a_pair_are_rejected(guards: dict[str, Guard]) -> None:
+    with pytest.raises(UsageError, match="two models translate from en to de"):
+        Service([guards["en-de-small"]] * 2)
+
+
+def test_translating_does_not_import_the_server() -> None:
+    code = "import sys, nmt.cli; print([name for name in ('starlette', 'uvicorn') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_the_threads_of_a_service_end(guards: dict[str, Guard]) -> None:
+    before = threading.active_count()
+    service = Service(guards.values())
+    assert threading.active_count() == before + 2
+    service.close()
+    assert threading.active_count() == before
+
+
+def test_the_words_of_clients_do_not_fill_the_memory() -> None:
+    before = minhash._cached_alphanumeric.cache_info()
+    assert minhash.normalized_words("x-" * 5000 + " y-z") == ["x" * 5000, "yz"]
+    assert minhash._cached_alphanumeric.cache_info().currsize <= before.currsize + 1
+    assert before.maxsize is not None
+    assert before.maxsize * minhash.MAX_CACHED_CHARACTERS < 3_000_000

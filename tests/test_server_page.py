@@ -1,0 +1,248 @@
+"""The page of the server in a browser: by pointer and keyboard, on a desk and a phone, light and dark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import serving
+
+from nmt import Guard, Translator
+from nmt.server.limits import Limits
+from nmt.server.service import Service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    service = Service([Guard(Translator.load(name)) for name in ("en-de-small", "de-en-small")])
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    with serving(service) as client:
+        yield str(client.base_url)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[(1200, 900, "light"), (320, 640, "dark")], ids=["desk", "phone"])
+def page(request: pytest.FixtureRequest, browser: Any, url: str) -> Iterator[Any]:
+    """The page. A script error, a blocked style or script, or a request to another server fails the test."""
+    width, height, scheme = request.param
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if "Security" in message.text else None)
+    page.on("request", lambda sent: errors.append(sent.url) if not sent.url.startswith(url) else None)
+    page.goto(url)
+    yield page
+    assert errors == []
+    page.close()
+
+
+def status(page: Any, pattern: str) -> str:
+    """Wait until the status matches a pattern, and return it."""
+    page.wait_for_function(
+        "pattern => new RegExp(pattern).test(document.getElementById('status').textContent)", arg=pattern
+    )
+    return str(page.locator("#status").inner_text())
+
+
+def translate(page: Any, text: str) -> str:
+    page.locator("#text").fill(text)
+    page.locator("#translate").click()
+    status(page, "^(Translated|The text)")
+    return str(page.locator("#result").inner_text())
+
+
+def test_a_text_is_translated(page: Any) -> None:
+    assert translate(page, "Are we done?\n\nI'm tired.") == "Sind wir fertig?\n\nIch bin müde."
+    assert re.fullmatch(r"Translated from English\. Expected quality: \d+%\.", page.locator("#status").inner_text())
+    assert not page.locator("#warnings").is_visible()
+    assert not page.locator("#others").is_visible()
+    assert page.locator("#count").inner_text() == "24 of 10,000 characters"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_page_works_by_keyboard_alone(page: Any) -> None:
+    def press(*keys: str) -> str:
+        for key in keys:
+            page.keyboard.press(key)
+        return str(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+
+    assert press("Tab") == "source"
+    assert press("Tab", "Tab", "Tab") == "alternatives"
+    press("Space")
+    assert press("Tab") == "text"
+    page.keyboard.insert_text("I see the small dog.")
+    press("Control+Enter")
+    status(page, "^Translated")
+    assert 1 <= page.locator("#others li").count() <= 3
+    assert press("Tab") == "translate"
+    first = press("Tab")
+    words = page.locator("#result .word").all_inner_texts()
+    assert first == words[0]
+    assert press("End") == words[-1]
+    assert press("ArrowLeft") == words[-2]
+    aligned = page.locator("#words .word.aligned").all_inner_texts()
+    assert page.locator("#aligned").inner_text() == f"“{words[-2]}” comes from “{aligned[0]}”"
+    assert press("Home") == words[0]
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_words_are_aligned(page: Any) -> None:
+    translate(page, "I see 42 dogs.")
+    page.locator("#words .word", has_text="42").hover()
+    assert page.locator("#result .word.aligned").all_inner_texts() == ["42"]
+    assert page.locator("#aligned").inner_text() == "“42” became “42”"
+    page.locator("#result .word", has_text="42").hover()
+    assert page.locator("#words .word.aligned").all_inner_texts() == ["42"]
+    page.locator("h1").hover()
+    assert page.locator(".word.aligned").count() == 0
+
+
+def test_languages_are_swapped(page: Any) -> None:
+    assert page.locator("#source").input_value() == "auto"
+    page.locator("#swap").click()
+    assert "Choose the language" in page.locator("#status").inner_text()
+    translate(page, "Are we done?")
+    page.locator("#swap").click()
+    assert [page.locator(name).input_value() for name in ("#source", "#target", "#text")] == [
+        "de",
+        "en",
+        "Sind wir fertig?",
+    ]
+    page.locator("#source").select_option("en")
+    assert page.locator("#target option").all_inner_texts() == ["German"]
+
+
+def test_warnings_are_shown(page: Any) -> None:
+    page.locator("#source").select_option("en")
+    translate(page, "Nous n'avons pas encore terminé notre travail aujourd'hui.")
+    assert "The text seems to be in another language." in page.locator("#warnings li").all_inner_texts()
+    assert page.locator("#status").inner_text().endswith("Check the warnings.")
+
+
+def test_markup_is_shown_as_text(page: Any) -> None:
+    text = "<img src=x onerror=document.title='attack'> <b>dog</b> </textarea><script>document.title='attack'</script>"
+    page.locator("#source").select_option("de")
+    translate(page, text)
+    assert page.locator("#words").inner_text() == text
+    assert page.locator("#result img, #words b, #words script").count() == 0
+    assert page.title() == "Translate"
+
+
+def test_errors_are_shown(page: Any) -> None:
+    page.locator("#translate").click()
+    assert page.locator("#status").inner_text() == "There is no text to translate."
+    page.locator("#text").fill("a" * 10_001)
+    page.locator("#translate").click()
+    page.locator("#error").wait_for()
+    assert "exceeds text limit (10000)" in page.locator("#error").inner_text()
+    assert translate(page, "Are we done?") == "Sind wir fertig?"
+    assert not page.locator("#error").is_visible()
+
+
+def test_a_file_is_translated(page: Any, tmp_path: Path) -> None:
+    page.locator("#file-form button").click()
+    assert page.locator("#file-status").inner_text() == "Choose a file."
+    (tmp_path / "a <b>.txt").write_text("Are we done?\n", encoding="utf-8")
+    page.locator("#file").set_input_files(tmp_path / "a <b>.txt")
+    page.locator("#file-form button").focus()
+    page.keyboard.press("Enter")
+    link = page.get_by_role("link", name="Download the translation of a <b>.txt")
+    with page.expect_download() as download:
+        link.click()
+    assert Path(download.value.path()).read_text(encoding="utf-8") == "Sind wir fertig?\n"
+    page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff"})
+    page.locator("#file-form button").click()
+    page.locator("#file-error").wait_for()
+    assert "not UTF-8" in page.locator("#file-error").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+CONTRAST = """(element) => {
+  const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+  const linear = (c) => c <= 10.31475 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const over = (top, below) => { const a = top[3] ?? 1; return [0, 1, 2].map((i) => a * top[i] + (1 - a) * below[i]); };
+  const parents = [];
+  for (let e = element; e; e = e.parentElement) parents.unshift(e);
+  const canvas = matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18] : [255, 255, 255];
+  let background = canvas, opacity = 1;
+  for (const e of parents) {
+    background = over(channels(getComputedStyle(e).backgroundColor), background);
+    opacity *= getComputedStyle(e).opacity;
+  }
+  const text = over([...channels(getComputedStyle(element).color).slice(0, 3), opacity], background);
+  const [light, dark] = [luminance(text), luminance(background)].sort((a, b) => b - a);
+  return (light + 0.05) / (dark + 0.05);
+}"""
+
+
+def test_text_has_contrast(page: Any) -> None:
+    page.locator("#source").select_option("en")
+    page.locator("#alternatives").check()
+    translate(page, "Nous n'avons pas encore terminé notre travail aujourd'hui.")
+    page.locator("#words .word").first.hover()
+    names = [
+        "h1", "label[for=source]", "#source", "#text", "#translate", "#swap", "#copy", "#count", "#result .word",
+        "#status", "#confidence", "#warnings li", "#others li", "#words .word.aligned", "#words .word:last-child",
+        ".note", "footer",
+    ]  # fmt: skip
+    contrast = {name: page.locator(name).first.evaluate(CONTRAST) for name in names}
+    page.locator("#error").evaluate("element => { element.hidden = false; element.textContent = 'x'; }")
+    contrast["#error"] = page.locator("#error").evaluate(CONTRAST)
+    assert {name: round(value, 2) for name, value in contrast.items() if value < 4.5} == {}
+
+
+def test_every_control_has_a_name(page: Any) -> None:
+    names = page.evaluate(
+        "[...document.querySelectorAll('button, input, select, textarea')].map("
+        "(e) => e.ariaLabel || (e.labels && e.labels[0]?.textContent.trim()) || e.textContent.trim())"
+    )
+    assert all(names), names
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_a_key_is_sent(browser: Any, service: Service) -> None:
+    with serving(service, Limits(keys=frozenset(["key-of-ann"]))) as client:
+        page = browser.new_page()
+        page.goto(str(client.base_url))
+        page.locator("#text").fill("Are we done?")
+        page.locator("#translate").click()
+        page.locator("#error").wait_for()
+        assert page.locator("#error").inner_text() == "this server requires an api_key"
+        page.get_by_label("API key").fill("key-of-ann")
+        assert translate(page, "Are we done?") == "Sind wir fertig?"
+        page.close()
+
+
+def test_the_policy_allows_only_the_scripts_of_the_page(browser: Any, url: str) -> None:
+    page = browser.new_page()
+    response = page.goto(url)
+    policy = response.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title = 1\">')")
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), { text: 'document.title = 1' }))"
+    )
+    assert page.title() == "Translate"
+    page.close()

@@ -10,7 +10,7 @@ from nmt.documents.document import RichText
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
 from nmt.inference.chunking import chunked
-from nmt.inference.guard import Guard
+from nmt.inference.guard import Guard, without_added_period
 from nmt.inference.segments import Line
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
@@ -70,7 +70,8 @@ class DocumentTranslator:
         results = self.translator.stream(
             chunked(lines), self.search, details=needs_alignment, on_progress=progress(len(lines))
         )
-        translations = known | {line: n_best[0] for line, n_best in zip(lines, results, strict=True)}
+        translated = {line: without_added_period(line, n_best[0]) for line, n_best in zip(lines, results, strict=True)}
+        translations = known | translated
         return TranslatedBlocks(
             [_assemble(block, translations) for block in split],
             [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],

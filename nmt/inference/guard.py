@@ -233,7 +233,7 @@ class _GuardedChunk:
             around = [_part(line, *span) for span in zip(starts, ends, strict=True)]
             before = [_LEADING_PUNCTUATION.match(part.text)[0] for part in around]  # type: ignore[index]  # may be empty
             texts = [_part(part, len(each), len(part.text)) for part, each in zip(around, before, strict=True)]
-            translated = map(_without_added_period, texts, (each[0] for each in self.translate(texts)))
+            translated = map(without_added_period, texts, (each[0] for each in self.translate(texts)))
             translations = (replace(each, text=b + each.text) for b, each in zip(before, translated, strict=True))
             parts = [Part(next(translations))]
             for span, translation in zip(spans, translations, strict=True):
@@ -326,8 +326,8 @@ def _restore_formats(line: Line, text: str) -> str:
     return text
 
 
-def _without_added_period(source: Line, translation: Translation) -> Translation:
-    """Return the translation of a part of a sentence without the period that the source does not have."""
+def without_added_period(source: Line, translation: Translation) -> Translation:
+    """Return the translation of a heading or part of a sentence without the period that the source does not have."""
     if _SENTENCE_END.search(source.text.rstrip()):
         return translation
     before, after = surrounding_whitespace(translation.text)

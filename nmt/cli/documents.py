@@ -71,9 +71,10 @@ class DocumentJob:
             try:
                 result = self._translate(file)
             except (NMTError, OSError) as error:
-                if len(files) == 1:
+                if len(files) == 1 or isinstance(error, BrokenPipeError):
                     raise
-                log(f"error: {error}")
+                is_expected = isinstance(error, NMTError)
+                log(f"error: {error.message if is_expected else f'{file.path}: {error.strerror}'}")
                 num_failed += 1
                 continue
             num_sentences += result.num_sentences

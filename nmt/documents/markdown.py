@@ -27,8 +27,8 @@ _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)",
 _UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
 """Starts of paragraphs that belong to extensions of Markdown, such as admonitions."""
 _EXTENSION = re.compile(
-    r"\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}"
-    r"|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
+    r"\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
+    r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")

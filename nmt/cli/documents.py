@@ -73,8 +73,8 @@ class DocumentJob:
             except (NMTError, OSError) as error:
                 if len(files) == 1 or isinstance(error, BrokenPipeError):
                     raise
-                is_expected = isinstance(error, NMTError)
-                log(f"error: {error.message if is_expected else f'{file.path}: {error.strerror}'}")
+                message = error.message if isinstance(error, NMTError) else f"{file.path}: {error.strerror}"
+                log(f"error: {message}")
                 num_failed += 1
                 continue
             num_sentences += result.num_sentences

@@ -67,6 +67,7 @@ class Structure(HTMLParser):
         ("Press <code>Ctrl + <b>C</b></code> now, <svg><text>no</text></svg> please", ["Press Ctrl + C now, please"]),
         ("<!-- <p>no</p> --><![CDATA[ no ]]><?php no ?>yes<!doctype no>", ["yes"]),
         ("<p>a < b and <3", ["a < b and <3"]),
+        ("<p>yes <a href='x", ["yes"]),
         ("<a title='x > y'>b</a>", ["x > y", "b"]),
         ("", []), ("<p> \n</p>", []),
     ],

@@ -71,9 +71,10 @@ class DocumentJob:
             try:
                 result = self._translate(file)
             except (NMTError, OSError) as error:
-                if len(files) == 1:
+                if len(files) == 1 or isinstance(error, BrokenPipeError):
                     raise
-                log(f"error: {error}")
+                message = error.message if isinstance(error, NMTError) else f"{file.path}: {error.strerror}"
+                log(f"error: {message}")
                 num_failed += 1
                 continue
             num_sentences += result.num_sentences

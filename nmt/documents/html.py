@@ -42,8 +42,9 @@ ENDED_BY = {
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _TOKEN = re.compile(
     r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z))"
-    r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*)"
-    r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)(?:>|\Z)",
+    r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
+    r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>"
+    r"|</?[a-zA-Z].*\Z",  # a tag that does not end
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(

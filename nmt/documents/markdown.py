@@ -27,8 +27,8 @@ _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)",
 _UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
 """Starts of paragraphs that belong to extensions of Markdown, such as admonitions."""
 _EXTENSION = re.compile(
-    r"\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}|\{\{.*?\}\}|\{%.*?%\}"
-    r"|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
+    r"\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
+    r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
@@ -39,6 +39,7 @@ _SPECIAL = re.compile(
 _BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{2,}|```|~~~|[:!?]{3}|\|")
 """What would start a block, such as a list, at the start of a line."""
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
+_CELL = re.compile(r"(?:\\\||[^|])+")
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
 _WRAP = "\0"
 """Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
@@ -109,10 +110,10 @@ class _Reader:
 
     def _cell(self, content: str, line: int, position: int) -> list[Range]:
         """Return the range of a table cell that starts at `position` or later."""
-        for match in re.finditer(r"(?:\\\||[^|])+", self.source[position : self._lines[line][1]]):
+        for match in _CELL.finditer(self.source, position, self._lines[line][1]):
             cell = match[0].strip()
             if cell.replace("\\|", "|").endswith(content):
-                end = position + match.start() + len(match[0].rstrip())
+                end = match.start() + len(match[0].rstrip())
                 return [(end - len(content) - content.count("|"), end)]
         return []
 

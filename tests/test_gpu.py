@@ -1,0 +1,196 @@
+"""Training and search on an emulated GPU (fake_cuda.py) equal those on the CPU, and rarely wait for the GPU."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from fake_cuda import DeviceMismatchError, FakeCUDA, GPUTensor, fake_cuda
+from safetensors.torch import load_file
+from test_model import PAIRS, TINY, VARIANTS, VOCABULARY
+from test_search import N_BEST, SOURCES, make_model
+
+from nmt.config import Config, TrainConfig
+from nmt.data.batching import Batch, collate
+from nmt.data.tokenizer import BOS, EOS
+from nmt.inference.pytorch import TorchModel
+from nmt.model.build import build_model
+from nmt.model.seq2seq import Seq2Seq
+from nmt.runs import checkpoint
+from nmt.search import Hypothesis, SearchRequest, search
+from nmt.train import profiling
+from nmt.train import step as step_module
+from nmt.train.optim import adam
+from nmt.train.session import plan, train, train_step
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@pytest.fixture
+def gpu() -> Iterator[FakeCUDA]:
+    with fake_cuda() as gpu:
+        yield gpu
+
+
+def config(directory: Path, *changes: str) -> Config:
+    return tiny.config(directory, "model.dropout=0.0", "train.valid_pairs=4", *changes)
+
+
+def metrics(run: Path, name: str = "loss") -> list[float]:
+    return [line[name] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if name in line]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.checkpoints(run)[-1] / checkpoint.WEIGHTS)
+
+
+def test_emulation_notices_tensors_on_the_cpu(gpu: FakeCUDA) -> None:
+    x = torch.ones(3).to("cuda:0")
+    with pytest.raises(DeviceMismatchError, match=r"add with a tensor \[3\] on the CPU"):
+        x + torch.ones(3)
+    assert (x + torch.tensor(1.0)).tolist() == [2, 2, 2]  # numbers are allowed
+
+
+def test_emulation_counts_waits(gpu: FakeCUDA) -> None:
+    x = torch.ones(3).to("cuda:0")
+    x.sum().item()
+    x[x > 0]
+    x[torch.tensor([0])]
+    torch.ones(1).to("cuda:0", non_blocking=True)  # not from pinned memory
+    x.cpu()
+    torch.cuda.synchronize()
+    if x.sum() > 0:
+        x.to("cuda:0")
+    assert gpu.waits.total() == 8
+    torch.ones(1).pin_memory().to("cuda:0", non_blocking=True)
+    assert (gpu.waits.total(), gpu.copies.total()) == (8, 1)
+
+
+def test_emulated_generator_is_separate(gpu: FakeCUDA) -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = torch.rand(3, device="cuda:0").tolist()
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(1)
+    assert torch.rand(3, device="cuda:0").tolist() == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", DTYPES)
+def test_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None:
+    """With validation, checkpoints, a moving average and an average of checkpoints."""
+    changes = ("train.ema=0.9", "train.average_last=2", "train.keep_last=2", "train.grad_accumulation=2")
+    experiment = config(tmp_path, *changes)
+    train(experiment, tmp_path / "cpu", device="cpu", precision="fp32" if precision == "fp16" else precision)
+    with fake_cuda():
+        best = train(experiment, tmp_path / "gpu", device="cuda", precision=precision)
+    assert best.parent == tmp_path / "gpu"
+    assert (tmp_path / "gpu/average-2").exists()
+    tolerance = 1e-5 if precision == "fp32" else 1e-2
+    for name in ("loss", "valid_loss", "grad_norm"):
+        expected = metrics(tmp_path / "cpu", name)
+        assert metrics(tmp_path / "gpu", name) == pytest.approx(expected, rel=tolerance)
+    assert metrics(tmp_path / "gpu", "tokens") == metrics(tmp_path / "cpu", "tokens")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", DTYPES)
+def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_path: Path) -> None:
+    changes = ("model.dropout=0.2", "train.ema=0.9")
+    with fake_cuda():
+        train(config(tmp_path, *changes), tmp_path / "uninterrupted", device="cuda", precision=precision)
+    with fake_cuda():
+        train(config(tmp_path, *changes, "train.steps=6"), tmp_path / "run", device="cuda", precision=precision)
+    with fake_cuda():  # as in a new process
+        train(config(tmp_path, *changes), tmp_path / "run", resume=True, device="cuda")
+    expected = weights(tmp_path / "uninterrupted")
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights(tmp_path / "run").items())
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "uninterrupted")
+
+
+def test_plan(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
+    estimate = plan(config(tmp_path), device="cuda")
+    assert estimate.measured_updates == 3
+    assert estimate.memory == 2**30
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, max_positions: int) -> None:
+    """Raise an out-of-memory error for batches of more target positions."""
+    backward = step_module._backward
+
+    def limited(model: Seq2Seq, batch: Batch, *rest: Any) -> Any:
+        if batch.tgt_in_BT.numel() > max_positions:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return backward(model, batch, *rest)
+
+    monkeypatch.setattr(step_module, "_backward", limited)
+
+
+@pytest.mark.slow
+def test_batch_size_auto(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "MIN_BATCHES_PER_EPOCH", 1)
+    limit_memory(monkeypatch, 300)
+    run = tmp_path / "run"
+    train(config(tmp_path, "train.steps=2", "train.valid_every=2"), run, device="cuda", auto_batch_size=True)
+    assert "batch_tokens: 2" in (run / "config.yaml").read_text()  # 90% of 300, or a little less
+
+
+@pytest.mark.slow
+def test_batches_that_do_not_fit_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_cuda():
+        train(config(tmp_path), tmp_path / "unlimited", device="cuda", precision="fp32")
+    limit_memory(monkeypatch, 100)
+    with fake_cuda():
+        train(config(tmp_path), tmp_path / "limited", device="cuda", precision="fp32")
+    assert metrics(tmp_path / "limited") == pytest.approx(metrics(tmp_path / "unlimited"), abs=1e-5)
+
+
+def updated(model: Seq2Seq, device: str, dtype: torch.dtype | None, num_updates: int = 2) -> Seq2Seq:
+    """Return a copy of the model after some updates."""
+    model = copy.deepcopy(model).to(device).train()
+    model.compute_dtype = dtype
+    options = TrainConfig()
+    optimizer = adam(model, options)
+    optimizer.param_groups[0]["lr"] = 1e-2
+    batch = collate(PAIRS)
+    for _ in range(num_updates):
+        moved = batch if device == "cpu" else batch.pin_memory().to(torch.device(device))
+        train_step(model, [moved], optimizer, options)
+    return model
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: FakeCUDA) -> None:
+    torch.manual_seed(0)
+    model = build_model(dataclasses.replace(TINY, dropout=0.0, **VARIANTS[variant]), VOCABULARY)
+    expected, actual = updated(model, "cpu", None), updated(model, "cuda:0", None)
+    for (name, one), other in zip(expected.named_parameters(), actual.parameters(), strict=True):
+        assert isinstance(other, GPUTensor)
+        torch.testing.assert_close(
+            one, other.cpu(), atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize("spec", N_BEST)
+@pytest.mark.parametrize("arch", ["transformer", "rnn"])
+def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA) -> None:
+    model = make_model(1)
+    if arch == "rnn":
+        model = build_model(dataclasses.replace(model.config, arch="rnn"), 7).eval()
+    expected, actual = ([*run_search(copy.deepcopy(model).to(device), spec)] for device in ("cpu", "cuda:0"))
+    for sentence, other in zip(expected, actual, strict=True):
+        assert [h.ids for h in sentence] == [h.ids for h in other]
+        assert [h.score for h in sentence] == pytest.approx([h.score for h in other], abs=1e-5)
+
+
+def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
+    return search(spec)(TorchModel([model]), SearchRequest(SOURCES, np.array([6, 6, 6]), BOS, EOS))

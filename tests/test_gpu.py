@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from nmt.config import Config, TrainConfig
 from nmt.data.batching import Batch, collate
 from nmt.data.tokenizer import BOS, EOS
 from nmt.inference.pytorch import TorchModel
+from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint
@@ -102,6 +104,42 @@ def test_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_cudnn_attention_is_off_and_tf32_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = []
+
+    def attention(*arguments: Any, **options: Any) -> torch.Tensor:
+        settings.append((torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision()))
+        return kernel(*arguments, **options)
+
+    def current() -> tuple[bool, str]:
+        return torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision()
+
+    kernel, before = torch.nn.functional.scaled_dot_product_attention, current()
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    with fake_cuda():
+        train(config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "run", device="cuda")
+        assert set(settings) == {(False, "high")}
+        settings.clear()
+        Translator.load(tmp_path / "run", "cuda").translate(["ba be"])
+        assert set(settings) == {(False, "highest")}
+    assert current() == before
+
+
+def test_causal_attention_needs_no_mask(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter[tuple[bool, bool]]()
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool = False, **options: Any) -> Any:
+        calls[mask is not None, is_causal] += 1
+        return kernel(q, k, v, mask, is_causal=is_causal, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    gradients(build_model(TINY, VOCABULARY), "cuda:0")
+    # Two layers: self-attention of the encoder, and self-attention and cross-attention of the decoder.
+    assert calls == {(True, False): 4, (False, True): 2}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", DTYPES)
 def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_path: Path) -> None:
     changes = ("model.dropout=0.2", "train.ema=0.9")
@@ -154,30 +192,28 @@ def test_batches_that_do_not_fit_are_split(tmp_path: Path, monkeypatch: pytest.M
     assert metrics(tmp_path / "limited") == pytest.approx(metrics(tmp_path / "unlimited"), abs=1e-5)
 
 
-def updated(model: Seq2Seq, device: str, dtype: torch.dtype | None, num_updates: int = 2) -> Seq2Seq:
-    """Return a copy of the model after some updates."""
+def gradients(model: Seq2Seq, device: str) -> tuple[float, dict[str, torch.Tensor]]:
+    """Return loss and gradients of an update of a copy of the model."""
     model = copy.deepcopy(model).to(device).train()
-    model.compute_dtype = dtype
-    options = TrainConfig()
-    optimizer = adam(model, options)
-    optimizer.param_groups[0]["lr"] = 1e-2
+    stats = train_step(model, [batch_on(device)], adam(model, TrainConfig()), TrainConfig())
+    return stats.loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def batch_on(device: str) -> Batch:
     batch = collate(PAIRS)
-    for _ in range(num_updates):
-        moved = batch if device == "cpu" else batch.pin_memory().to(torch.device(device))
-        train_step(model, [moved], optimizer, options)
-    return model
+    return batch if device == "cpu" else batch.pin_memory().to(torch.device(device))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: FakeCUDA) -> None:
     torch.manual_seed(0)
     model = build_model(dataclasses.replace(TINY, dropout=0.0, **VARIANTS[variant]), VOCABULARY)
-    expected, actual = updated(model, "cpu", None), updated(model, "cuda:0", None)
-    for (name, one), other in zip(expected.named_parameters(), actual.parameters(), strict=True):
-        assert isinstance(other, GPUTensor)
-        torch.testing.assert_close(
-            one, other.cpu(), atol=1e-4, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
-        )
+    (expected_loss, expected), (loss, actual) = gradients(model, "cpu"), gradients(model, "cuda:0")
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert actual.keys() == expected.keys()
+    for name, gradient in actual.items():
+        assert isinstance(gradient, GPUTensor)
+        assert torch.allclose(gradient.cpu(), expected[name], atol=1e-5, rtol=1e-3), name
 
 
 @pytest.mark.parametrize("spec", N_BEST)

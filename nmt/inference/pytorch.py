@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nmt.data.batching import collate, pad_rows
 from nmt.inference import TokenScores
+from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
@@ -37,6 +38,7 @@ class TorchModel:
         self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
 
     @torch.inference_mode()
+    @fused_kernels()
     def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
         src_BS = pad_rows(sources).to(self.device)
@@ -49,6 +51,7 @@ class TorchModel:
         return TorchState(self, states, len(sources))
 
     @torch.inference_mode()
+    @fused_kernels()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score a batch of given translations in one forward pass per network."""
         source_eos = self.networks[0].config.source_eos
@@ -87,6 +90,7 @@ class TorchState:
         """Indices of the sources that the networks' states contain, in their order."""
 
     @torch.inference_mode()
+    @fused_kernels()
     def step(self, request: StepRequest) -> StepResult:
         """Read one more token per row."""
         self._reorder(request.parents_R)

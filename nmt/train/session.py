@@ -40,7 +40,7 @@ from nmt.search import search as parse_search
 from nmt.train import fine_tuning, loop
 from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import schedule
-from nmt.train.precision import training_dtype
+from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.step import StepStats, train_step
@@ -108,7 +108,11 @@ def train(
     if tensorboard:
         tensorboard_writer()
     dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
-    with process_group(torch_device) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
+    with (
+        gpu_kernels() if torch_device.type == "cuda" else nullcontext(),
+        process_group(torch_device) as group,
+        lock_run(config, run, resume) if group.is_main else nullcontext(),
+    ):
         dtype = group.broadcast(dtype)  # ranks may measure differently; this also waits until the run is locked
         if resume and config.tokenizer.model and not Path(config.tokenizer.model).is_file():
             # That of a start model that was moved or deleted; the run has a copy.
@@ -167,9 +171,10 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_
         _check_auto_batch_size(torch_device, resume=False)
     dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
-    if auto_batch_size:
-        config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
-    return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
+    with gpu_kernels() if torch_device.type == "cuda" else nullcontext():
+        if auto_batch_size:
+            config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
+        return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
 
 
 def _check_auto_batch_size(device: torch.device, resume: bool) -> None:

@@ -61,6 +61,11 @@ class PositionEncoding(nn.Module):
         super().__init__()
         self.stack = stack
 
+    @property
+    def has_attention_bias(self) -> bool:
+        """Whether `attention_bias` returns a tensor."""
+        return type(self).attention_bias is not PositionEncoding.attention_bias
+
     def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Return the input of a layer, with positions added; the input of layer 0 are the embeddings."""
         return x_BTD

@@ -144,6 +144,24 @@ class GrowingTable:
         return table[start:end].to(like.dtype)
 
 
+class Constant:
+    """A computed tensor that moves to the device where it is used, and stays there.
+
+    It is not a registered buffer, because a module in a lower precision should not round it.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    def on(self, device: torch.device) -> Tensor:
+        """Return the tensor on `device`."""
+        values = self._values  # other threads may replace it
+        if values.device != device:
+            with torch.inference_mode(False):  # training must be able to use what validation has copied
+                self._values = values = values.to(device)
+        return values
+
+
 def distances(num_queries: int, num_keys: int, start: int, device: torch.device) -> Tensor:
     """Return i - j for queries i = start, start+1, ... and keys j = 0, 1, ...: [Q, S]."""
     i_Q = torch.arange(start, start + num_queries, device=device)

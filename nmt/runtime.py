@@ -116,7 +116,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether a PyTorch error means out of memory, on GPU or CPU."""
     import torch
 
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+    messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")  # errors without a class of their own
+    return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
 
 
 def seed_everything(seed: int) -> None:

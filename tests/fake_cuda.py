@@ -104,7 +104,7 @@ class FakeCUDA(TorchDispatchMode):
         to_cpu = device is not None and not to_gpu and bool(inputs)
         if inputs:
             self._check_devices(name, [x for x in leaves if isinstance(x, Tensor) and not isinstance(x, GPUTensor)])
-            self._note_waits(name, args, to_cpu)
+            self._note_waits(name, args, to_cpu and not kwargs.get("non_blocking"))
             self.operators[name] += 1
         elif to_gpu and name == "_to_copy" and args[0].numel():
             asynchronous = kwargs.get("non_blocking") and getattr(args[0], "is_pinned_memory", False)
@@ -167,6 +167,10 @@ class FakeCUDA(TorchDispatchMode):
     def wait(self, device: object = None) -> None:
         """Wait for the GPU: `torch.cuda.synchronize`."""
         self.waits[f"synchronize {_place()}"] += 1
+
+    def event(self) -> mock.Mock:
+        """Return an event of a stream, which can be waited for."""
+        return mock.Mock(spec=["record", "synchronize"], synchronize=self.wait)
 
 
 class GPUTensor(Tensor):
@@ -273,13 +277,14 @@ def fake_cuda(*, capability: tuple[int, int] = (9, 0)) -> Iterator[FakeCUDA]:
         "set_device": lambda device: None, "empty_cache": lambda: None, "synchronize": gpu.wait,
         "max_memory_allocated": lambda device=None: 2**30, "reset_peak_memory_stats": lambda device=None: None,
         "manual_seed_all": gpu.manual_seed_all, "get_rng_state": lambda device=None: gpu.rng_state.clone(),
-        "set_rng_state": gpu.set_rng_state,
+        "set_rng_state": gpu.set_rng_state, "Event": gpu.event,
     }  # fmt: skip
     only_lift_cpu = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:
         for name, function in functions.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, function))
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", _pin_memory))
+        stack.enter_context(mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False))
         stack.enter_context(
             mock.patch.object(
                 torch, "_has_compatible_shallow_copy_type",

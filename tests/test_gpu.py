@@ -18,18 +18,23 @@ from fake_cuda import DeviceMismatchError, FakeCUDA, GPUTensor, fake_cuda
 from safetensors.torch import load_file
 from test_model import PAIRS, TINY, VARIANTS, VOCABULARY
 from test_search import N_BEST, SOURCES, make_model
+from torch.amp.grad_scaler import GradScaler
 
 from nmt.config import Config, TrainConfig
 from nmt.data.batching import Batch, collate
 from nmt.data.tokenizer import BOS, EOS
+from nmt.errors import TrainingError
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
+from nmt.model.layers import Residual
+from nmt.model.positions.base import GrowingTable
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint
 from nmt.search import Hypothesis, SearchRequest, search
 from nmt.train import profiling
 from nmt.train import step as step_module
+from nmt.train import trainer as trainer_module
 from nmt.train.optim import adam
 from nmt.train.session import plan, train, train_step
 
@@ -214,6 +219,104 @@ def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: Fake
     for name, gradient in actual.items():
         assert isinstance(gradient, GPUTensor)
         assert torch.allclose(gradient.cpu(), expected[name], atol=1e-5, rtol=1e-3), name
+
+
+def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_updates: int = 3) -> float:
+    """Count the waits of updates after the first, whose statistics are read one update later."""
+    model = model.to("cuda:0").train()
+    model.compute_dtype = DTYPES[dtype]
+    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
+    previous = None
+    for number in range(num_updates + 1):
+        if number == 1:
+            gpu.waits.clear()
+        pending = step_module.start_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
+        if previous:
+            previous.read()
+        previous = pending
+    return gpu.waits.total() / num_updates
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_update_waits_once(variant: str, gpu: FakeCUDA) -> None:
+    """For the statistics of the previous update; a recurrent encoder needs the lengths of its sources on the host."""
+    model = build_model(dataclasses.replace(TINY, **VARIANTS[variant]), VOCABULARY)
+    waits, places = waits_per_update(model, gpu), {place.rpartition(":")[0] for place in gpu.waits}
+    if variant == "rnn":
+        places = {place for place in places if not place.endswith("model/recurrent.py")}
+    else:
+        assert waits == 1
+    assert places == {"synchronize at train/step.py"}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_update_waits_once_in_every_precision(precision: str, gpu: FakeCUDA) -> None:
+    assert waits_per_update(build_model(TINY, VOCABULARY), gpu, precision) == 1
+
+
+def test_wait_in_the_model_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Residual.add
+
+    def waiting_add(self: Residual, x: torch.Tensor, sublayer_output: torch.Tensor) -> torch.Tensor:
+        x.sum().item()
+        return add(self, x, sublayer_output)
+
+    monkeypatch.setattr(Residual, "add", waiting_add)
+    assert waits_per_update(build_model(TINY, VOCABULARY), gpu) == 1 + 2 * 10  # residual connections of two batches
+
+
+def test_tensor_left_on_the_cpu_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GrowingTable, "rows", lambda self, start, end, like: self.table[start:end])
+    with pytest.raises(DeviceMismatchError, match=r"add .* at model/positions/absolute\.py"):
+        waits_per_update(build_model(TINY, VOCABULARY), gpu)
+
+
+def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    start, read = step_module.start_step, step_module.PendingStats.read
+
+    def started(*args: Any, **options: Any) -> step_module.PendingStats:
+        events.append("start")
+        return start(*args, **options)
+
+    def was_read(self: step_module.PendingStats) -> step_module.StepStats:
+        events.append("read")
+        return read(self)
+
+    monkeypatch.setattr(trainer_module, "start_step", started)
+    monkeypatch.setattr(step_module.PendingStats, "read", was_read)
+    experiment = config(tmp_path, "train.steps=4", "train.valid_every=4", "train.log_every=100")
+    with fake_cuda():
+        train(experiment, tmp_path / "gpu", device="cuda")
+    assert events == ["start", "start", "read", "start", "read", "start", "read", "read"]
+    events.clear()
+    train(experiment, tmp_path / "cpu", device="cpu")
+    assert events == ["start", "read"] * 4
+
+
+def test_fp16_rank_may_begin_without_a_batch(gpu: FakeCUDA) -> None:
+    model = build_model(TINY, VOCABULARY).to("cuda:0").train()
+    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda")
+    stats = train_step(model, [], optimizer, TrainConfig(), tokens=5, scaler=scaler)
+    assert (stats.loss, stats.grad_norm, stats.skipped) == (0, 0, False)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_non_finite_update_keeps_the_weights(precision: str, gpu: FakeCUDA) -> None:
+    model = build_model(TINY, VOCABULARY).to("cuda:0").train()
+    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda", enabled=precision == "fp16", init_scale=4.0)
+    optimizer.param_groups[0]["lr"] = 0.1
+    model.output_weight_VD.register_hook(lambda gradient: gradient * float("inf"))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    pending = step_module.start_step(model, [batch_on("cuda:0")], optimizer, TrainConfig(), scaler=scaler)
+    if precision == "fp16":
+        assert pending.read().skipped
+        assert scaler.get_scale() == 2.0
+    else:
+        with pytest.raises(TrainingError, match="the gradient is"):
+            pending.read()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, before[name])
 
 
 @pytest.mark.parametrize("spec", N_BEST)

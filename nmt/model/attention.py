@@ -21,7 +21,6 @@ from nmt.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import PositionInput
 
-
 MASK_ALIGNMENT = 16
 """Kernels copy an additive mask in every call unless the stride of its rows is a multiple of this."""
 
@@ -179,9 +178,7 @@ class Attention(nn.Module):
         if position and position.encoding.has_attention_bias:
             bias = position.attention_bias(q_BHQK * scale, k_BHSK)
         if bias is None and isinstance(mask, CausalMask):
-            return F.scaled_dot_product_attention(
-                q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, is_causal=True, scale=scale
-            )
+            return F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, is_causal=True, scale=scale)
         allowed = None
         if isinstance(mask, CausalMask):
             mask = additive_mask(mask.allowed_TT, q_BHQK.dtype)

@@ -30,7 +30,7 @@ from nmt.train.distributed import RankGroup
 from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, adam, schedule
 from nmt.train.run_dir import truncate_after
-from nmt.train.step import StepStats, train_step
+from nmt.train.step import PendingStats, start_step
 
 
 class Trainer:
@@ -167,25 +167,28 @@ class Trainer:
         stream = self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
         return prefetch(stream) if self.device.type == "cuda" else stream
 
-    def update(self, update: Update, last_step: int) -> StepStats:
+    def update(self, update: Update, last_step: int) -> PendingStats:
         """Make one update and advance the position; the schedule decays until update `last_step`.
 
+        A skipped update of fp16 also moves the averaged weights toward the current ones; knowing of it here would
+        require waiting for the GPU.
+
         Raises:
-            TrainingError: a single pair does not fit in memory; or see `train_step`.
+            TrainingError: a single pair does not fit in memory.
         """
         step = self.progress.step + 1
         lr = self.schedule(step, last_step, self.config.model.dim)
         for param_group in self.optimizer.param_groups:
             param_group["lr"] = lr
         stats = self._step_with_oom_retry(update)
-        if self.ema and not stats.skipped:
+        if self.ema:
             self._update_ema(step)
         self.progress.step = step
         self.progress.epoch, self.progress.batches_in_epoch = update.epoch, update.position
         self.progress.tokens += stats.tokens
         return stats
 
-    def _step_with_oom_retry(self, update: Update) -> StepStats:
+    def _step_with_oom_retry(self, update: Update) -> PendingStats:
         """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout masks differ."""
         tokens = update.tokens
         if self.loader.subword_sampler:  # each rank segments only its own sentences
@@ -194,7 +197,7 @@ class Trainer:
             parts = (part for batch in update.batches for part in _split(batch, self.max_microbatch_tokens))
             microbatches = [part.to(self.device) for part in parts]
             try:
-                return train_step(
+                return start_step(
                     self.model, microbatches, self.optimizer, self.config.train,
                     tokens=tokens, scaler=self.scaler, group=self.group,
                 )  # fmt: skip
@@ -246,13 +249,13 @@ class Trainer:
         store = self.prepared.store("valid")
         max_positions = self.model.max_positions or 2**31  # the loss of longer pairs is undefined
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
-        total, tokens = 0.0, 0
+        losses, tokens = [], 0
         for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
-            total += batch_loss(model, batch, smoothing=0.0).item()
+            losses.append(batch_loss(model, batch, smoothing=0.0))
             tokens += batch.tokens
-        return total / max(1, tokens)
+        return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 
     def update_best(self, scores: dict[str, float]) -> bool:
         """Record the scores of a validation. Return False if patience is exhausted."""

@@ -161,7 +161,8 @@ class Floater(PositionEncoding):
         num_steps = math.ceil((length - 1) / self.step)
         grid = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu") * self.step
         grid[-1] = length - 1
-        p_LD, path = self.start_LD, [self.start_LD]
+        p_LD: Tensor = self.start_LD
+        path = [p_LD]
         for time, end in itertools.pairwise(grid):
             next_LD = p_LD + self._runge_kutta(time, end, p_LD, rate)
             while len(path) < length and end >= len(path):

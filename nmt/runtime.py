@@ -23,11 +23,16 @@ def resolve_device(name: str) -> str:
     Under torchrun, `auto` and `cuda` select the GPU of the local rank.
 
     Raises:
-        UsageError: the device is unknown or not available.
+        UsageError: the device is unknown or not available, or several processes would share a GPU.
     """
     kind, _, index = name.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
+    if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            f"--device {name} would give all processes of torchrun the same GPU",
+            "use --device cuda: a GPU per process",
+        )
     if kind == "cpu" or not (kind == "cuda" or _may_have_gpu()):
         return "cpu"
     import torch

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from torch.amp.grad_scaler import GradScaler
 from nmt.config import Config, TrainConfig
 from nmt.data.batching import Batch, collate
 from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import TrainingError
+from nmt.errors import TrainingError, UsageError
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
@@ -31,10 +32,12 @@ from nmt.model.layers import Residual
 from nmt.model.positions.base import GrowingTable
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint
+from nmt.runtime import is_out_of_memory, resolve_device
 from nmt.search import Hypothesis, SearchRequest, search
 from nmt.train import profiling
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
+from nmt.train.distributed import process_group
 from nmt.train.optim import adam
 from nmt.train.session import plan, train, train_step
 
@@ -333,3 +336,34 @@ def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA
 
 def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
     return search(spec)(TorchModel([model]), SearchRequest(SOURCES, np.array([6, 6, 6]), BOS, EOS))
+
+
+def test_nccl_has_a_device_and_a_short_timeout(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only gloo waits for a rank that validates."""
+    groups: list[tuple[str, timedelta, torch.device | None]] = []
+
+    def init(backend: str, *, timeout: timedelta, device_id: torch.device | None = None) -> None:
+        groups.append((backend, timeout, device_id))
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.distributed, "init_process_group", init)
+    monkeypatch.setattr(torch.distributed, "new_group", init)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    device = torch.device("cuda:0")
+    with process_group(device) as group:
+        assert (group.rank, group.world_size) == (1, 2)
+    assert groups == [("nccl", timedelta(minutes=30), device), ("gloo", timedelta(days=1), None)]
+
+
+def test_device_with_an_index_is_refused_under_torchrun(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_device("cuda:0") == "cuda:0"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert resolve_device("cuda") == "cuda:0"
+    with pytest.raises(UsageError, match="--device cuda:0 would give all processes of torchrun the same GPU"):
+        resolve_device("cuda:0")
+
+
+def test_failed_allocation_of_cublas_is_out_of_memory() -> None:
+    error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    assert is_out_of_memory(error)
+    assert not is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"))

@@ -65,6 +65,11 @@ def boolean_mask(mask: Mask | None) -> Tensor | None:
     return mask == 0 if mask is not None and mask.is_floating_point() else mask
 
 
+def select_mask(mask: Tensor, sentences_B: Tensor) -> Tensor:
+    """Return the mask of some sentences, in the form of `mask`."""
+    return additive_mask((mask == 0)[sentences_B], mask.dtype) if mask.is_floating_point() else mask[sentences_B]
+
+
 def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax over the last axis; masked positions get a weight of exactly zero, and fully masked rows are all zero.
 

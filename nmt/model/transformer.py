@@ -15,7 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelConfig
-from nmt.model.attention import CausalMask, CrossAttention, Mask, SelfAttention, additive_mask, boolean_mask, split_kv
+from nmt.model.attention import (
+    CausalMask,
+    CrossAttention,
+    Mask,
+    SelfAttention,
+    additive_mask,
+    boolean_mask,
+    select_mask,
+    split_kv,
+)
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
@@ -80,7 +89,7 @@ class DecoderState:
             self.cache.reorder(rows_R)
         if sentences_B is not None:
             self.cross_kv = [(k[sentences_B], v[sentences_B]) for k, v in self.cross_kv]
-            self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
+            self.mask_B11S = None if self.mask_B11S is None else select_mask(self.mask_B11S, sentences_B)
 
 
 class EncoderLayer(nn.Module):

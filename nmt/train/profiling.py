@@ -45,7 +45,9 @@ def find_batch_size(
     """
 
     def fits(batch_tokens: int) -> bool:
-        candidate = replace(config, train=replace(config.train, batch_tokens=batch_tokens, grad_accumulation=1))
+        # Compiling each candidate would take long; compiled updates need no more memory.
+        options = replace(config.train, batch_tokens=batch_tokens, grad_accumulation=1, compile=())
+        candidate = replace(config, train=options)
         try:
             _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
         except MemoryError:

@@ -5,6 +5,7 @@ trainer.py    the training state: model, optimizer, data position
 loop.py       updates, logging, validation
 stopping.py   signals and time limits
 run_dir.py    the run directory: lock, checks before resuming, metrics
+compilation.py  torch.compile
 fine_tuning.py  the start model: its limits, and its comparison with the result
 profiling.py  measures memory and speed before training
 """
@@ -38,6 +39,7 @@ from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search as parse_search
 from nmt.train import fine_tuning, loop
+from nmt.train.compilation import check_compile, require_compiler
 from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import schedule
 from nmt.train.precision import gpu_kernels, training_dtype
@@ -64,6 +66,7 @@ def check_specs(config: Config) -> None:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
+    check_compile(config)
     check_data(config.data)
     for name in config.data.general_test:
         check_name(name, config.data.src, config.data.tgt)
@@ -105,6 +108,7 @@ def train(
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
+    require_compiler(config, torch_device)
     if tensorboard:
         tensorboard_writer()
     dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
@@ -169,6 +173,7 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume=False)
+    require_compiler(config, torch_device)
     dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
     with gpu_kernels() if torch_device.type == "cuda" else nullcontext():

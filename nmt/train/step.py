@@ -17,7 +17,7 @@ from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.distributed import RankGroup
-from nmt.train.loss import batch_loss
+from nmt.train.loss import batch_loss, compiled_logits_loss, logits_loss
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def start_step(
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad(set_to_none=True)
     try:
-        losses = [_backward(model, batch, config.label_smoothing, tokens, scaler) for batch in microbatches]
+        losses = [_backward(model, batch, config, tokens, scaler) for batch in microbatches]
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
@@ -131,9 +131,10 @@ def start_step(
     return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens)
 
 
-def _backward(model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
+def _backward(model: Seq2Seq, batch: Batch, config: TrainConfig, tokens: int, scaler: GradScaler) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
-    loss = batch_loss(model, batch, smoothing=smoothing) / tokens
+    function = compiled_logits_loss if "loss" in config.compile else logits_loss
+    loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
+from nmt.train.compilation import compile_model
 from nmt.train.distributed import RankGroup
 from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, adam, schedule
@@ -53,6 +55,8 @@ class Trainer:
         _check_max_length(config, self.model)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
+        if "model" in config.train.compile:
+            compile_model(self.model)
         self.optimizer = adam(self.model, config.train)
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
@@ -253,7 +257,9 @@ class Trainer:
         for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
-            losses.append(batch_loss(model, batch, smoothing=0.0))
+            # Compiling for inference takes longer than it saves.
+            with torch.compiler.set_stance("force_eager") if self.config.train.compile else nullcontext():
+                losses.append(batch_loss(model, batch, smoothing=0.0))
             tokens += batch.tokens
         return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 

@@ -91,7 +91,7 @@ def main() -> None:
             variant.speeds.clear()
         for _ in range(arguments.repeats):  # new batches have new shapes, as in training
             for variant in variants.values():
-                variant.rates.append(_matrix_rate(device, variant.dtype))
+                variant.rates.append(_matrix_rate(device, variant.dtype, arguments.matrix_side))
                 variant.advance(arguments.updates)
             if arguments.eole:
                 for dtype in dtypes:
@@ -121,7 +121,7 @@ def main() -> None:
     _print("peak memory, GB", f"{peak / 1e9:.2f}")
     if idle is not None:
         _print("time without a running kernel", f"{idle:.1%}")
-    for part, seconds in time_spent.most_common():
+    for part, seconds in time_spent.most_common() if time_spent.total() else ():
         _print(f"  {part}", f"{seconds / time_spent.total():.1%}")
 
 
@@ -140,6 +140,7 @@ def _arguments() -> Any:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--device", help="default: the device that the workload is named after")
+    parser.add_argument("--matrix-side", type=int, help="default: 1024 on a CPU, 8192 on a GPU")
     parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the random data")
     parser.add_argument(
         "--switch", action="append", default=[], metavar="KEY=VALUE", help="also measure with this option; repeatable"
@@ -270,12 +271,12 @@ def _flops_per_token(config: Config, prepared: Any, device: torch.device, dtype:
     return float(counter.get_total_flops()) / variant.tokens
 
 
-def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+def _matrix_rate(device: torch.device, dtype: torch.dtype, side: int | None) -> float:
     """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a GPU."""
-    side = 1024 if device.type == "cpu" else 8192
+    side = side or (1024 if device.type == "cpu" else 8192)
     a, b = torch.randn(4096, side, device=device, dtype=dtype), torch.randn(side, side, device=device, dtype=dtype)
     seconds = []
-    for _ in range(20):
+    for _ in range(5):
         _wait(device)
         before = time.perf_counter()
         for _ in range(4):

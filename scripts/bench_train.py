@@ -243,6 +243,8 @@ class Variant:
         kinds = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             kinds.append(torch.profiler.ProfilerActivity.CUDA)
+        if not torch.profiler.supported_activities().issuperset(kinds):  # an emulated GPU
+            return Counter(), None
         start = time.perf_counter()
         with torch.profiler.profile(activities=kinds) as profile:
             self.advance(PROFILED_UPDATES)

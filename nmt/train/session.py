@@ -6,6 +6,7 @@ loop.py       updates, logging, validation
 stopping.py   signals and time limits
 run_dir.py    the run directory: lock, checks before resuming, metrics
 compilation.py  torch.compile
+gradient_reducer.py  all-reduce during the backward pass
 fine_tuning.py  the start model: its limits, and its comparison with the result
 profiling.py  measures memory and speed before training
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.distributed import RankGroup
+from nmt.train.gradient_reducer import GradientReducer, gradient
 from nmt.train.loss import batch_loss, compiled_logits_loss, logits_loss
 
 
@@ -85,6 +87,7 @@ def start_step(
     tokens: int | None = None,
     scaler: GradScaler | None = None,
     group: RankGroup | None = None,
+    reducer: GradientReducer | None = None,
 ) -> PendingStats:
     """Make one update from one or more microbatches. A GPU may still be computing it on return.
 
@@ -100,18 +103,23 @@ def start_step(
         scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018). An overflow then
             reduces the scale.
         group: the ranks that make this update together.
+        reducer: sums the gradients of the ranks during the last backward pass; None: after it.
 
     If the gradient is not finite, the weights do not change.
 
     Raises:
-        MemoryError: out of memory; the weights are unchanged and nothing was sent to other ranks.
+        MemoryError: out of memory; the weights are unchanged. The update must be repeated: `reducer` may have sent
+            gradients to other ranks.
     """
     scaler = scaler or GradScaler(enabled=False)
     group = group or RankGroup()
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad(set_to_none=True)
     try:
-        losses = [_backward(model, batch, config, tokens, scaler) for batch in microbatches]
+        losses = [_backward(model, batch, config, tokens, scaler) for batch in microbatches[:-1]]
+        if microbatches:
+            with reducer.sending() if reducer else nullcontext():
+                losses.append(_backward(model, microbatches[-1], config, tokens, scaler))
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
@@ -120,7 +128,10 @@ def start_step(
     parameters = list(model.parameters())
     device = parameters[0].device
     total = torch.stack(losses).sum() if losses else torch.zeros((), device=device)
-    group.all_reduce_([*(_gradient(parameter) for parameter in parameters), total])
+    if reducer:
+        reducer.finish(total)
+    else:
+        group.all_reduce_([*map(gradient, parameters), total])
     loss_scale = scaler.scale(torch.ones((), device=device))  # also initializes the scaler if there is no batch
     scaler.unscale_(optimizer)
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
@@ -137,12 +148,6 @@ def _backward(model: Seq2Seq, batch: Batch, config: TrainConfig, tokens: int, sc
     loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    if parameter.grad is None:  # this rank has no batch
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad
 
 
 def _not_finite_error(losses: Sequence[Tensor], grad_norm: float, pair_ids: Sequence[tuple[int, ...]]) -> TrainingError:

@@ -29,6 +29,7 @@ from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
 from nmt.train.compilation import compile_model
 from nmt.train.distributed import RankGroup
+from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, adam, schedule
 from nmt.train.run_dir import truncate_after
@@ -58,6 +59,8 @@ class Trainer:
         if "model" in config.train.compile:
             compile_model(self.model)
         self.optimizer = adam(self.model, config.train)
+        overlaps = config.train.overlap_all_reduce and self.group.world_size > 1
+        self.reducer = GradientReducer(list(self.model.parameters())) if overlaps else None
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
@@ -203,7 +206,7 @@ class Trainer:
             try:
                 return start_step(
                     self.model, microbatches, self.optimizer, self.config.train,
-                    tokens=tokens, scaler=self.scaler, group=self.group,
+                    tokens=tokens, scaler=self.scaler, group=self.group, reducer=self.reducer,
                 )  # fmt: skip
             except MemoryError:
                 self._reduce_microbatch_size(microbatches)

@@ -23,11 +23,16 @@ def resolve_device(name: str) -> str:
     Under torchrun, `auto` and `cuda` select the GPU of the local rank.
 
     Raises:
-        UsageError: the device is unknown or not available.
+        UsageError: the device is unknown or not available, or several processes would share a GPU.
     """
     kind, _, index = name.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
+    if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise UsageError(
+            f"--device {name} would give all processes of torchrun the same GPU",
+            "use --device cuda: a GPU per process",
+        )
     if kind == "cpu" or not (kind == "cuda" or _may_have_gpu()):
         return "cpu"
     import torch
@@ -116,7 +121,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether a PyTorch error means out of memory, on GPU or CPU."""
     import torch
 
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+    messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")  # errors without a class of their own
+    return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
 
 
 def seed_everything(seed: int) -> None:

@@ -3,10 +3,11 @@
 
     scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width 256
     scripts/bench_train.py --workload gpu           the paper's base model on random data with WMT's sentence lengths
+    scripts/bench_train.py --workload gpu --switch train.compile=[loss] --switch "train.compile=[loss, model]"
     scripts/bench_train.py --eole path/to/python    also benchmark Eole on the same data
 
-Tokens are target tokens without padding. Measurements alternate, so that ratios are reliable on a shared machine.
-Requires Multi30k (nmt data download multi30k).
+Updates come from the loader, as in training. Tokens are target tokens without padding. Measurements alternate, so that
+ratios are reliable on a shared machine. The CPU workload requires Multi30k (nmt data download multi30k).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +38,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import runtime
 from nmt.config import Config, config_io
-from nmt.data.batching import Batch, collate, plan
-from nmt.data.loader import Loader
-from nmt.model.build import build_model, count_parameters
-from nmt.train.optim import adam
-from nmt.train.precision import training_dtype
-from nmt.train.session import train_step
+from nmt.model.build import count_parameters
+from nmt.train.precision import gpu_kernels, training_dtype
+from nmt.train.trainer import Trainer
 
+VOCABULARY = 37_000
+WARMUP_UPDATES, PROFILED_UPDATES = 5, 8
 WORKLOADS = {
     "cpu": (
         "multi30k",
@@ -70,56 +72,65 @@ OPERATOR_GROUPS = {  # regular expressions of PyTorch operator names; the first 
 def main() -> None:
     """Run the benchmark and print a table."""
     arguments = _arguments()
-    device = runtime.torch_device("cuda" if arguments.workload == "gpu" else "cpu")
+    device = runtime.torch_device(arguments.device or ("cuda" if arguments.workload == "gpu" else "cpu"))
     environment.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
     config = config_io.load(config_io.find(name), [*changes, *arguments.set])
     chosen = training_dtype(arguments.precision, device, config)
     compare_dtypes = arguments.precision == "auto" and device.type == "cpu"
     dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if compare_dtypes else ())]
-    torch.manual_seed(config.seed)
-    batches, vocabulary = _prepared_batches(config) if arguments.workload == "cpu" else _random_batches(config)
-    needed = 5 + arguments.repeats * arguments.updates
-    batches = [batch.to(device) for batch in (batches * (needed // len(batches) + 1))[:needed]]
-    updates = {dtype: _trainer(config, vocabulary, device, dtype) for dtype in dtypes}
-    rates: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
-    speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
-    eole_speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
-    for batch in batches[:5]:
-        for update in updates.values():
-            update(batch)
-    for first in range(5, needed, arguments.updates):  # new batches have new shapes, as in training
-        for dtype, update in updates.items():
-            rates[dtype].append(_matrix_rate(device, dtype))
-            speeds[dtype].append(_speed(update, batches[first : first + arguments.updates], device))
+    prepared = _prepare(config) if arguments.workload == "cpu" else RandomData(config.train.max_length, arguments.pairs)
+    with gpu_kernels() if device.type == "cuda" else nullcontext():
+        variants = {_name(dtype): Variant(config, prepared, device, dtype) for dtype in dtypes}
+        for switch in arguments.switch:
+            switched = config_io.load(config_io.find(name), [*changes, *arguments.set, switch])
+            variants[f"{_name(chosen)}, {switch}"] = Variant(switched, prepared, device, chosen)
+        eole_speeds: dict[torch.dtype, list[float]] = {dtype: [] for dtype in dtypes}
+        for variant in variants.values():
+            variant.advance(WARMUP_UPDATES)
+            variant.speeds.clear()
+        for _ in range(arguments.repeats):  # new batches have new shapes, as in training
+            for variant in variants.values():
+                variant.rates.append(_matrix_rate(device, variant.dtype, arguments.matrix_side))
+                variant.advance(arguments.updates)
             if arguments.eole:
-                eole_speeds[dtype].append(_eole(config, dtype, arguments.eole, arguments.eole_updates))
-    work, time_spent = _work(updates[chosen], batches[:8], device)
-    per_token = work / sum(batch.tokens for batch in batches[:8])
-    padded = sum(batch.tgt_in_BT.numel() for batch in batches)
-    padded_source = sum(batch.src_BS.numel() for batch in batches)
-    for dtype in dtypes:
-        name, speed, rate = str(dtype).removeprefix("torch."), *map(statistics.median, (speeds[dtype], rates[dtype]))
-        print(f"{f'{name}, target tokens/s, median':<42}{speed:>10,.0f}   {_all(speeds[dtype])}")
-        print(
-            f"{f'{name}, matrix rate, GFLOP/s, median':<42}{rate / 1e9:>10,.0f}   {_all(r / 1e9 for r in rates[dtype])}"
-        )
-        print(f"{f'{name}, share of the matrix rate':<42}{speed * per_token / rate:>10.0%}")
-        if eole_speeds[dtype]:
-            eole_speed = statistics.median(eole_speeds[dtype])
-            print(f"{f'{name}, Eole, target tokens/s, median':<42}{eole_speed:>10,.0f}   {_all(eole_speeds[dtype])}")
-    medians = {dtype: statistics.median(speeds[dtype]) for dtype in dtypes}
-    print(f"{'chosen precision / fastest precision':<42}{medians[chosen] / max(medians.values()):>10.2f}")
+                for dtype in dtypes:
+                    eole_speeds[dtype].append(_eole(config, dtype, arguments.eole, arguments.eole_updates))
+        peak = _peak(device)
+        per_token = _flops_per_token(config, prepared, device, chosen)
+        time_spent, idle = variants[_name(chosen)].profile()
+    for label, variant in variants.items():
+        speed, rate = statistics.median(variant.speeds), statistics.median(variant.rates)
+        _print(f"{label}, target tokens/s, median", f"{speed:,.0f}", _all(variant.speeds))
+        rates = _all(rate / 1e9 for rate in variant.rates)
+        _print(f"{label}, matrix rate, GFLOP/s, median", f"{rate / 1e9:,.0f}", rates)
+        _print(f"{label}, share of the matrix rate", f"{speed * per_token / rate:.0%}")
+    first = statistics.median(variants[_name(chosen)].speeds)
+    for dtype, speeds in eole_speeds.items():
+        if speeds:
+            _print(f"{_name(dtype)}, Eole, target tokens/s, median", f"{statistics.median(speeds):,.0f}", _all(speeds))
+    fastest = max(statistics.median(variants[_name(dtype)].speeds) for dtype in dtypes)
+    _print("chosen precision / fastest precision", f"{first / fastest:.2f}")
     if arguments.eole:
         best = max(statistics.median(each) for each in eole_speeds.values())
-        print(f"{'ratio to Eole in its fastest precision':<42}{medians[chosen] / best:>10.2f}")
-    print(f"{'work, MFLOP per target token':<42}{per_token / 1e6:>10.1f}")
-    print(f"{'padding among target positions':<42}{1 - sum(b.tokens for b in batches) / padded:>10.1%}")
-    print(f"{'padding among source positions':<42}{1 - _source_tokens(batches) / padded_source:>10.1%}")
-    print(f"{'target tokens per update':<42}{statistics.mean(b.tokens for b in batches):>10,.0f}")
-    print(f"{'peak memory, GB':<42}{_peak(device) / 1e9:>10.2f}")
-    for part, seconds in time_spent.most_common():
-        print(f"  {part:<40}{seconds / time_spent.total():>10.1%}")
+        _print("ratio to Eole in its fastest precision", f"{first / best:.2f}")
+    chosen_variant = variants[_name(chosen)]
+    _print("work, MFLOP per target token", f"{per_token / 1e6:.1f}")
+    _print("padding among target positions", f"{1 - chosen_variant.tokens / chosen_variant.positions:.1%}")
+    _print("target tokens per update", f"{chosen_variant.tokens / chosen_variant.num_updates:,.0f}")
+    _print("peak memory, GB", f"{peak / 1e9:.2f}")
+    if idle is not None:
+        _print("time without a running kernel", f"{idle:.1%}")
+    for part, seconds in time_spent.most_common() if time_spent.total() else ():
+        _print(f"  {part}", f"{seconds / time_spent.total():.1%}")
+
+
+def _print(label: str, value: str, detail: str = "") -> None:
+    print(f"{label:<66}{value:>10}   {detail}".rstrip())
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _arguments() -> Any:
@@ -128,6 +139,12 @@ def _arguments() -> Any:
     parser.add_argument("--updates", type=int, default=24, help="updates per repeat")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--precision", default="auto")
+    parser.add_argument("--device", help="default: the device that the workload is named after")
+    parser.add_argument("--matrix-side", type=int, help="default: 1024 on a CPU, 8192 on a GPU")
+    parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the random data")
+    parser.add_argument(
+        "--switch", action="append", default=[], metavar="KEY=VALUE", help="also measure with this option; repeatable"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--eole", metavar="PYTHON", help="Python interpreter of an environment with Eole")
     parser.add_argument("--eole-updates", type=int, default=100)
@@ -141,59 +158,127 @@ def _all(values: Any) -> str:
 # ---- nmt
 
 
-def _prepared_batches(config: Config) -> tuple[list[Batch], int]:
+def _prepare(config: Config) -> Any:
     from nmt.data.prepare import prepare
 
-    prepared = prepare(config)
-    tokenizer = prepared.tokenizer()
-    loader = Loader(prepared.store("train"), tokenizer, config.train, config.seed)
-    return [batch for update in loader.updates(0) for batch in update.batches], len(tokenizer)
+    return prepare(config)
 
 
-def _random_batches(config: Config) -> tuple[list[Batch], int]:
-    """Return batches of random ids with the length distribution of WMT: log-normal around 24 tokens."""
-    rng = np.random.default_rng(0)
-    src_N = rng.lognormal(3.2, 0.6, 200_000)
-    tgt_N = src_N * rng.lognormal(0.05, 0.2, len(src_N))
-    lengths_N2 = np.stack((src_N, tgt_N), 1).clip(1, config.train.max_length - 1).astype(np.int64)
-    vocabulary = 32_000
+class RandomData:
+    """Prepared data of random ids with the length distribution of WMT: log-normal around 24 tokens.
 
-    def ids(length: int) -> Any:
-        return rng.integers(4, vocabulary, length)
+    The vocabulary has the 37,000 pieces of the paper.
+    """
 
-    indices = plan(lengths_N2, config.train.batch_tokens, config.seed, 0)[:64]
-    return [collate([(ids(s), ids(t)) for s, t in lengths_N2[batch]]) for batch in indices], vocabulary
+    has_replay = False
 
+    def __init__(self, max_length: int, pairs: int) -> None:
+        rng = np.random.default_rng(0)
+        src_N = rng.lognormal(3.2, 0.6, pairs)
+        tgt_N = src_N * rng.lognormal(0.05, 0.2, pairs)
+        self.lengths_N2 = np.stack((src_N, tgt_N), 1).clip(1, max_length - 1).astype(np.int64)
+        self._ids = rng.integers(4, VOCABULARY, 1_000_000)
+        self.src, self.tgt = _RandomSide(self, 0), _RandomSide(self, 1)
 
-def _source_tokens(batches: Sequence[Batch]) -> int:
-    return sum(int(batch.src_mask_BS.sum()) for batch in batches)
+    def __len__(self) -> int:
+        return len(self.lengths_N2)
 
+    def store(self, split: str) -> RandomData:
+        return self
 
-def _trainer(config: Config, vocabulary: int, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], Any]:
-    model = build_model(config.model, vocabulary).to(device).train()
-    model.compute_dtype = None if dtype == torch.float32 else dtype
-    optimizer = adam(model, config.train)
-    for group in optimizer.param_groups:
-        group["lr"] = 1e-4
-    print(f"{count_parameters(model) / 1e6:.1f} M parameters, {device} {dtype}, {torch.get_num_threads()} threads")
-    return lambda batch: train_step(model, [batch], optimizer, config.train)
+    def tokenizer(self) -> range:
+        return range(VOCABULARY)
 
+    def lines(self, split: str) -> tuple[list[str], list[str]]:
+        return [], []
 
-def _speed(update: Callable[[Batch], Any], batches: Sequence[Batch], device: torch.device) -> float:
-    _wait(device)
-    before = time.perf_counter()
-    for batch in batches:
-        update(batch)
-    _wait(device)
-    return sum(batch.tokens for batch in batches) / (time.perf_counter() - before)
+    def ids(self, i: int, side: int) -> Any:
+        start = 7919 * (2 * i + side) % (len(self._ids) - 1024)
+        return self._ids[start : start + int(self.lengths_N2[i, side])]
 
 
-def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
+class _RandomSide:
+    def __init__(self, data: RandomData, side: int) -> None:
+        self.data, self.side = data, side
+
+    def ids(self, i: int) -> Any:
+        return self.data.ids(i, self.side)
+
+
+class Variant:
+    """A training run with its own trainer and position in the data; its weights are not saved."""
+
+    def __init__(self, config: Config, prepared: Any, device: torch.device, dtype: torch.dtype) -> None:
+        self.device, self.dtype = device, dtype
+        self.trainer = Trainer(config, Path(), prepared, device, dtype)
+        self.trainer.model.train()
+        self._updates, self._steps = self.trainer.updates(), config.train.steps
+        self.speeds: list[float] = []
+        self.rates: list[float] = []
+        self.tokens = self.positions = self.num_updates = 0
+        model = f"{count_parameters(self.trainer.model) / 1e6:.1f} M parameters"
+        print(f"{model}, {device} {dtype}, {torch.get_num_threads()} threads", file=sys.stderr)
+
+    def advance(self, num_updates: int) -> None:
+        """Make updates as the training loop does, and record the target tokens per second."""
+        start, tokens, previous = time.perf_counter(), 0, None
+        for update in islice(self._updates, num_updates):
+            pending = self.trainer.update(update, self._steps)
+            if previous:
+                previous.read()
+            previous = pending
+            tokens += pending.tokens
+            self.positions += sum(batch.tgt_in_BT.numel() for batch in update.batches)
+        assert previous is not None
+        previous.read()
+        self.speeds.append(tokens / (time.perf_counter() - start))
+        self.tokens += tokens
+        self.num_updates += num_updates
+
+    def profile(self) -> tuple[Counter[str], float | None]:
+        """Return the time of some updates by group of operators, and the fraction in which a GPU was idle.
+
+        On a GPU, a kernel's time is that of the operator that launched it, and counts once.
+        """
+        kinds = [torch.profiler.ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            kinds.append(torch.profiler.ProfilerActivity.CUDA)
+        if not torch.profiler.supported_activities().issuperset(kinds):  # an emulated GPU
+            return Counter(), None
+        start = time.perf_counter()
+        with torch.profiler.profile(activities=kinds) as profile:
+            self.advance(PROFILED_UPDATES)
+        self.speeds.pop()  # profiling is slow
+        elapsed = time.perf_counter() - start
+        spent = Counter[str]()
+        kernels = 0.0
+        for event in profile.key_averages():
+            if event.device_type.name != "CPU":
+                kernels += event.self_device_time_total
+                continue
+            seconds = event.self_device_time_total if self.device.type == "cuda" else event.self_cpu_time_total
+            name = event.key.removeprefix("aten::")
+            spent[next((part for part, names in OPERATOR_GROUPS.items() if re.search(names, name)), "other")] += seconds
+        if self.device.type != "cuda":
+            return spent, None
+        spent["compiled"] += round(max(0.0, kernels - spent.total()))  # launched by no operator
+        return spent, max(0.0, 1 - kernels / 1e6 / elapsed)
+
+
+def _flops_per_token(config: Config, prepared: Any, device: torch.device, dtype: torch.dtype) -> float:
+    """Return the floating-point operations of an update per target token, counted without compilation."""
+    variant = Variant(replace(config, train=replace(config.train, compile=())), prepared, device, dtype)
+    with FlopCounterMode(display=False) as counter:
+        variant.advance(PROFILED_UPDATES)
+    return float(counter.get_total_flops()) / variant.tokens
+
+
+def _matrix_rate(device: torch.device, dtype: torch.dtype, side: int | None) -> float:
     """Return the FLOP/s of a large matrix product: [4096, 1024] by [1024, 1024], larger on a GPU."""
-    side = 1024 if device.type == "cpu" else 8192
+    side = side or (1024 if device.type == "cpu" else 8192)
     a, b = torch.randn(4096, side, device=device, dtype=dtype), torch.randn(side, side, device=device, dtype=dtype)
     seconds = []
-    for _ in range(20):
+    for _ in range(5):
         _wait(device)
         before = time.perf_counter()
         for _ in range(4):
@@ -201,27 +286,6 @@ def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
         _wait(device)
         seconds.append((time.perf_counter() - before) / 4)
     return 2 * 4096 * side * side / statistics.median(seconds)
-
-
-def _work(update: Callable[[Batch], Any], batches: Sequence[Batch], device: torch.device) -> tuple[float, Counter[str]]:
-    """Return the floating-point operations of the updates, and their time by operator group."""
-    with FlopCounterMode(display=False) as counter:
-        for batch in batches:
-            update(batch)
-    kinds = [torch.profiler.ProfilerActivity.CPU]
-    if device.type == "cuda":
-        kinds.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=kinds) as profile:
-        for batch in batches:
-            update(batch)
-        _wait(device)
-    spent: Counter[str] = Counter()
-    for event in profile.key_averages():
-        seconds = event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total
-        name = event.key.removeprefix("aten::")
-        part = next((part for part, names in OPERATOR_GROUPS.items() if re.search(names, name)), "other")
-        spent[part] += seconds
-    return float(counter.get_total_flops()), spent
 
 
 def _wait(device: torch.device) -> None:

@@ -55,11 +55,13 @@ def last_step(nmt: CommandLine, run: str) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(nmt.directory / run)[-1]).step
 
 
-def test_two_ranks_equal_gradient_accumulation_over_two_batches(nmt: CommandLine) -> None:
+@pytest.mark.parametrize("overlap", ["false", "true"])
+def test_two_ranks_equal_gradient_accumulation_over_two_batches(overlap: str, nmt: CommandLine) -> None:
     precision = ("--precision", "fp32")
     alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
     assert alone.code == 0, alone.err
-    process = start(nmt, *training("runs/two", "files(train='text')", *precision, **EXACT))
+    options = EXACT | {"train__overlap_all_reduce": overlap}
+    process = start(nmt, *training("runs/two", "files(train='text')", *precision, **options))
     out, err = finish(process)
     assert process.returncode == 0, err
     assert out == "runs/two/step-000020\n"  # only rank 0 prints

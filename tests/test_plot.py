@@ -111,8 +111,6 @@ STACK = StackSpec(16, 2, 2)
 
 def encoding(name: str, stack: StackSpec = STACK) -> PositionEncoding:
     """Return an encoding with random parameters."""
-    if name == "floater":
-        pytest.importorskip("torchdiffeq")
     torch.manual_seed(1)
     module = POSITION_ENCODINGS[name](stack).eval()
     for parameter_name, parameter in module.named_parameters():

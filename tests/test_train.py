@@ -242,11 +242,11 @@ def test_loss_is_normalized_by_the_number_of_sampled_subwords(directory: Path, m
 
     def recording_step(
         model: Any, microbatches: list[Batch], *rest: Any, tokens: int | None, **options: Any
-    ) -> training.StepStats:
+    ) -> step_module.PendingStats:
         divisors.append((tokens, sum(batch.tokens for batch in microbatches)))
-        return train_step(model, microbatches, *rest, tokens=tokens, **options)
+        return step_module.start_step(model, microbatches, *rest, tokens=tokens, **options)
 
-    monkeypatch.setattr(trainer_module, "train_step", recording_step)
+    monkeypatch.setattr(trainer_module, "start_step", recording_step)
     run(config(directory, "train.subword_regularization=bpe_dropout(p=0.5)", "train.steps=3"), directory)
     assert len(divisors) == 3
     assert all(tokens == sampled for tokens, sampled in divisors)

@@ -19,7 +19,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.export import EXPORTS, LOADERS
 from nmt.inference import Source
 from nmt.inference.translator import Translator
-from nmt.model.attention import SelfAttention, record_attention
+from nmt.model.attention import CausalMask, Mask, SelfAttention, additive_mask, boolean_mask, record_attention
 from nmt.model.build import build_model, check_model, count_parameters
 from nmt.model.layers import FeedForward, Residual, RMSNorm
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
@@ -37,7 +37,7 @@ def attention(**changes: object) -> SelfAttention:
 
 
 def attended(
-    attention: SelfAttention, x_BTD: Tensor, mask: Tensor | None, position: PositionInput | None = None
+    attention: SelfAttention, x_BTD: Tensor, mask: Mask | None, position: PositionInput | None = None
 ) -> Tensor:
     q, kv_BT2GK = attention.project(x_BTD, position)
     k, v = kv_BT2GK.transpose(1, 3).unbind(2)
@@ -80,10 +80,11 @@ def test_windowed_attention_equals_banded_mask(causal: bool, tokens: int, relati
     apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
     band = (apart.abs() <= 4) & ((apart >= 0) | (not causal))
     real_BT = torch.arange(tokens) < torch.tensor([tokens, max(1, tokens - 2), 1])[:, None]
-    mask = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
+    allowed = torch.ones(tokens, tokens, dtype=torch.bool).tril() if causal else real_BT[:, None, None]
+    mask = CausalMask(allowed) if causal else allowed
     actual = attended(module, x_BTD, mask, position)
     wide = attention(attention_window=0, kv_heads=2)
-    expected = attended(wide, x_BTD, mask & band, position)
+    expected = attended(wide, x_BTD, allowed & band, position)
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
     module.recorded_weights = []
     torch.testing.assert_close(attended(module, x_BTD, mask, position), expected, atol=1e-6, rtol=1e-5)
@@ -347,7 +348,7 @@ def test_recurrent_model_in_bf16_has_float32_gradients() -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-@pytest.mark.parametrize("mask", ["none", "padding", "causal", "nothing"])
+@pytest.mark.parametrize("mask", ["none", "padding", "additive", "causal", "offset", "nothing"])
 @pytest.mark.parametrize("name", [*POSITION_ENCODINGS])
 def test_sdpa_equals_attend(name: str, mask: str) -> None:
     """`sdpa` is used on GPUs; this runs PyTorch's CPU implementation."""
@@ -358,9 +359,11 @@ def test_sdpa_equals_attend(name: str, mask: str) -> None:
     with torch.no_grad():
         for parameter in position.encoding.parameters():
             parameter.normal_()
+    padding_B11S = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None]
     masks = {
-        "none": None, "padding": torch.tensor([[True] * 6, [True] * 2 + [False] * 4])[:, None, None],
-        "causal": torch.ones(6, 6, dtype=torch.bool).tril(), "nothing": torch.zeros(2, 1, 1, 6, dtype=torch.bool),
+        "none": None, "padding": padding_B11S, "additive": additive_mask(padding_B11S, torch.float32),
+        "causal": CausalMask(torch.ones(6, 6, dtype=torch.bool).tril()), "offset": torch.ones(6, 6).tril(1).bool(),
+        "nothing": torch.zeros(2, 1, 1, 6, dtype=torch.bool),
     }  # fmt: skip
     actual = []
     for gather in (module.attend, module.sdpa):
@@ -373,6 +376,22 @@ def test_sdpa_equals_attend(name: str, mask: str) -> None:
     for one, other in zip(*actual, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
     assert (actual[1][0] == 0).all() == (mask == "nothing")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_additive_mask_is_aligned_and_finite(dtype: torch.dtype) -> None:
+    """In the kernel that takes a mask, a row without allowed keys must not become NaN, not even its gradient."""
+    allowed = torch.tensor([[True] * 5, [True, True, False, False, False], [False] * 5])[:, None, None]
+    mask = additive_mask(allowed, dtype)
+    assert mask.stride(0) % 16 == 0
+    assert (mask + torch.finfo(dtype).min / 4).isfinite().all()
+    converted = boolean_mask(mask)
+    assert converted is not None
+    assert torch.equal(converted, allowed)
+    qkv = torch.randn(3, 3, 1, 5, 4, requires_grad=True)
+    F.scaled_dot_product_attention(*qkv.unbind(), mask.float()).square().sum().backward()
+    assert qkv.grad is not None
+    assert qkv.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["shaw", "transformer_xl", "deberta"])

@@ -16,7 +16,7 @@ INSTRUCTION_SETS = (
     "asimd", "asimddp", "bf16", "i8mm", "sve",
 )  # fmt: skip
 """CPU flags that affect the speed of matrix products, by their names in Linux."""
-OPTIONAL = ("ctranslate2", "matplotlib", "onnxruntime", "tensorboard", "torchdiffeq", "transformers", "unbabel-comet")
+OPTIONAL = ("ctranslate2", "matplotlib", "onnxruntime", "tensorboard", "transformers", "unbabel-comet")
 
 
 def doctor(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:

@@ -9,7 +9,12 @@ import sys
 # OpenMP threads spin while they wait. The default spin time is far too long when other programs use the same cores.
 # oneDNN and PyTorch cache a kernel of half a megabyte or more for each shape. Training uses thousands of shapes, and
 # creating a kernel again has no measurable cost, so the caches are small.
-DEFAULTS = {"GOMP_SPINCOUNT": "10000", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+# If NCCL loses another rank, PyTorch by default aborts the process with a stack dump. CleanUpOnly (2) makes the next
+# operation raise, which becomes an error message.
+DEFAULTS = {
+    "GOMP_SPINCOUNT": "10000", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2",
+}  # fmt: skip
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
 
 

@@ -133,6 +133,10 @@ class TrainConfig:
     """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     subword_regularization: str = ""
     """Segmentation sampled for each pair in each epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2). Empty: off."""
+    compile: tuple[str, ...] = ()
+    """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes a minute longer."""
+    overlap_all_reduce: bool = False
+    """With several processes, sum gradients during the backward pass instead of after it."""
     valid_every: int = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: int = 0

@@ -40,13 +40,14 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Move the tensors to `device`."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
         """Copy the tensors to pinned memory, for asynchronous transfers to a GPU."""
-        return self._map(Tensor.pin_memory)
+        return self.map(Tensor.pin_memory)
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """Apply a function to every tensor."""
         names = ("src_BS", "src_mask_BS", "tgt_in_BT", "target_index_N", "labels_N")
         tensors: dict[str, Any] = {name: function(getattr(self, name)) for name in names}
         return replace(self, **tensors)

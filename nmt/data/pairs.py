@@ -19,15 +19,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import zstandard
-
 from nmt.errors import DataError
 
 Pair = tuple[str, str]
 
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstandard"}
 _MAGIC = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ\x00", "bzip2": b"BZh", "zstandard": b"\x28\xb5\x2f\xfd"}
-_READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _BLOCK_SIZE = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 
@@ -69,6 +67,11 @@ class _ZstandardReader(io.RawIOBase):
     """Read all frames of a .zst file; unlike the reader of `zstandard`, raise an error if the file is truncated."""
 
     def __init__(self, path: Path) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise DataError(f"{path} needs the package zstandard", "pip install zstandard") from None
+        self._zstandard = zstandard
         self._file = path.open("rb")
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._decompressed = b""
@@ -87,10 +90,13 @@ class _ZstandardReader(io.RawIOBase):
                 compressed = self._frame.unused_data or self._file.read(_BLOCK_SIZE)
                 if not compressed:
                     return 0
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._frame = self._zstandard.ZstdDecompressor().decompressobj()
             elif not (compressed := self._file.read(_BLOCK_SIZE)):
                 raise EOFError("compressed file ended before the end of the stream")
-            self._decompressed = self._frame.decompress(compressed)
+            try:
+                self._decompressed = self._frame.decompress(compressed)
+            except self._zstandard.ZstdError as error:
+                raise OSError(str(error)) from None
         count = min(len(view), len(self._decompressed))
         view[:count], self._decompressed = self._decompressed[:count], self._decompressed[count:]
         return count

@@ -5,8 +5,11 @@ Segments are spans of the text, and only whitespace is left between them, so no 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
+
+from nmt.console import log
 
 Span = tuple[int, int]
 """Start and end offset of a segment."""
@@ -15,6 +18,8 @@ _CLAUSE_BOUNDARY = re.compile(r"(?<=[,;:–—)])\s+")
 _WORD_BOUNDARY = re.compile(r"\s+")
 _SENTENCE_BOUNDARY = re.compile(r"[.!?…。！？።।॥།؟۔][^\w\s]*\s*\w")
 """A possible end of a sentence followed by more text."""
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?…。！？।॥؟۔])|(?<=[.!?…][\"'”»)]))\s+")
+"""The space after a sentence, if the rules of a language are not available."""
 
 
 def split_to_fit(text: str, language: str, fits: Callable[[str], bool]) -> list[Span]:
@@ -33,8 +38,11 @@ def split_to_fit(text: str, language: str, fits: Callable[[str], bool]) -> list[
 
 def split_sentences(text: str, language: str) -> list[Span]:
     """Return the spans of the sentences of `text`, without surrounding whitespace."""
-    from sentencex import segment
-
+    try:
+        from sentencex import segment
+    except ImportError:
+        _log_missing_sentencex()
+        return _split_at(_SENTENCE_END, text)
     spans, end = [], 0
     for sentence in segment(language, text):
         start = text.find(sentence, end)
@@ -43,6 +51,11 @@ def split_sentences(text: str, language: str) -> list[Span]:
         end = start + len(sentence)
         spans += _trim(text, (start, end))
     return spans
+
+
+@functools.cache
+def _log_missing_sentencex() -> None:
+    log("the package sentencex is not installed, so lines are split at every period, also after abbreviations")
 
 
 def count_sentences(text: str, language: str) -> int:

@@ -27,6 +27,8 @@ BATCHES_PER_THREAD = 3
 """Number of batches per thread, if there are enough sentences. With several, threads finish at nearly the same time."""
 MAX_SCORE_TOKENS = 1024
 """Maximum number of tokens in a batch to score, counted on the longer side, including padding."""
+GPU_BATCH_SCALE = 16
+"""Factor of these limits on a GPU, which has more rows in flight. A batch that does not fit in memory is split."""
 
 
 class Model(StepModel, Protocol):
@@ -51,6 +53,7 @@ class BatchEngine:
         num_threads: int = 1,
         *,
         source_eos: bool = True,
+        batch_scale: int = 1,
     ) -> None:
         """Create the model for the search.
 
@@ -60,7 +63,9 @@ class BatchEngine:
             detokenize: returns the text of token ids, for searches that compare texts.
             num_threads: number of batches computed in parallel, one thread each.
             source_eos: whether sources end with the end token.
+            batch_scale: factor of the maximum size of batches, which suits a CPU.
         """
+        self.batch_scale = batch_scale
         self.model = make_model(precision)
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self.source_eos = source_eos
@@ -84,15 +89,17 @@ class BatchEngine:
         lengths = [len(source.ids) + 1 for source in sources]
         rows = max(1, search.rows)
         balanced = len(sources) // (BATCHES_PER_THREAD * self.num_threads)
-        max_sentences = max(1, min(MAX_BATCH_ROWS // rows, max(MIN_BATCH_ROWS // rows, balanced)))
-        batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS // rows)
+        min_rows, max_rows = MIN_BATCH_ROWS * self.batch_scale, MAX_BATCH_ROWS * self.batch_scale
+        max_sentences = max(1, min(max_rows // rows, max(min_rows // rows, balanced)))
+        batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS * self.batch_scale // rows)
         return self._run(sources, batches, lambda batch: self._search(batch, search), on_progress)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score given translations in float32."""
         pairs = list(zip(sources, targets, strict=True))
         lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
-        batches = make_batches(lengths, MAX_SCORE_TOKENS, MAX_SCORE_TOKENS)
+        max_tokens = MAX_SCORE_TOKENS * self.batch_scale
+        batches = make_batches(lengths, max_tokens, max_tokens)
         return self._run(pairs, batches, self._score, lambda _: None)
 
     def _run(

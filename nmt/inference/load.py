@@ -13,7 +13,7 @@ from nmt import runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.inference import native
-from nmt.inference.batch import BatchEngine, Model
+from nmt.inference.batch import GPU_BATCH_SCALE, BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
 from nmt.inference.native import NativeModel
 from nmt.runs import checkpoint, discovery
@@ -145,4 +145,5 @@ def _pytorch_engine(
     def make_model(precision: str) -> Model:
         return TorchModel(models, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
 
-    return BatchEngine(make_model, precision, detokenize, source_eos=models[0].config.source_eos)
+    scale = 1 if device == "cpu" else GPU_BATCH_SCALE
+    return BatchEngine(make_model, precision, detokenize, source_eos=models[0].config.source_eos, batch_scale=scale)

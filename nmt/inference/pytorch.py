@@ -17,9 +17,14 @@ from torch import Tensor
 
 from nmt.data.batching import collate, pad_rows
 from nmt.inference import TokenScores
+from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
+
+MIN_RUNNING = 0.75
+"""Fraction of the sentences in the state of a search on a GPU below which finished ones are dropped. Dropping them
+copies the keys and values of all others, and changes the shapes of all kernels."""
 
 
 class TorchModel:
@@ -37,11 +42,13 @@ class TorchModel:
         self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
 
     @torch.inference_mode()
+    @fused_kernels()
     def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
-        src_BS = pad_rows(sources).to(self.device)
+        src_BS = pad_rows(sources)
         lengths_B = torch.tensor([len(source) for source in sources])
-        mask_BS = (torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]).to(self.device)
+        mask_BS = torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]
+        src_BS, mask_BS = self.transfer(src_BS), self.transfer(mask_BS)
         states = [network.init_search_state(src_BS, mask_BS) for network in self.networks]
         if track_attention:
             for state in states:
@@ -49,10 +56,11 @@ class TorchModel:
         return TorchState(self, states, len(sources))
 
     @torch.inference_mode()
+    @fused_kernels()
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score a batch of given translations in one forward pass per network."""
         source_eos = self.networks[0].config.source_eos
-        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).to(self.device)
+        batch = collate(list(zip(sources, targets, strict=True)), source_eos=source_eos).map(self.transfer)
         log_probs_N, attention_BTS = [], []
         for network in self.networks:
             memory = network.encode(batch.src_BS, batch.src_mask_BS)
@@ -62,8 +70,9 @@ class TorchModel:
             log_p_NV = network.logits(hidden_ND).float().log_softmax(-1)
             log_probs_N.append(log_p_NV.gather(1, batch.labels_N[:, None])[:, 0])
             attention_BTS.append(state.cross_attention_RTS)
-        log_prob_N = mean_log_prob(log_probs_N).tolist()
-        mean_attention_BTS = torch.stack(attention_BTS).mean(0).float().cpu().numpy()
+        mean_attention = to_host(torch.stack(attention_BTS).mean(0).float())
+        log_prob_N = mean_log_prob(log_probs_N).tolist()  # waits for both
+        mean_attention_BTS = mean_attention.numpy()
         scores, start = [], 0
         for source, target, attention_TS in zip(sources, targets, mean_attention_BTS, strict=True):
             end = start + len(target) + 1
@@ -72,6 +81,10 @@ class TorchModel:
             )
             start = end
         return scores
+
+    def transfer(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of the CPU on the model's device, without waiting for a GPU."""
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
 
 
 class TorchState:
@@ -84,60 +97,93 @@ class TorchState:
         self.source_R: Ints | None = None
         """Source index of each row; None before the first step."""
         self.source_B: Ints = np.arange(num_sources)
-        """Indices of the sources that the networks' states contain, in their order."""
+        """Indices of the sources that the networks' states contain, in their order; some may have finished."""
+        self.row_R: Ints = np.arange(num_sources)
+        """Row of the networks' states for each row of the search."""
+        self.num_rows = num_sources
+        """Number of rows of the networks' states."""
 
     @torch.inference_mode()
+    @fused_kernels()
     def step(self, request: StepRequest) -> StepResult:
-        """Read one more token per row."""
+        """Read one more token per row; the host waits once for a GPU."""
         self._reorder(request.parents_R)
-        tokens_R = self._tensor(request.tokens_R)
+        tokens_R = self._rows(request.tokens_R)
         networks = zip(self.model.networks, self.states, strict=True)
         log_p_RV = mean_log_prob([network.next_log_probs(tokens_R, state) for network, state in networks])
         attention = [s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None]
-        if attention:
-            self.attention_RS = torch.stack(attention).mean(0).float().cpu().numpy()
+        attention_RS = to_host(torch.stack(attention).mean(0).float()) if attention else None
         gathered_log_p_RP = log_p_RV[:, :0]
         if request.gather_RP is not None:
-            gathered_log_p_RP = log_p_RV.gather(1, self._tensor(request.gather_RP))
-        all_log_p_RV = log_p_RV.cpu().numpy().copy() if request.all_log_probs else None
+            gathered_log_p_RP = log_p_RV.gather(1, self._rows(request.gather_RP))
+        all_log_p_RV = to_host(log_p_RV) if request.all_log_probs else None
         if request.banned_RX is not None:
             row, column = (request.banned_RX >= 0).nonzero()
-            log_p_RV[self._tensor(row), self._tensor(request.banned_RX[row, column])] = -torch.inf
+            log_p_RV[self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])] = -torch.inf
         log_p_RK, tokens_RK = log_p_RV.topk(min(request.k, log_p_RV.shape[1]))
-        # One transfer from the device.
-        packed = (
-            torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
-            .cpu()
-            .numpy()
-        )
+        packed = torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
+        packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
+        self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
         k = log_p_RK.shape[1]
         return StepResult(
-            packed[:, k : 2 * k].view(np.float32).copy(),
-            packed[:, :k].astype(np.int64),
-            None if request.gather_RP is None else packed[:, 2 * k :].view(np.float32).copy(),
-            all_log_p_RV,
+            packed_R[:, k : 2 * k].view(np.float32).copy(),
+            packed_R[:, :k].astype(np.int64),
+            None if request.gather_RP is None else packed_R[:, 2 * k :].view(np.float32).copy(),
+            None if all_log_p_RV is None else all_log_p_RV.numpy()[self.row_R],
         )
 
     def _reorder(self, parents_R: Ints) -> None:
-        """Reorder rows and sentences according to the parents, and drop sentences without rows."""
-        source_R = parents_R if self.source_R is None else self.source_R[parents_R]
-        kept_B = source_R[np.sort(np.unique(source_R, return_index=True)[1])]  # in the order of their rows
+        """Reorder the networks' states according to the parents, and drop sentences without rows.
+
+        On a GPU, they are dropped only when many have finished.
+        """
+        is_first, source_R = self.source_R is None, parents_R
+        if self.source_R is not None:
+            source_R = self.source_R[parents_R]
+        running_B = source_R[np.sort(np.unique(source_R, return_index=True)[1])]  # in the order of their rows
+        order_B = np.argsort(self.source_B)
+        index_B = order_B[np.searchsorted(self.source_B, running_B, sorter=order_B)]
+        width = len(parents_R) // len(running_B)
         sentences_B = None
-        if not np.array_equal(kept_B, self.source_B):
-            order_B = np.argsort(self.source_B)
-            sentences_B = self._tensor(order_B[np.searchsorted(self.source_B, kept_B, sorter=order_B)])
-        if self.source_R is None:  # the states have one row per sentence
-            rows_R, is_reordered = self._tensor(kept_B), sentences_B is not None
+        if not is_first and self._keeps_finished(index_B, width):
+            parents: Ints = np.arange(self.num_rows)
+            new_row_R = (index_B[:, None] * width + np.arange(width)).ravel()
+            parents[new_row_R] = self.row_R[parents_R]
+            self.row_R = new_row_R
         else:
-            rows_R = self._tensor(parents_R)
-            is_reordered = sentences_B is not None or not np.array_equal(parents_R, np.arange(len(self.source_R)))
-        if is_reordered:
+            # Before the first step, the states have one row per sentence, which becomes `width` rows.
+            parents = running_B if is_first else self.row_R[parents_R]
+            self.row_R = np.arange(len(parents_R))
+            if not np.array_equal(running_B, self.source_B):
+                sentences_B, self.source_B = self._tensor(index_B), running_B
+        if sentences_B is not None or not np.array_equal(parents, np.arange(self.num_rows)):
             for state in self.states:
-                state.reorder(rows_R, sentences_B)
-        self.source_R, self.source_B = source_R, kept_B
+                state.reorder(self._tensor(parents), sentences_B)
+        self.source_R, self.num_rows = source_R, len(self.source_B) * width
+
+    def _keeps_finished(self, index_B: Ints, width: int) -> bool:
+        """Return whether the states keep their sentences, given the indices of those with rows."""
+        return (
+            self.model.device.type == "cuda"
+            and len(index_B) > MIN_RUNNING * len(self.source_B)
+            and width * len(self.source_B) == self.num_rows
+            and bool((np.diff(index_B) > 0).all())
+        )
+
+    def _rows(self, values_R: Ints) -> Tensor:
+        """Return a value for each row of the networks' states; those of finished sentences do not matter."""
+        if len(values_R) < self.num_rows:
+            given_R, values_R = values_R, np.zeros((self.num_rows, *values_R.shape[1:]), np.int64)
+            values_R[self.row_R] = given_R
+        return self._tensor(values_R)
 
     def _tensor(self, array: Ints) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array, np.int64)).to(self.model.device)
+        return self.model.transfer(torch.from_numpy(np.ascontiguousarray(array, np.int64)))
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """Copy a tensor to the CPU; the copy of a GPU's is valid after the next wait."""
+    return tensor.to("cpu", non_blocking=True, copy=True)
 
 
 def mean_log_prob(log_probs: Sequence[Tensor]) -> Tensor:

@@ -1,8 +1,8 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2), its scoring functions, and windowed attention.
 
 Shape suffixes: B sentences, T tokens, Q queries, S source tokens or keys, D model dimension, H query heads, G
-key-value heads, K head dimension, N blocks, X any size. Masks are boolean, True = attend, broadcastable to
-[B, H, Q, S].
+key-value heads, K head dimension, N blocks, X any size. Masks are broadcastable to [B, H, Q, S] and boolean, True =
+attend; on a GPU also additive (`additive_mask`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,64 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
 from nmt.model.positions import PositionInput
+
+MASK_ALIGNMENT = 16
+"""Kernels copy an additive mask in every call unless the stride of its rows is a multiple of this."""
+
+
+class CausalMask(NamedTuple):
+    """The mask of a decoder that reads the whole target: queries attend to their own position and earlier ones."""
+
+    allowed_TT: Tensor
+
+
+Mask = Tensor | CausalMask
+
+
+@contextmanager
+def fused_kernels() -> Iterator[None]:
+    """Allow all fused attention kernels except cuDNN's.
+
+    PyTorch 2.11 and later prefer cuDNN on Hopper GPUs. It builds a plan for every new shape, which takes tens of
+    milliseconds, and has returned NaN gradients with masks.
+    """
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        yield
+
+
+def additive_mask(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a boolean mask as a term to add to scores, in the form that fused kernels read without a copy.
+
+    The term of a masked position is finite, so that fully masked rows are not NaN: half of the minimum, so that adding
+    a score does not overflow.
+    """
+    keys = allowed.shape[-1]
+    aligned = torch.zeros(
+        *allowed.shape[:-1], -(-keys // MASK_ALIGNMENT) * MASK_ALIGNMENT, dtype=dtype, device=allowed.device
+    )
+    return aligned[..., :keys].masked_fill_(~allowed, torch.finfo(dtype).min / 2)
+
+
+def boolean_mask(mask: Mask | None) -> Tensor | None:
+    """Return any mask as a boolean tensor."""
+    if isinstance(mask, CausalMask):
+        return mask.allowed_TT
+    return mask == 0 if mask is not None and mask.is_floating_point() else mask
+
+
+def select_mask(mask: Tensor, sentences_B: Tensor) -> Tensor:
+    """Return the mask of some sentences, in the form of `mask`."""
+    return additive_mask((mask == 0)[sentences_B], mask.dtype) if mask.is_floating_point() else mask[sentences_B]
 
 
 def masked_softmax(scores_BHQS: Tensor, mask: Tensor | None) -> Tensor:
@@ -94,7 +144,7 @@ class Attention(nn.Module):
         q_BHQK: Tensor,
         k_BGSK: Tensor,
         v_BGSK: Tensor,
-        mask: Tensor | None,
+        mask: Mask | None,
         position: PositionInput | None = None,
     ) -> Tensor:
         """Return the projected output of the attention, [B, Q, D]."""
@@ -107,7 +157,7 @@ class Attention(nn.Module):
         q_BHQK: Tensor,
         k_BGSK: Tensor,
         v_BGSK: Tensor,
-        mask: Tensor | None,
+        mask: Mask | None,
         position: PositionInput | None = None,
     ) -> Tensor:
         """Return the sums of the values weighted by attention, [B, H, Q, K]."""
@@ -125,33 +175,37 @@ class Attention(nn.Module):
         return context_BHQK if bias_BHQK is None else context_BHQK + bias_BHQK
 
     def sdpa(
-        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, position: PositionInput | None
+        self, q_BHQK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Mask | None, position: PositionInput | None
     ) -> Tensor:
         """Compute `attend` for dot-product scores with PyTorch's fused kernel, which is the fastest on a GPU."""
-        q_BHQK = self._scale(q_BHQK, position)
-        rate = self.dropout.rate if self.training else 0.0
-        bias = position.attention_bias(q_BHQK, k_BHSK) if position else None
-        if bias is None:
-            return F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, mask, dropout_p=rate, scale=1.0)
-        if mask is not None:  # half of the minimum, so that adding a score does not overflow to -inf
-            bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min / 2)
-        context_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=1.0)
-        if mask is None:
-            return context_BHQK
-        return context_BHQK.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+        rate, scale = self.dropout.rate if self.training else 0.0, 1 / self._divisor(position)
+        bias = None
+        if position and position.encoding.has_attention_bias:
+            bias = position.attention_bias(q_BHQK * scale, k_BHSK)
+        if bias is None and isinstance(mask, CausalMask):
+            return F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, dropout_p=rate, is_causal=True, scale=scale)
+        allowed = None
+        if isinstance(mask, CausalMask):
+            mask = additive_mask(mask.allowed_TT, q_BHQK.dtype)
+        elif mask is not None and not mask.is_floating_point():
+            allowed, mask = mask, additive_mask(mask, q_BHQK.dtype)
+        bias = mask if bias is None else bias if mask is None else bias + mask
+        context_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=scale)
+        return context_BHQK if allowed is None else context_BHQK.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
     def weights(self, q_BHQK: Tensor, k_BGSK: Tensor, mask: Tensor | None) -> Tensor:
         """Return the attention weights, [B, H, Q, S]."""
         return self._weights(q_BHQK, self.repeat_kv(k_BGSK), mask, None)
 
-    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Tensor | None, position: PositionInput | None) -> Tensor:
-        scaled_BHQK = self._scale(q_BHQK, position)
+    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Mask | None, position: PositionInput | None) -> Tensor:
+        scaled_BHQK = q_BHQK / self._divisor(position)
         scores_BHQS = self.score_fn(scaled_BHQK if self.is_dot_product else q_BHQK, k_BHSK)
         bias = position.attention_bias(scaled_BHQK, k_BHSK) if position else None
-        return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, mask)
+        return masked_softmax(scores_BHQS if bias is None else scores_BHQS + bias, boolean_mask(mask))
 
-    def _scale(self, q: Tensor, position: PositionInput | None) -> Tensor:
-        return q / math.sqrt((position.encoding.num_score_terms if position else 1) * self.head_dim)
+    def _divisor(self, position: PositionInput | None) -> float:
+        """Return the number that scores are divided by."""
+        return math.sqrt((position.encoding.num_score_terms if position else 1) * self.head_dim)
 
     def repeat_kv(self, x_BGSK: Tensor) -> Tensor:
         """Repeat keys or values for every head of queries that shares them: [B, H, S, K]."""
@@ -186,7 +240,7 @@ class SelfAttention(Attention):
         q_BHQK: Tensor,
         k_BGSK: Tensor,
         v_BGSK: Tensor,
-        mask: Tensor | None,
+        mask: Mask | None,
         position: PositionInput | None = None,
     ) -> Tensor:
         """Return the sums of the values weighted by attention, within the window if there is one."""
@@ -203,22 +257,23 @@ class SelfAttention(Attention):
                 num_keys, device=q_BHQK.device
             )
             in_window = distance_QS.abs() <= window
-            return super().attend(q_BHQK, k_BGSK, v_BGSK, in_window if mask is None else mask & in_window, position)
+            allowed = boolean_mask(mask)
+            in_window = in_window if allowed is None else allowed & in_window
+            return super().attend(q_BHQK, k_BGSK, v_BGSK, in_window, position)
         return self._attend_in_blocks(q_BHQK, k_BGSK, v_BGSK, mask, position)
 
     def _attend_in_blocks(
-        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Tensor | None, position: PositionInput | None
+        self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor, mask: Mask | None, position: PositionInput | None
     ) -> Tensor:
         """Let each query attend to `window` keys on each side, at a cost proportional to window times length.
 
-        The mask is either a padding mask [B, 1, 1, S] or, if it has two dimensions, the causal mask. Each block of
-        `window` queries attends to its own block of keys and to one block on each side: S/window short sequences
-        instead of a long one.
+        The mask is either a padding mask [B, 1, 1, S] or the causal mask. Each block of `window` queries attends to its
+        own block of keys and to one block on each side: S/window short sequences instead of a long one.
         """
         window, num_keys = self.window, k_BGSK.shape[2]
         num_blocks = -(-num_keys // window)
         padding = num_blocks * window - num_keys
-        causal = mask is not None and mask.dim() == 2
+        causal = isinstance(mask, CausalMask)
         right = 0 if causal else window
         q = F.pad(q_BHSK, (0, 0, 0, padding)).unflatten(2, (num_blocks, window)).transpose(1, 2).flatten(0, 1)
 
@@ -227,8 +282,9 @@ class SelfAttention(Attention):
             return blocks.permute(0, 2, 1, 4, 3).flatten(0, 1)
 
         is_real_BS = torch.ones(1, num_keys, dtype=torch.bool, device=q.device)
-        if mask is not None and not causal:
-            is_real_BS = mask[:, 0, 0]
+        padding_mask = None if causal else boolean_mask(mask)
+        if padding_mask is not None:
+            is_real_BS = padding_mask[:, 0, 0]
         is_real_BNX = F.pad(is_real_BS, (window, padding + right)).unfold(1, 2 * window + right, window)
         distance = torch.arange(window, 2 * window, device=q.device)[:, None] - torch.arange(
             2 * window + right, device=q.device

@@ -1,7 +1,8 @@
 """The Transformer (Vaswani et al. 2017), encoder and decoder, for training and for cached search.
 
 Shape suffixes: B sentences, S source tokens, T target tokens, D model dimension, H query heads, G key-value heads,
-K head dimension, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = attend.
+K head dimension, W rows (beams) per sentence, R = B*W rows. Masks are boolean, True = attend; on a GPU, padding masks
+are additive.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelConfig
-from nmt.model.attention import CrossAttention, SelfAttention, split_kv
+from nmt.model.attention import (
+    CausalMask,
+    CrossAttention,
+    Mask,
+    SelfAttention,
+    additive_mask,
+    boolean_mask,
+    select_mask,
+    split_kv,
+)
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
@@ -50,7 +60,7 @@ class DecoderState:
         """Record the attention of these queries if `layer` is tracked."""
         if layer == self.tracked_layer:
             k_BGSK = self.cross_kv[layer][0]
-            weights_BQS = attention.weights(q_BHQK, k_BGSK, self.mask_B11S).float().mean(1)
+            weights_BQS = attention.weights(q_BHQK, k_BGSK, boolean_mask(self.mask_B11S)).float().mean(1)
             self.cross_attention_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property
@@ -79,7 +89,7 @@ class DecoderState:
             self.cache.reorder(rows_R)
         if sentences_B is not None:
             self.cross_kv = [(k[sentences_B], v[sentences_B]) for k, v in self.cross_kv]
-            self.mask_B11S = None if self.mask_B11S is None else self.mask_B11S[sentences_B]
+            self.mask_B11S = None if self.mask_B11S is None else select_mask(self.mask_B11S, sentences_B)
 
 
 class EncoderLayer(nn.Module):
@@ -111,11 +121,11 @@ class DecoderLayer(nn.Module):
             _residual(config) for _ in range(3)
         )
 
-    def forward(self, x_RTD: Tensor, state: DecoderState, causal_TT: Tensor | None, position: PositionInput) -> Tensor:
+    def forward(self, x_RTD: Tensor, state: DecoderState, mask: Mask | None, position: PositionInput) -> Tensor:
         """Run the layer over T new target positions."""
         q, kv = self.self_attention.project(self.attention_residual.norm_input(x_RTD), position)
         k, v = state.append_kv(position.layer, kv)
-        attended_RTD = self.self_attention.attend_and_project(q, k, v, causal_TT, position)
+        attended_RTD = self.self_attention.attend_and_project(q, k, v, mask, position)
         x_RTD = self.attention_residual.add(x_RTD, attended_RTD)
         # The W rows of a sentence become W*T queries of one attention, so that the keys and values of the source are
         # stored once per sentence, not once per beam.
@@ -160,7 +170,7 @@ class Transformer(Seq2Seq):
     def encode(self, src_BS: Tensor, src_mask_BS: Tensor) -> Tensor:
         """Return the output of the encoder, memory_BSD."""
         x_BSD = self.embed("source", src_BS, 0)
-        mask_B11S = src_mask_BS[:, None, None, :]
+        mask_B11S = self._padding_mask(src_mask_BS)
         for layer_index, layer in enumerate(self.encoder_layers):
             position = PositionInput(self.source_positions, layer_index, 0)
             x_BSD = layer(position.add_positions(x_BSD), mask_B11S, position)
@@ -174,19 +184,27 @@ class Transformer(Seq2Seq):
             for layer in cast(Iterable[DecoderLayer], self.decoder)
         }
         cross_kv = [projected[id(layer)] for layer in self.decoder_layers]
-        return DecoderState(cross_kv, src_mask_BS[:, None, None, :], KVCache(len(cross_kv)) if use_cache else None)
+        return DecoderState(cross_kv, self._padding_mask(src_mask_BS), KVCache(len(cross_kv)) if use_cache else None)
+
+    def _padding_mask(self, src_mask_BS: Tensor) -> Tensor:
+        mask_B11S = src_mask_BS[:, None, None, :]
+        if not src_mask_BS.is_cuda:
+            return mask_B11S
+        return additive_mask(mask_B11S, self.compute_dtype or self.output_weight_VD.dtype)
 
     def decode(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
         tokens = tgt_RT.shape[1]
         x_RTD = self.embed("target", tgt_RT, state.length)
-        causal_TT = None
+        mask: Mask | None = None
         if tokens > 1:
             end = state.length + tokens
-            causal_TT = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
+            mask = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
+            if not state.length:
+                mask = CausalMask(mask)
         for layer_index, layer in enumerate(self.decoder_layers):
             position = PositionInput(self.target_positions, layer_index, state.length)
-            x_RTD = layer(position.add_positions(x_RTD), state, causal_TT, position)
+            x_RTD = layer(position.add_positions(x_RTD), state, mask, position)
         state.advance(tokens)
         hidden_RTD: Tensor = self.decoder_norm(x_RTD)
         return hidden_RTD

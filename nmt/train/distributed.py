@@ -20,8 +20,9 @@ from torch import Tensor
 from nmt.errors import TrainingError
 
 T = TypeVar("T")
-TIMEOUT = timedelta(days=1)
-"""Maximum wait for another rank, which may be validating. A rank that exits is detected immediately."""
+TIMEOUTS = {"gloo": timedelta(days=1), "nccl": timedelta(minutes=30)}
+"""Maximum wait for another rank. With gloo, it may be validating, and its exit is detected immediately. NCCL only sums
+gradients, and may not detect an exit."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     try:
-        dist.init_process_group(backend, timeout=TIMEOUT)
-        yield RankGroup(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUT))
+        dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
+        yield RankGroup(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]))
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise

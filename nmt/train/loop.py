@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from nmt.config import TrainConfig
 from nmt.console import log, progress
 from nmt.train.run_dir import MetricsLogger
-from nmt.train.step import StepStats
+from nmt.train.step import PendingStats, StepStats
 from nmt.train.stopping import StopSignal, TimeBudget
 from nmt.train.trainer import Trainer
+
+EXCHANGE_SECONDS = 0.25
+"""Maximum time between two exchanges of decisions among the ranks, each of which takes about a millisecond."""
 
 
 def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: float | None) -> bool:
@@ -33,33 +38,33 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
         log("training has already stopped early; increase train.patience to continue")
         return True
     trainer.model.train()
-    stats, spikes = RunningStats(), LossSpikeDetector()
-    last_step = config.steps
+    stats, last_step, exchange_step = UpdateStats(trainer.device.type == "cuda"), config.steps, 0
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
         for update in trainer.updates():
-            step_stats = trainer.update(update, last_step)
-            stats.add(step_stats)
-            if spikes.update(step_stats):
-                log(f"update {state.step:,}: the loss rose to {step_stats.loss:.2f} from about {spikes.mean:.2f}")
+            pending = trainer.update(update, last_step)
+            stats.add(state.step, pending)
             state.seconds = budget.seconds_before + budget.elapsed()
             state.scores = {}
             lr = trainer.optimizer.param_groups[0]["lr"]
-            speed = stats.tokens_per_second()
-            bar.set_postfix_str(f"loss {step_stats.loss:.3f}, lr {lr:.1e}, {speed:,.0f} tok/s", refresh=False)
+            bar.set_postfix_str(f"{stats}, lr {lr:.1e}", refresh=False)
             bar.update()
             if state.step % config.log_every == 0:
+                means = stats.finish()
                 if group.is_main:
-                    metrics.write(_position(trainer) | {"lr": lr, **stats.means()})
-                stats = RunningStats()
+                    metrics.write(_position(trainer) | {"lr": lr, **means})
+            if group.world_size > 1 and state.step < exchange_step and not _is_scheduled(config, state.step):
+                continue
             decisions = group.all_gather(_decide(trainer, budget, stop))
-            decision, last_step = decisions[0], decisions[0].last_step
+            decision, last_step, exchange_step = decisions[0], decisions[0].last_step, decisions[0].exchange_step
             bar.total = max(last_step, state.step + 1)
             if any(rank_decision.stop for rank_decision in decisions):  # any rank may receive the signal
+                stats.finish()
                 trainer.save()
                 return False
             if decision.validate:
+                stats.finish()
                 has_patience = _validate(trainer, metrics, budget, stop)
-                stats = RunningStats()
+                stats.restart()
                 if not state.scores:
                     return False
                 if decision.is_last:
@@ -110,13 +115,71 @@ class _Decision:
     validate: bool
     last_step: int
     """Estimate of the last update."""
+    exchange_step: int
+    """The update after which the ranks exchange decisions again, at the latest."""
+
+
+def _is_scheduled(config: TrainConfig, step: int) -> bool:
+    """Return whether a validation follows an update, whatever the time."""
+    return step >= config.steps or step % config.valid_every == 0
 
 
 def _decide(trainer: Trainer, budget: TimeBudget, stop: StopSignal) -> _Decision:
     config, step = trainer.config.train, trainer.progress.step
     is_last = step >= config.steps or budget.is_exhausted()
-    validate = is_last or step % config.valid_every == 0 or budget.should_measure_validation()
-    return _Decision(stop.requested, is_last, validate, budget.last_step(config.steps, config.valid_every))
+    validate = is_last or _is_scheduled(config, step) or budget.should_measure_validation()
+    last_step = budget.last_step(config.steps, config.valid_every)
+    return _Decision(stop.requested, is_last, validate, last_step, step + budget.num_updates_in(EXCHANGE_SECONDS))
+
+
+class UpdateStats:
+    """Reads the statistics of updates, reports loss spikes, and averages between log lines.
+
+    On a GPU, the statistics of an update are read after the next one has started, so that the GPU never waits for the
+    host.
+    """
+
+    def __init__(self, delay: bool) -> None:
+        """Start a period of updates; `delay`: whether to read the statistics after the next update has started."""
+        self.max_pending = 1 if delay else 0
+        self._pending: deque[tuple[int, PendingStats]] = deque()
+        self._spikes, self._running, self._loss = LossSpikeDetector(), RunningStats(), math.nan
+
+    def __str__(self) -> str:
+        return f"loss {self._loss:.3f}, {self._running.tokens_per_second():,.0f} tok/s"
+
+    def add(self, step: int, pending: PendingStats) -> None:
+        """Add an update and read the statistics of the previous one, or, without a delay, its own.
+
+        Raises:
+            TrainingError: see `PendingStats.read`.
+        """
+        self._pending.append((step, pending))
+        self._read(self.max_pending)
+
+    def finish(self) -> dict[str, float]:
+        """Read all statistics, return the means since the previous period, and start a new one.
+
+        Raises:
+            TrainingError: see `PendingStats.read`.
+        """
+        self._read(0)
+        means = self._running.means()
+        self.restart()
+        return means
+
+    def restart(self) -> None:
+        """Start a new period."""
+        self._running = RunningStats()
+
+    def _read(self, max_pending: int) -> None:
+        while len(self._pending) > max_pending:
+            step, pending = self._pending.popleft()
+            stats = pending.read()
+            self._loss = stats.loss
+            self._running.add(stats)
+            if self._spikes.update(stats):
+                log(f"update {step:,}: the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}")
 
 
 class RunningStats:

@@ -5,7 +5,10 @@ Shape suffixes: N target positions without padding, D model dimension, V vocabul
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,10 +16,85 @@ from torch import Tensor
 from nmt.data.batching import Batch
 from nmt.model.seq2seq import Seq2Seq
 
-CHUNK = 1024
-"""Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB in bf16."""
+CHUNK, GPU_CHUNK = 1024, 4096
+"""Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB in bf16 on a CPU,
+and 256 MiB on a GPU, which needs larger matrices to be busy."""
 BLOCK_NUMEL = 2**19
 """Number of logits whose softmax is computed together on a CPU: 2 MiB in float32, which fits in the cache."""
+
+
+class LogitsLoss(Protocol):
+    """Computes the loss of a chunk of logits, without the uniform part, and replaces the logits by their gradient."""
+
+    def __call__(
+        self, logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
+    ) -> None:
+        """Add to `sums`, and replace the logits if they include gradients."""
+
+
+@dataclass
+class Sums:
+    """Sums over the chunks of a batch."""
+
+    loss: Tensor
+    has_grad: bool
+    grad_bias_V: Tensor | None
+
+
+def logits_loss(
+    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
+) -> None:  # fmt: skip
+    """Compute a `LogitsLoss` by PyTorch's operators, on a CPU in blocks that fit in the cache."""
+    block = max(16, BLOCK_NUMEL // logits_NV.shape[1]) if logits_NV.device.type == "cpu" else len(logits_NV)
+    for first in range(0, len(logits_NV), block):
+        rows, targets = slice(first, first + block), targets_N1[first : first + block]
+        prob = logits_NV[rows].float()
+        if bias_V is not None:
+            prob += bias_V
+        sums.loss -= (1 - smoothing) * prob.gather(1, targets).sum()
+        max_N1 = prob.amax(-1, keepdim=True)
+        sum_N1 = prob.sub_(max_N1).exp_().sum(-1, keepdim=True)
+        sums.loss += (max_N1 + sum_N1.log()).sum()
+        if not sums.has_grad:
+            continue
+        prob.div_(sum_N1).scatter_add_(1, targets, prob.new_full((), smoothing - 1).expand_as(targets))
+        if sums.grad_bias_V is not None:
+            sums.grad_bias_V += prob.sum(0)
+        logits_NV[rows] = prob
+
+
+def compiled_logits_loss(
+    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
+) -> None:  # fmt: skip
+    """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in their own dtype."""
+    loss, grad_bias_V = _compile()(logits_NV, targets_N1, bias_V, smoothing, sums.has_grad)
+    sums.loss += loss
+    if sums.grad_bias_V is not None and grad_bias_V is not None:
+        sums.grad_bias_V += grad_bias_V
+
+
+@functools.cache
+def _compile() -> Callable[..., tuple[Tensor, Tensor | None]]:
+    return torch.compile(fused_logits_loss, dynamic=True)
+
+
+def fused_logits_loss(
+    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, has_grad: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return the loss and the gradient of the bias, and replace the logits by their gradient, if `has_grad`.
+
+    The target is found by comparison and not by indexing, so that the gradient is one elementwise operation.
+    """
+    value_NV = logits_NV.float() if bias_V is None else logits_NV.float() + bias_V
+    log_sum_N1 = value_NV.logsumexp(-1, keepdim=True)
+    loss = log_sum_N1.sum() - (1 - smoothing) * value_NV.gather(1, targets_N1).sum()
+    if not has_grad:
+        return loss, None
+    is_target_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == targets_N1
+    grad_NV = (value_NV - log_sum_N1).exp() - is_target_NV * (1 - smoothing)
+    grad_bias_V = None if bias_V is None else grad_NV.sum(0)
+    logits_NV.copy_(grad_NV)
+    return loss, grad_bias_V
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -36,35 +114,23 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         labels_N: Tensor,
         smoothing: float,
         need_grad: bool,
+        logits_loss: LogitsLoss,
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
         uniform = smoothing / len(weight)
-        block = max(16, BLOCK_NUMEL // len(weight)) if hidden_ND.device.type == "cpu" else CHUNK
+        chunk = CHUNK if hidden_ND.device.type == "cpu" else GPU_CHUNK
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
-        total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
-        for start in range(0, len(hidden_ND), CHUNK):
-            hidden, target_N1 = hidden_ND[start : start + CHUNK], labels_N[start : start + CHUNK, None]
+        sums = Sums(torch.zeros((), dtype=torch.float32, device=hidden_ND.device), need_grad, grad_bias)
+        for start in range(0, len(hidden_ND), chunk):
+            hidden, target_N1 = hidden_ND[start : start + chunk], labels_N[start : start + chunk, None]
             logits_NV = hidden @ weight.t()
-            for first in range(0, len(hidden), block):
-                rows, targets = slice(first, first + block), target_N1[first : first + block]
-                prob = logits_NV[rows].float()
-                if bias_V is not None:
-                    prob += bias_V
-                total -= (1 - smoothing) * prob.gather(1, targets).sum()
-                max_N1 = prob.amax(-1, keepdim=True)
-                sum_N1 = prob.sub_(max_N1).exp_().sum(-1, keepdim=True)
-                total += (max_N1 + sum_N1.log()).sum()
-                if grad_weight is None:
-                    continue
-                prob.div_(sum_N1).scatter_add_(1, targets, prob.new_full((), smoothing - 1).expand_as(targets))
-                if grad_bias is not None:
-                    grad_bias += prob.sum(0)
-                logits_NV[rows] = prob  # the gradient replaces the logits
+            logits_loss(logits_NV, target_N1, bias_V, smoothing, sums)  # the gradient replaces the logits
             if grad_hidden is not None and grad_weight is not None:
-                grad_hidden[start : start + CHUNK] = logits_NV @ weight
+                grad_hidden[start : start + chunk] = logits_NV @ weight
                 grad_weight += logits_NV.t() @ hidden
+        total = sums.loss
         if smoothing:
             hidden_sum, weight_sum = hidden_ND.sum(0, dtype=torch.float32), weight.sum(0, dtype=torch.float32)
             total -= uniform * (hidden_sum @ weight_sum)
@@ -81,11 +147,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scaled = [None if each is None else each.mul_(grad.to(each.dtype)) for each in ctx.grads]
-        return *scaled, None, None, None
+        return *scaled, None, None, None, None
 
 
 def cross_entropy(
-    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, *, smoothing: float, bias_V: Tensor | None = None
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    labels_N: Tensor,
+    *,
+    smoothing: float,
+    bias_V: Tensor | None = None,
+    logits_loss: LogitsLoss = logits_loss,
 ) -> Tensor:
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
@@ -94,13 +166,15 @@ def cross_entropy(
     of the update, so that all tokens have equal weight in all microbatches and ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
-    arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad)
+    arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad, logits_loss)
     loss: Tensor = _ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
 
 
-def batch_loss(model: Seq2Seq, batch: Batch, *, smoothing: float) -> Tensor:
+def batch_loss(model: Seq2Seq, batch: Batch, *, smoothing: float, logits_loss: LogitsLoss = logits_loss) -> Tensor:
     """Return the label-smoothed cross-entropy of a batch in nats, summed over its target tokens."""
     hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
     weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
-    return cross_entropy(hidden_ND, weight_VD, batch.labels_N, smoothing=smoothing, bias_V=bias_V)
+    return cross_entropy(
+        hidden_ND, weight_VD, batch.labels_N, smoothing=smoothing, bias_V=bias_V, logits_loss=logits_loss
+    )

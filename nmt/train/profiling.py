@@ -45,7 +45,9 @@ def find_batch_size(
     """
 
     def fits(batch_tokens: int) -> bool:
-        candidate = replace(config, train=replace(config.train, batch_tokens=batch_tokens, grad_accumulation=1))
+        # Compiling each candidate would take long; compiled updates need no more memory.
+        options = replace(config.train, batch_tokens=batch_tokens, grad_accumulation=1, compile=())
+        candidate = replace(config, train=options)
         try:
             _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
         except MemoryError:
@@ -99,6 +101,7 @@ def _free_memory(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)  # `estimate` reports the peak of the chosen size
 
 
 @dataclass(frozen=True)
@@ -158,17 +161,22 @@ def estimate(trainer: Trainer) -> Estimate:
 def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
     """Return the number of measured updates, their target tokens, and the seconds they took."""
     steps, updates = trainer.config.train.steps, trainer.updates()
-    trainer.update(next(updates), steps)  # excluded, because it includes planning the epoch
+    previous = trainer.update(next(updates), steps)
+    previous.read()  # the first update is excluded, because it includes planning the epoch
     num_updates, num_tokens, start = 0, 0, time.perf_counter()
     with progress(MAX_SECONDS, "measuring", "s") as bar:
         for update in islice(updates, MAX_UPDATES):
-            num_tokens += trainer.update(update, steps).tokens  # synchronizes with the GPU
+            pending = trainer.update(update, steps)
+            previous.read()  # as in training, waits for the previous update
+            previous = pending
+            num_tokens += pending.tokens
             num_updates += 1
             seconds = time.perf_counter() - start
             bar.update(round(min(MAX_SECONDS, seconds) - bar.n, 1))
             if seconds > MAX_SECONDS:
                 break
-    return num_updates, num_tokens, seconds
+    previous.read()
+    return num_updates, num_tokens, time.perf_counter() - start
 
 
 def _peak_memory(device: torch.device) -> int | None:

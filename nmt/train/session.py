@@ -5,6 +5,8 @@ trainer.py    the training state: model, optimizer, data position
 loop.py       updates, logging, validation
 stopping.py   signals and time limits
 run_dir.py    the run directory: lock, checks before resuming, metrics
+compilation.py  torch.compile
+gradient_reducer.py  all-reduce during the backward pass
 fine_tuning.py  the start model: its limits, and its comparison with the result
 profiling.py  measures memory and speed before training
 """
@@ -38,9 +40,10 @@ from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search as parse_search
 from nmt.train import fine_tuning, loop
+from nmt.train.compilation import check_compile, require_compiler
 from nmt.train.distributed import RankGroup, process_group
 from nmt.train.optim import schedule
-from nmt.train.precision import training_dtype
+from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
 from nmt.train.step import StepStats, train_step
@@ -64,6 +67,7 @@ def check_specs(config: Config) -> None:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
+    check_compile(config)
     check_data(config.data)
     for name in config.data.general_test:
         check_name(name, config.data.src, config.data.tgt)
@@ -105,10 +109,15 @@ def train(
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
+    require_compiler(config, torch_device)
     if tensorboard:
         tensorboard_writer()
     dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
-    with process_group(torch_device) as group, lock_run(config, run, resume) if group.is_main else nullcontext():
+    with (
+        gpu_kernels() if torch_device.type == "cuda" else nullcontext(),
+        process_group(torch_device) as group,
+        lock_run(config, run, resume) if group.is_main else nullcontext(),
+    ):
         dtype = group.broadcast(dtype)  # ranks may measure differently; this also waits until the run is locked
         if resume and config.tokenizer.model and not Path(config.tokenizer.model).is_file():
             # That of a start model that was moved or deleted; the run has a copy.
@@ -165,11 +174,13 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume=False)
+    require_compiler(config, torch_device)
     dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
-    if auto_batch_size:
-        config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
-    return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
+    with gpu_kernels() if torch_device.type == "cuda" else nullcontext():
+        if auto_batch_size:
+            config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
+        return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
 
 
 def _check_auto_batch_size(device: torch.device, resume: bool) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,8 @@ from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.distributed import RankGroup
-from nmt.train.loss import batch_loss
+from nmt.train.gradient_reducer import GradientReducer, gradient
+from nmt.train.loss import batch_loss, compiled_logits_loss, logits_loss
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,51 @@ class StepStats:
     """fp16 only: the gradient overflowed, so the update was skipped and the loss scale reduced."""
 
 
-def train_step(
+class PendingStats:
+    """The statistics of an update that a GPU may still be computing."""
+
+    def __init__(self, values: Tensor, losses: Sequence[Tensor], microbatches: Sequence[Batch], tokens: int) -> None:
+        """Start the transfer from the GPU.
+
+        Args:
+            values: loss, gradient norm and loss scale.
+            losses: the contribution of each microbatch to the loss.
+            microbatches: this rank's batches.
+            tokens: target tokens of all ranks.
+        """
+        self.tokens, self._losses = tokens, losses
+        self._pair_ids = [batch.pair_ids for batch in microbatches]
+        self._values = values.to("cpu", non_blocking=True)
+        self._transferred = None
+        if values.is_cuda:
+            self._transferred = torch.cuda.Event()
+            self._transferred.record()
+
+    def read(self) -> StepStats:
+        """Wait for the update and return its statistics.
+
+        Raises:
+            TrainingError: the loss or the gradient is not finite; the update did not change the weights.
+        """
+        if self._transferred:
+            self._transferred.synchronize()
+        loss, grad_norm, loss_scale = self._values.tolist()
+        has_overflow = not math.isfinite(grad_norm)
+        if has_overflow and loss_scale <= 1:  # 1 unless the precision is fp16
+            raise _not_finite_error(self._losses, grad_norm, self._pair_ids)
+        return StepStats(loss, self.tokens, grad_norm, skipped=has_overflow)
+
+
+def train_step(*args: Any, **options: Any) -> StepStats:
+    """Make one update and wait for its statistics; see `start_step`.
+
+    Raises:
+        TrainingError: see `PendingStats.read`.
+    """
+    return start_step(*args, **options).read()
+
+
+def start_step(
     model: Seq2Seq,
     microbatches: Sequence[Batch],
     optimizer: torch.optim.Optimizer,
@@ -40,8 +87,9 @@ def train_step(
     tokens: int | None = None,
     scaler: GradScaler | None = None,
     group: RankGroup | None = None,
-) -> StepStats:
-    """Make one update from one or more microbatches.
+    reducer: GradientReducer | None = None,
+) -> PendingStats:
+    """Make one update from one or more microbatches. A GPU may still be computing it on return.
 
     The loss is summed over all microbatches and ranks and divided by their total number of target tokens. Apart from
     dropout masks, the result does not depend on how an update is split.
@@ -53,55 +101,59 @@ def train_step(
         config: label smoothing and gradient clipping.
         tokens: target tokens of all ranks; None: those of `microbatches`.
         scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018). An overflow then
-            skips the update and reduces the scale instead of raising.
+            reduces the scale.
         group: the ranks that make this update together.
+        reducer: sums the gradients of the ranks during the last backward pass; None: after it.
+
+    If the gradient is not finite, the weights do not change.
 
     Raises:
-        TrainingError: the loss or the gradient is not finite; the weights are unchanged.
-        MemoryError: out of memory; the weights are unchanged and nothing was sent to other ranks.
+        MemoryError: out of memory; the weights are unchanged. The update must be repeated: `reducer` may have sent
+            gradients to other ranks.
     """
     scaler = scaler or GradScaler(enabled=False)
     group = group or RankGroup()
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad(set_to_none=True)
     try:
-        losses = [_backward(model, batch, config.label_smoothing, tokens, scaler) for batch in microbatches]
+        losses = [_backward(model, batch, config, tokens, scaler) for batch in microbatches[:-1]]
+        if microbatches:
+            with reducer.sending() if reducer else nullcontext():
+                losses.append(_backward(model, microbatches[-1], config, tokens, scaler))
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
         optimizer.zero_grad(set_to_none=True)
         raise MemoryError from None
     parameters = list(model.parameters())
-    total = torch.stack(losses).sum() if losses else torch.zeros((), device=parameters[0].device)
-    group.all_reduce_([*(_gradient(parameter) for parameter in parameters), total])
+    device = parameters[0].device
+    total = torch.stack(losses).sum() if losses else torch.zeros((), device=device)
+    if reducer:
+        reducer.finish(total)
+    else:
+        group.all_reduce_([*map(gradient, parameters), total])
+    loss_scale = scaler.scale(torch.ones((), device=device))  # also initializes the scaler if there is no batch
     scaler.unscale_(optimizer)
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
-    loss, grad_norm = torch.stack((total, norm)).tolist()  # the only synchronization with the GPU
-    has_overflow = not math.isfinite(grad_norm)
-    if has_overflow and scaler.get_scale() <= 1:  # a disabled scaler has scale 1
-        raise _not_finite_error(losses, grad_norm, microbatches)
+    if not scaler.is_enabled():  # the fused kernel skips the update, as for a scaler
+        optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
     scaler.step(optimizer)
     scaler.update()
-    return StepStats(loss, tokens, grad_norm, skipped=has_overflow)
+    return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens)
 
 
-def _backward(model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
+def _backward(model: Seq2Seq, batch: Batch, config: TrainConfig, tokens: int, scaler: GradScaler) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
-    loss = batch_loss(model, batch, smoothing=smoothing) / tokens
+    function = compiled_logits_loss if "loss" in config.compile else logits_loss
+    loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 
 
-def _gradient(parameter: Tensor) -> Tensor:
-    if parameter.grad is None:  # this rank has no batch
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad
-
-
-def _not_finite_error(losses: Sequence[Tensor], grad_norm: float, microbatches: Sequence[Batch]) -> TrainingError:
-    bad = [(batch, loss.item()) for batch, loss in zip(microbatches, losses, strict=True) if not math.isfinite(loss)]
+def _not_finite_error(losses: Sequence[Tensor], grad_norm: float, pair_ids: Sequence[tuple[int, ...]]) -> TrainingError:
+    bad = [(ids, loss.item()) for ids, loss in zip(pair_ids, losses, strict=True) if not math.isfinite(loss)]
     name, value = ("loss", bad[0][1]) if bad else ("gradient", grad_norm)
-    pairs = [i for batch in ([bad[0][0]] if bad else microbatches) for i in batch.pair_ids]
+    pairs = [i for ids in ([bad[0][0]] if bad else pair_ids) for i in ids]
     lines = ", ".join(str(i + 1) for i in pairs[:5]) + (", ..." if len(pairs) > 5 else "")
     return TrainingError(
         f"the {name} is {value} in a batch of {len(pairs)} pairs (lines {lines} of the prepared data)",

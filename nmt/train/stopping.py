@@ -92,6 +92,12 @@ class TimeBudget:
         """Return whether to validate now, to measure how long the final validation will take."""
         return self.limit is not None and not self.max_validation_seconds and self.elapsed() > self.limit / 4
 
+    def num_updates_in(self, seconds: float) -> int:
+        """Return about how many updates take `seconds`, at least 1."""
+        num_updates = self.progress.step - self.first_step
+        training_seconds = self.elapsed() - self.validation_seconds
+        return max(1, int(seconds * num_updates / training_seconds)) if training_seconds > 0 else 1
+
     def last_step(self, steps: int, valid_every: int) -> int:
         """Return the last update: `steps`, or an earlier one that the time limit allows."""
         num_updates = self.progress.step - self.first_step

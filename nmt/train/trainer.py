@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,13 @@ from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
+from nmt.train.compilation import compile_model
 from nmt.train.distributed import RankGroup
+from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, adam, schedule
 from nmt.train.run_dir import truncate_after
-from nmt.train.step import StepStats, train_step
+from nmt.train.step import PendingStats, start_step
 
 
 class Trainer:
@@ -53,7 +56,11 @@ class Trainer:
         _check_max_length(config, self.model)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
+        if "model" in config.train.compile:
+            compile_model(self.model)
         self.optimizer = adam(self.model, config.train)
+        overlaps = config.train.overlap_all_reduce and self.group.world_size > 1
+        self.reducer = GradientReducer(list(self.model.parameters())) if overlaps else None
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
@@ -167,25 +174,28 @@ class Trainer:
         stream = self.loader.stream(self.progress.epoch, self.progress.batches_in_epoch)
         return prefetch(stream) if self.device.type == "cuda" else stream
 
-    def update(self, update: Update, last_step: int) -> StepStats:
+    def update(self, update: Update, last_step: int) -> PendingStats:
         """Make one update and advance the position; the schedule decays until update `last_step`.
 
+        A skipped update of fp16 also moves the averaged weights toward the current ones; knowing of it here would
+        require waiting for the GPU.
+
         Raises:
-            TrainingError: a single pair does not fit in memory; or see `train_step`.
+            TrainingError: a single pair does not fit in memory.
         """
         step = self.progress.step + 1
         lr = self.schedule(step, last_step, self.config.model.dim)
         for param_group in self.optimizer.param_groups:
             param_group["lr"] = lr
         stats = self._step_with_oom_retry(update)
-        if self.ema and not stats.skipped:
+        if self.ema:
             self._update_ema(step)
         self.progress.step = step
         self.progress.epoch, self.progress.batches_in_epoch = update.epoch, update.position
         self.progress.tokens += stats.tokens
         return stats
 
-    def _step_with_oom_retry(self, update: Update) -> StepStats:
+    def _step_with_oom_retry(self, update: Update) -> PendingStats:
         """Make the update; if it runs out of memory, retry with smaller microbatches. Only dropout masks differ."""
         tokens = update.tokens
         if self.loader.subword_sampler:  # each rank segments only its own sentences
@@ -194,9 +204,9 @@ class Trainer:
             parts = (part for batch in update.batches for part in _split(batch, self.max_microbatch_tokens))
             microbatches = [part.to(self.device) for part in parts]
             try:
-                return train_step(
+                return start_step(
                     self.model, microbatches, self.optimizer, self.config.train,
-                    tokens=tokens, scaler=self.scaler, group=self.group,
+                    tokens=tokens, scaler=self.scaler, group=self.group, reducer=self.reducer,
                 )  # fmt: skip
             except MemoryError:
                 self._reduce_microbatch_size(microbatches)
@@ -246,13 +256,15 @@ class Trainer:
         store = self.prepared.store("valid")
         max_positions = self.model.max_positions or 2**31  # the loss of longer pairs is undefined
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
-        total, tokens = 0.0, 0
+        losses, tokens = [], 0
         for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
-            total += batch_loss(model, batch, smoothing=0.0).item()
+            # Compiling for inference takes longer than it saves.
+            with torch.compiler.set_stance("force_eager") if self.config.train.compile else nullcontext():
+                losses.append(batch_loss(model, batch, smoothing=0.0))
             tokens += batch.tokens
-        return total / max(1, tokens)
+        return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 
     def update_best(self, scores: dict[str, float]) -> bool:
         """Record the scores of a validation. Return False if patience is exhausted."""

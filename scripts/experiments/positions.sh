@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Comparison of position encodings. FLOATER requires torchdiffeq: .venv/bin/pip install torchdiffeq
+# Comparison of position encodings.
 #
 #   scripts/experiments/positions.sh
 #   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/positions.sh

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +16,14 @@ from nmt.model.layers import Linear
 from nmt.model.positions.base import GrowingTable, PositionEncoding, StackSpec, check_even_dim, check_range
 
 
-def sinusoid_rates(dim: int) -> Tensor:
+def sinusoid_rates(dim: int, device: torch.device) -> Tensor:
     """Return 10000^(-2i/D) for i = 0 .. D/2-1, in float64: the rotation per position of each pair of dimensions."""
-    return torch.exp(torch.arange(0, dim, 2, dtype=torch.float64) * (-math.log(10000.0) / dim))
+    return torch.exp(torch.arange(0, dim, 2, dtype=torch.float64, device=device) * (-math.log(10000.0) / dim))
 
 
 def sinusoids_at(positions_M: Tensor, dim: int) -> Tensor:
     """Return the interleaved sines and cosines of any positions, including negative ones: [M, D] in float32."""
-    angle_MD = positions_M.double()[:, None] * sinusoid_rates(dim).to(positions_M.device)
+    angle_MD = positions_M.double()[:, None] * sinusoid_rates(dim, positions_M.device)
     return torch.stack((angle_MD.sin(), angle_MD.cos()), dim=-1).flatten(1).float()
 
 
@@ -116,19 +117,11 @@ class Floater(PositionEncoding):
             stack: the stack that uses the encoding.
             hidden: width of the hidden layer of h.
             step: step size of the solver (fourth-order Runge-Kutta), in positions.
-
-        Raises:
-            UsageError: torchdiffeq is not installed.
         """
         super().__init__(stack)
         check_even_dim("floater", stack.dim)
         check_range("floater", hidden=(hidden, 1, 65_536), step=(step, 1e-3, 1000))
-        try:
-            from torchdiffeq import odeint
-        except ImportError:
-            raise UsageError("torchdiffeq is not installed", "pip install torchdiffeq") from None
-        self.solve, self.step = odeint, step
-        self.rate = sinusoid_rates(stack.dim).float()
+        self.step = step
         self.inner, self.outer = Linear(stack.dim + 1, hidden), Linear(hidden, stack.dim)
         nn.init.zeros_(self.outer.weight)
         start_LD = torch.zeros(stack.layers, stack.dim)
@@ -163,25 +156,46 @@ class Floater(PositionEncoding):
 
     def path(self, length: int) -> Tensor:
         """Return the encodings of the first `length` positions, in float32: [T, L, D]."""
+        rate = self._rate()
+        # Times stay on the CPU as numbers, so that the host never waits for a GPU.
+        num_steps = math.ceil((length - 1) / self.step)
+        grid = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu") * self.step
+        grid[-1] = length - 1
+        p_LD: Tensor = self.start_LD
+        path = [p_LD]
+        for time, end in itertools.pairwise(grid):
+            next_LD = p_LD + self._runge_kutta(time, end, p_LD, rate)
+            while len(path) < length and end >= len(path):
+                fraction = (len(path) - time) / (end - time)
+                path.append(next_LD if end == len(path) else p_LD + fraction * (next_LD - p_LD))
+            p_LD = next_LD
         times_T = torch.arange(length, device=self.start_LD.device, dtype=torch.float32)
-        if length == 1:
-            return self.start_LD[None]
-        path_TLD = self.solve(
-            self.learned_velocity, self.start_LD, times_T, method="rk4", options={"step_size": self.step}
-        )
-        return self._rotate(path_TLD, times_T[:, None])
+        return _rotate(torch.stack(path), times_T[:, None, None] * rate)
 
-    def learned_velocity(self, time: Tensor, p_rotating_LD: Tensor) -> Tensor:
+    def _runge_kutta(self, time: Tensor, end: Tensor, p_LD: Tensor, rate: Tensor) -> Tensor:
+        """Return the change of p between two times: fourth order, by the 3/8 rule (Kutta 1901)."""
+        step = end - time
+        k1 = self._velocity(time, p_LD, rate)
+        k2 = self._velocity(time + step * (1 / 3), p_LD + step * k1 * (1 / 3), rate)
+        k3 = self._velocity(time + step * (2 / 3), p_LD + step * (k2 - k1 * (1 / 3)), rate)
+        k4 = self._velocity(end, p_LD + step * (k1 - k2 + k3), rate)
+        return (k1 + 3 * (k2 + k3) + k4) * step * 0.125
+
+    def _velocity(self, time: Tensor, p_rotating_LD: Tensor, rate: Tensor) -> Tensor:
         """Return the part of the velocity that the network computes, in the rotating frame."""
-        p_LD = self._rotate(p_rotating_LD, time)
+        p_LD = _rotate(p_rotating_LD, time * rate)
         # Time is given in thousands of positions, because larger numbers would saturate tanh.
-        time_L1 = (time / 1000).expand(len(p_LD), 1)
+        time_L1 = p_LD.new_full((len(p_LD), 1), (time / 1000).item())
         velocity_LD = self.outer(torch.tanh(self.inner(torch.cat((p_LD, time_L1), 1))))
-        return self._rotate(velocity_LD, -time)
+        return _rotate(velocity_LD, -time * rate)
 
-    def _rotate(self, x_LD: Tensor, time: Tensor) -> Tensor:
-        """Rotate each pair of dimensions by the time multiplied by its rate, like sinusoids."""
-        angle = time[..., None] * self.rate.to(x_LD.device)
-        sin, cos = angle.sin(), angle.cos()
-        even, odd = x_LD[..., ::2], x_LD[..., 1::2]
-        return torch.stack((even * cos + odd * sin, odd * cos - even * sin), -1).flatten(-2)
+    def _rate(self) -> Tensor:
+        """Return the rotation per position of each pair of dimensions."""
+        return sinusoid_rates(self.stack.dim, self.start_LD.device).float()
+
+
+def _rotate(x: Tensor, angle: Tensor) -> Tensor:
+    """Rotate each pair of dimensions, like sinusoids."""
+    sin, cos = angle.sin(), angle.cos()
+    even, odd = x[..., ::2], x[..., 1::2]
+    return torch.stack((even * cos + odd * sin, odd * cos - even * sin), -1).flatten(-2)

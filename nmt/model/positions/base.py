@@ -61,6 +61,11 @@ class PositionEncoding(nn.Module):
         super().__init__()
         self.stack = stack
 
+    @property
+    def has_attention_bias(self) -> bool:
+        """Whether `attention_bias` returns a tensor."""
+        return type(self).attention_bias is not PositionEncoding.attention_bias
+
     def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
         """Return the input of a layer, with positions added; the input of layer 0 are the embeddings."""
         return x_BTD
@@ -137,6 +142,24 @@ class GrowingTable:
                 table = table.to(like.device)
         self.table = table
         return table[start:end].to(like.dtype)
+
+
+class Constant:
+    """A computed tensor that moves to the device where it is used, and stays there.
+
+    It is not a registered buffer, because a module in a lower precision should not round it.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    def on(self, device: torch.device) -> Tensor:
+        """Return the tensor on `device`."""
+        values = self._values  # other threads may replace it
+        if values.device != device:
+            with torch.inference_mode(False):  # training must be able to use what validation has copied
+                self._values = values = values.to(device)
+        return values
 
 
 def distances(num_queries: int, num_keys: int, start: int, device: torch.device) -> Tensor:

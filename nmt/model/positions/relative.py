@@ -18,6 +18,7 @@ from nmt.model.layers import Linear
 from nmt.model.position_formulas import alibi_slopes, t5_buckets
 from nmt.model.positions.absolute import sinusoids_at
 from nmt.model.positions.base import (
+    Constant,
     EncodingTable,
     GrowingTable,
     PositionEncoding,
@@ -177,6 +178,10 @@ class T5(PositionEncoding):
         check_range("t5", num_buckets=(num_buckets, 4, 65_536), max_distance=(max_distance, num_buckets, 1_000_000))
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self.bias_MH = nn.Parameter(torch.zeros(num_buckets, stack.heads))
+        distance_M = np.arange(-max_distance, max_distance + 1)
+        self.buckets_M = Constant(
+            torch.from_numpy(t5_buckets(distance_M, num_buckets, max_distance, causal=stack.causal))
+        )
 
     def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
@@ -191,8 +196,7 @@ class T5(PositionEncoding):
     def bucket(self, distance: Tensor) -> Tensor:
         """Return the bucket of each distance."""
         limit = self.max_distance
-        buckets_M = t5_buckets(np.arange(-limit, limit + 1), self.num_buckets, limit, causal=self.stack.causal)
-        return torch.from_numpy(buckets_M).to(distance.device)[distance.clamp(-limit, limit) + limit]
+        return self.buckets_M.on(distance.device)[distance.clamp(-limit, limit) + limit]
 
 
 class DeBERTa(PositionEncoding):
@@ -255,18 +259,19 @@ class ALiBi(PositionEncoding):
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
-        self.slope_H = torch.tensor(alibi_slopes(stack.heads))
+        self.slope_H = Constant(torch.tensor(alibi_slopes(stack.heads)))
 
     def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
-        slope_H11 = self.slope_H.to(q_BHQK.device)[:, None, None]
+        slope_H11 = self.slope_H.on(q_BHQK.device)[:, None, None]
         return (-slope_H11 * distance_QS.abs())[None].to(q_BHQK.dtype)
 
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the biases."""
         distance_M = self.all_distances(length)
-        return EncodingTable(distance_M, -self.slope_H * distance_M[:, None].abs(), "distance", "head")
+        bias_MH = -self.slope_H.on(distance_M.device) * distance_M[:, None].abs()
+        return EncodingTable(distance_M, bias_MH, "distance", "head")
 
 
 def _rotations(length: int, head_dim: int, base: float) -> Tensor:

@@ -1,0 +1,53 @@
+"""Compilation of parts of an update with torch.compile (`train.compile`)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+
+import torch
+
+from nmt.config import Config
+from nmt.errors import ConfigError, UsageError, suggest
+from nmt.model.seq2seq import Seq2Seq
+
+PARTS = ("loss", "model")
+BACKEND = "inductor"
+"""The compiler of torch.compile."""
+
+
+def check_compile(config: Config) -> None:
+    """Check `train.compile`.
+
+    Raises:
+        ConfigError: a part is unknown, or the model cannot be compiled.
+    """
+    for part in config.train.compile:
+        if part not in PARTS:
+            raise ConfigError(f"train.compile: unknown part '{part}'", suggest(part, PARTS))
+    if "model" not in config.train.compile:
+        return
+    hint = "set train.compile=[loss]"
+    if config.model.arch == "rnn":
+        raise ConfigError("train.compile=[model] does not support model.arch=rnn, whose lengths are data", hint)
+    if config.model.position_encoding.startswith("floater"):
+        raise ConfigError("train.compile=[model] does not support model.position_encoding=floater", hint)
+
+
+def require_compiler(config: Config, device: torch.device) -> None:
+    """Raise a UsageError if `train.compile` is set and the compiler that it uses on this device is missing."""
+    if not config.train.compile:
+        return
+    if device.type == "cuda":
+        is_available, name = find_spec("triton") is not None, "Triton"
+    else:
+        compilers = ("g++", "clang++", "cl")
+        is_available, name = "CXX" in os.environ or any(map(shutil.which, compilers)), "a C++ compiler"
+    if not is_available:
+        raise UsageError(f"train.compile needs {name}", "install it, or set train.compile=[]")
+
+
+def compile_model(model: Seq2Seq) -> None:
+    """Compile the training forward pass in place. Sizes are symbolic, so that a few graphs cover all batches."""
+    model.compile(dynamic=True, backend=BACKEND)

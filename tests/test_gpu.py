@@ -1,0 +1,437 @@
+"""Training and search on an emulated GPU (fake_cuda.py) equal those on the CPU, and rarely wait for the GPU."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from fake_cuda import DeviceMismatchError, FakeCUDA, GPUTensor, fake_cuda
+from safetensors.torch import load_file
+from test_model import PAIRS, TINY, VARIANTS, VOCABULARY
+from test_search import N_BEST, make_model
+from torch.amp.grad_scaler import GradScaler
+
+from nmt.config import Config, TrainConfig
+from nmt.data.batching import Batch, collate
+from nmt.data.tokenizer import BOS, EOS
+from nmt.errors import TrainingError, UsageError
+from nmt.inference import Source
+from nmt.inference.load import engine_from_models
+from nmt.inference.pytorch import TorchModel, TorchState
+from nmt.inference.translator import Translator
+from nmt.model.build import build_model
+from nmt.model.layers import Residual
+from nmt.model.positions.base import GrowingTable
+from nmt.model.seq2seq import Seq2Seq
+from nmt.model.transformer import DecoderState
+from nmt.runs import checkpoint
+from nmt.runtime import is_out_of_memory, resolve_device
+from nmt.search import Hypothesis, SearchRequest, StepModel, search
+from nmt.search.request import StepRequest, StepResult
+from nmt.train import profiling
+from nmt.train import step as step_module
+from nmt.train import trainer as trainer_module
+from nmt.train.distributed import process_group
+from nmt.train.optim import adam
+from nmt.train.session import plan, train, train_step
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@pytest.fixture
+def gpu() -> Iterator[FakeCUDA]:
+    with fake_cuda() as gpu:
+        yield gpu
+
+
+def config(directory: Path, *changes: str) -> Config:
+    return tiny.config(directory, "model.dropout=0.0", "train.valid_pairs=4", *changes)
+
+
+def metrics(run: Path, name: str = "loss") -> list[float]:
+    return [line[name] for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()) if name in line]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.checkpoints(run)[-1] / checkpoint.WEIGHTS)
+
+
+def test_emulation_notices_tensors_on_the_cpu(gpu: FakeCUDA) -> None:
+    x = torch.ones(3).to("cuda:0")
+    with pytest.raises(DeviceMismatchError, match=r"add with a tensor \[3\] on the CPU"):
+        x + torch.ones(3)
+    assert (x + torch.tensor(1.0)).tolist() == [2, 2, 2]  # numbers are allowed
+
+
+def test_emulation_counts_waits(gpu: FakeCUDA) -> None:
+    x = torch.ones(3).to("cuda:0")
+    x.sum().item()
+    x[x > 0]
+    x[torch.tensor([0])]
+    torch.ones(1).to("cuda:0", non_blocking=True)  # not from pinned memory
+    x.cpu()
+    torch.cuda.synchronize()
+    if x.sum() > 0:
+        x.to("cuda:0")
+    assert gpu.waits.total() == 8
+    torch.ones(1).pin_memory().to("cuda:0", non_blocking=True)
+    assert (gpu.waits.total(), gpu.copies.total()) == (8, 1)
+
+
+def test_emulated_generator_is_separate(gpu: FakeCUDA) -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = torch.rand(3, device="cuda:0").tolist()
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(1)
+    assert torch.rand(3, device="cuda:0").tolist() == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", DTYPES)
+def test_training_equals_that_of_the_cpu(precision: str, tmp_path: Path) -> None:
+    """With validation, checkpoints, a moving average and an average of checkpoints."""
+    changes = ("train.ema=0.9", "train.average_last=2", "train.keep_last=2", "train.grad_accumulation=2")
+    experiment = config(tmp_path, *changes)
+    train(experiment, tmp_path / "cpu", device="cpu", precision="fp32" if precision == "fp16" else precision)
+    with fake_cuda():
+        best = train(experiment, tmp_path / "gpu", device="cuda", precision=precision)
+    assert best.parent == tmp_path / "gpu"
+    assert (tmp_path / "gpu/average-2").exists()
+    tolerance = 1e-5 if precision == "fp32" else 1e-2
+    for name in ("loss", "valid_loss", "grad_norm"):
+        expected = metrics(tmp_path / "cpu", name)
+        assert metrics(tmp_path / "gpu", name) == pytest.approx(expected, rel=tolerance)
+    assert metrics(tmp_path / "gpu", "tokens") == metrics(tmp_path / "cpu", "tokens")
+
+
+@pytest.mark.slow
+def test_cudnn_attention_is_off_and_tf32_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = []
+
+    def attention(*arguments: Any, **options: Any) -> torch.Tensor:
+        settings.append((torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision()))
+        return kernel(*arguments, **options)
+
+    def current() -> tuple[bool, str]:
+        return torch.backends.cuda.cudnn_sdp_enabled(), torch.get_float32_matmul_precision()
+
+    kernel, before = torch.nn.functional.scaled_dot_product_attention, current()
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    with fake_cuda():
+        train(config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "run", device="cuda")
+        assert set(settings) == {(False, "high")}
+        settings.clear()
+        Translator.load(tmp_path / "run", "cuda").translate(["ba be"])
+        assert set(settings) == {(False, "highest")}
+    assert current() == before
+
+
+def test_causal_attention_needs_no_mask(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter[tuple[bool, bool]]()
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool = False, **options: Any) -> Any:
+        calls[mask is not None, is_causal] += 1
+        return kernel(q, k, v, mask, is_causal=is_causal, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+    gradients(build_model(TINY, VOCABULARY), "cuda:0")
+    # Two layers: self-attention of the encoder, and self-attention and cross-attention of the decoder.
+    assert calls == {(True, False): 4, (False, True): 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", DTYPES)
+def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_path: Path) -> None:
+    changes = ("model.dropout=0.2", "train.ema=0.9")
+    with fake_cuda():
+        train(config(tmp_path, *changes), tmp_path / "uninterrupted", device="cuda", precision=precision)
+    with fake_cuda():
+        train(config(tmp_path, *changes, "train.steps=6"), tmp_path / "run", device="cuda", precision=precision)
+    with fake_cuda():  # as in a new process
+        train(config(tmp_path, *changes), tmp_path / "run", resume=True, device="cuda")
+    expected = weights(tmp_path / "uninterrupted")
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights(tmp_path / "run").items())
+    assert metrics(tmp_path / "run") == metrics(tmp_path / "uninterrupted")
+
+
+def test_plan(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
+    estimate = plan(config(tmp_path), device="cuda")
+    assert estimate.measured_updates == 3
+    assert estimate.memory == 2**30
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, max_positions: int) -> None:
+    """Raise an out-of-memory error for batches of more target positions."""
+    backward = step_module._backward
+
+    def limited(model: Seq2Seq, batch: Batch, *rest: Any) -> Any:
+        if batch.tgt_in_BT.numel() > max_positions:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return backward(model, batch, *rest)
+
+    monkeypatch.setattr(step_module, "_backward", limited)
+
+
+@pytest.mark.slow
+def test_batch_size_auto(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "MIN_BATCHES_PER_EPOCH", 1)
+    limit_memory(monkeypatch, 300)
+    run = tmp_path / "run"
+    train(config(tmp_path, "train.steps=2", "train.valid_every=2"), run, device="cuda", auto_batch_size=True)
+    assert "batch_tokens: 2" in (run / "config.yaml").read_text()  # 90% of 300, or a little less
+
+
+@pytest.mark.slow
+def test_batches_that_do_not_fit_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_cuda():
+        train(config(tmp_path), tmp_path / "unlimited", device="cuda", precision="fp32")
+    limit_memory(monkeypatch, 100)
+    with fake_cuda():
+        train(config(tmp_path), tmp_path / "limited", device="cuda", precision="fp32")
+    assert metrics(tmp_path / "limited") == pytest.approx(metrics(tmp_path / "unlimited"), abs=1e-5)
+
+
+def gradients(model: Seq2Seq, device: str) -> tuple[float, dict[str, torch.Tensor]]:
+    """Return loss and gradients of an update of a copy of the model."""
+    model = copy.deepcopy(model).to(device).train()
+    stats = train_step(model, [batch_on(device)], adam(model, TrainConfig()), TrainConfig())
+    return stats.loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def batch_on(device: str) -> Batch:
+    batch = collate(PAIRS)
+    return batch if device == "cpu" else batch.pin_memory().to(torch.device(device))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: FakeCUDA) -> None:
+    torch.manual_seed(0)
+    model = build_model(dataclasses.replace(TINY, dropout=0.0, **VARIANTS[variant]), VOCABULARY)
+    (expected_loss, expected), (loss, actual) = gradients(model, "cpu"), gradients(model, "cuda:0")
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert actual.keys() == expected.keys()
+    for name, gradient in actual.items():
+        assert isinstance(gradient, GPUTensor)
+        assert torch.allclose(gradient.cpu(), expected[name], atol=1e-5, rtol=1e-3), name
+
+
+def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_updates: int = 3) -> float:
+    """Count the waits of updates after the first, whose statistics are read one update later."""
+    model = model.to("cuda:0").train()
+    model.compute_dtype = DTYPES[dtype]
+    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
+    previous = None
+    for number in range(num_updates + 1):
+        if number == 1:
+            gpu.waits.clear()
+        pending = step_module.start_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
+        if previous:
+            previous.read()
+        previous = pending
+    return gpu.waits.total() / num_updates
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_update_waits_once(variant: str, gpu: FakeCUDA) -> None:
+    """For the statistics of the previous update; a recurrent encoder needs the lengths of its sources on the host."""
+    model = build_model(dataclasses.replace(TINY, **VARIANTS[variant]), VOCABULARY)
+    waits, places = waits_per_update(model, gpu), {place.rpartition(":")[0] for place in gpu.waits}
+    if variant == "rnn":
+        places = {place for place in places if not place.endswith("model/recurrent.py")}
+    else:
+        assert waits == 1
+    assert places == {"synchronize at train/step.py"}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_update_waits_once_in_every_precision(precision: str, gpu: FakeCUDA) -> None:
+    assert waits_per_update(build_model(TINY, VOCABULARY), gpu, precision) == 1
+
+
+def test_wait_in_the_model_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Residual.add
+
+    def waiting_add(self: Residual, x: torch.Tensor, sublayer_output: torch.Tensor) -> torch.Tensor:
+        x.sum().item()
+        return add(self, x, sublayer_output)
+
+    monkeypatch.setattr(Residual, "add", waiting_add)
+    assert waits_per_update(build_model(TINY, VOCABULARY), gpu) == 1 + 2 * 10  # residual connections of two batches
+
+
+def test_tensor_left_on_the_cpu_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GrowingTable, "rows", lambda self, start, end, like: self.table[start:end])
+    with pytest.raises(DeviceMismatchError, match=r"add .* at model/positions/absolute\.py"):
+        waits_per_update(build_model(TINY, VOCABULARY), gpu)
+
+
+def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    start, read = step_module.start_step, step_module.PendingStats.read
+
+    def started(*args: Any, **options: Any) -> step_module.PendingStats:
+        events.append("start")
+        return start(*args, **options)
+
+    def was_read(self: step_module.PendingStats) -> step_module.StepStats:
+        events.append("read")
+        return read(self)
+
+    monkeypatch.setattr(trainer_module, "start_step", started)
+    monkeypatch.setattr(step_module.PendingStats, "read", was_read)
+    experiment = config(tmp_path, "train.steps=4", "train.valid_every=4", "train.log_every=100")
+    with fake_cuda():
+        train(experiment, tmp_path / "gpu", device="cuda")
+    assert events == ["start", "start", "read", "start", "read", "start", "read", "read"]
+    events.clear()
+    train(experiment, tmp_path / "cpu", device="cpu")
+    assert events == ["start", "read"] * 4
+
+
+def test_fp16_rank_may_begin_without_a_batch(gpu: FakeCUDA) -> None:
+    model = build_model(TINY, VOCABULARY).to("cuda:0").train()
+    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda")
+    stats = train_step(model, [], optimizer, TrainConfig(), tokens=5, scaler=scaler)
+    assert (stats.loss, stats.grad_norm, stats.skipped) == (0, 0, False)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_non_finite_update_keeps_the_weights(precision: str, gpu: FakeCUDA) -> None:
+    model = build_model(TINY, VOCABULARY).to("cuda:0").train()
+    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda", enabled=precision == "fp16", init_scale=4.0)
+    optimizer.param_groups[0]["lr"] = 0.1
+    model.output_weight_VD.register_hook(lambda gradient: gradient * float("inf"))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    pending = step_module.start_step(model, [batch_on("cuda:0")], optimizer, TrainConfig(), scaler=scaler)
+    if precision == "fp16":
+        assert pending.read().skipped
+        assert scaler.get_scale() == 2.0
+    else:
+        with pytest.raises(TrainingError, match="the gradient is"):
+            pending.read()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, before[name])
+
+
+SEARCHES = [
+    *N_BEST, "beam(beam_size=3, no_repeat_ngram_size=2, min_length_ratio=0.5)", "mbr(candidates='sample(n_best=3)')",
+]  # fmt: skip
+SEARCH_SOURCES = [[4, 5, 6, 3], [6, 4, 3], [5, 3], [6, 6, 3], [4, 3], [5, 4, 6, 3], [5, 5, 3], [4, 4, 4, 4, 3]]
+
+
+def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
+    constraints = [[[4]], [], [[5, 6]], *[[]] * 5] if spec.startswith("constrained") else []
+    lengths_B, prefixes = np.array([6, 8, 3, 9, 7, 5, 6, 8]), [[], [4], *[[]] * 6]
+    request = SearchRequest(SEARCH_SOURCES, lengths_B, BOS, EOS, constraints=constraints, prefixes=prefixes)
+    return search(spec)(TorchModel([model]), request)
+
+
+@pytest.mark.parametrize("spec", SEARCHES)
+@pytest.mark.parametrize("arch", ["transformer", "rnn"])
+def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA) -> None:
+    model = make_model(1)
+    if arch == "rnn":
+        model = build_model(dataclasses.replace(model.config, arch="rnn"), 7).eval()
+    expected, actual = (run_search(copy.deepcopy(model).to(device), spec) for device in ("cpu", "cuda:0"))
+    for sentence, other in zip(expected, actual, strict=True):
+        assert [h.ids for h in sentence] == [h.ids for h in other]
+        assert [h.score for h in sentence] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+@pytest.mark.parametrize("spec", SEARCHES)
+def test_search_step_waits_once(spec: str, gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, step = [], TorchState.step
+
+    def counted(self: TorchState, request: StepRequest) -> StepResult:
+        before = gpu.waits.total()
+        result = step(self, request)
+        steps.append(gpu.waits.total() - before)
+        return result
+
+    model = make_model(1).to("cuda:0")
+    run_search(model, spec)  # moves the tables of position encodings
+    monkeypatch.setattr(TorchState, "step", counted)
+    gpu.waits.clear()
+    run_search(model, spec)
+    assert steps == [1] * len(steps)
+    assert gpu.waits.total() == len(steps)
+
+
+def test_finished_sentences_are_dropped_rarely(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, reorder = [], DecoderState.reorder
+
+    def counted(self: DecoderState, rows_R: torch.Tensor, sentences_B: torch.Tensor | None = None) -> None:
+        if sentences_B is not None:
+            kept.append(len(sentences_B))
+        reorder(self, rows_R, sentences_B)
+
+    monkeypatch.setattr(DecoderState, "reorder", counted)
+    run_search(make_model(1).to("cuda:0"), "greedy")
+    on_gpu, previous = kept.copy(), len(SEARCH_SOURCES)
+    assert on_gpu
+    for number in on_gpu:
+        assert number <= 0.75 * previous
+        previous = number
+    kept.clear()
+    run_search(make_model(1), "greedy")
+    assert len(kept) > len(on_gpu)
+
+
+def test_batches_are_larger_on_a_gpu(gpu: FakeCUDA) -> None:
+    sizes: list[int] = []
+
+    class Recorder:
+        rows, n_best = 4, 1
+
+        def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
+            sizes.append(len(request.sources))
+            return [[Hypothesis([4], 0.0, 0.0)] for _ in request.sources]
+
+    model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)  # PyTorch on both devices
+    for device, largest in (("cpu", 48), ("cuda:0", 16 * 48)):
+        engine_from_models([model], device, "fp32", str).search([Source([5] * 4)] * 3000, Recorder(), lambda _: None)
+        assert max(sizes) == largest
+
+
+def test_nccl_has_a_device_and_a_short_timeout(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only gloo waits for a rank that validates."""
+    groups: list[tuple[str, timedelta, torch.device | None]] = []
+
+    def init(backend: str, *, timeout: timedelta, device_id: torch.device | None = None) -> None:
+        groups.append((backend, timeout, device_id))
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.distributed, "init_process_group", init)
+    monkeypatch.setattr(torch.distributed, "new_group", init)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    device = torch.device("cuda:0")
+    with process_group(device) as group:
+        assert (group.rank, group.world_size) == (1, 2)
+    assert groups == [("nccl", timedelta(minutes=30), device), ("gloo", timedelta(days=1), None)]
+
+
+def test_device_with_an_index_is_refused_under_torchrun(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_device("cuda:0") == "cuda:0"
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert resolve_device("cuda") == "cuda:0"
+    with pytest.raises(UsageError, match="--device cuda:0 would give all processes of torchrun the same GPU"):
+        resolve_device("cuda:0")
+
+
+def test_failed_allocation_of_cublas_is_out_of_memory() -> None:
+    error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    assert is_out_of_memory(error)
+    assert not is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"))

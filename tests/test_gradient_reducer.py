@@ -1,0 +1,87 @@
+"""The all-reduce that overlaps with the backward pass equals the plain one, in two gloo processes."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from test_model import TINY, VOCABULARY
+
+from nmt.config import TrainConfig
+from nmt.data.batching import collate
+from nmt.model.build import build_model
+from nmt.train import gradient_reducer
+from nmt.train.distributed import RankGroup
+from nmt.train.gradient_reducer import GradientReducer
+from nmt.train.optim import adam
+from nmt.train.step import start_step
+
+BATCHES = [collate([([5, 6, 7], [8, 9]), ([4], [5])]), collate([([10, 11, 12, 13], [16, 17])]), collate([([7], [9])])]
+SHARES = [(BATCHES[:2], BATCHES[2:]), (BATCHES[:1], []), ([], BATCHES[1:]), (BATCHES[1:], BATCHES[:1])]
+"""The microbatches of both ranks in each update."""
+FAILURE = 3, 1
+"""Update and rank that runs out of memory once."""
+
+
+def train(rank: int, path: Path, overlap: bool) -> tuple[list[float], list[int]]:
+    """Make all updates, and save the weights. Return the losses and the number of buckets sent before each failure."""
+    torch.manual_seed(0)
+    model = build_model(TINY, VOCABULARY).eval()  # without dropout
+    optimizer, reducer = adam(model, TrainConfig()), GradientReducer(list(model.parameters())) if overlap else None
+    optimizer.param_groups[0]["lr"] = 1e-2
+    losses, num_sent, fails = [], [], False
+
+    def fail(gradient: torch.Tensor) -> None:
+        nonlocal fails
+        if fails:
+            fails = False
+            num_sent.append(len(reducer._sent) if reducer else 0)
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.encoder[0].feed_forward.up.weight.register_hook(fail)  # type: ignore[union-attr, index]
+    for number, shares in enumerate(SHARES):
+        tokens, fails = sum(batch.tokens for share in shares for batch in share), (number, rank) == FAILURE
+        while True:
+            try:
+                group = RankGroup(rank, 2)
+                pending = start_step(
+                    model, shares[rank], optimizer, TrainConfig(), tokens=tokens, group=group, reducer=reducer
+                )
+                break
+            except MemoryError:
+                pass
+        losses.append(pending.read().loss)
+    torch.save(model.state_dict(), path / f"{rank}-{overlap}.pt")
+    return losses, num_sent
+
+
+def run(rank: int, path: Path) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"MASTER_ADDR": "localhost", "GLOO_SOCKET_IFNAME": "lo"}
+    store = dist.FileStore(str(path / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    gradient_reducer.BUCKET_BYTES = 4000
+    plain, _ = train(rank, path, overlap=False)
+    overlapped, num_sent = train(rank, path, overlap=True)
+    assert overlapped == plain
+    assert rank == 0 or 0 < num_sent[0] < 10, num_sent  # the failure occurs between two buckets
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_overlapped_all_reduce_is_bitwise_equal_to_the_plain_one(tmp_path: Path) -> None:
+    """Also if a rank has no batch, or runs out of memory after it has sent some of its gradients."""
+    torch.multiprocessing.spawn(run, (tmp_path,), nprocs=2)  # type: ignore[no-untyped-call]
+    plain, *others = (torch.load(tmp_path / f"{rank}-{overlap}.pt") for rank in (0, 1) for overlap in (False, True))
+    assert all(torch.equal(weight, other[name]) for other in others for name, weight in plain.items())
+
+
+def test_buckets_cover_all_parameters_once() -> None:
+    parameters = [torch.zeros(size, requires_grad=True) for size in (10, 7_000_000, 10, 20, 3_000_000, 5_000_000)]
+    buckets = GradientReducer(parameters).buckets
+    assert [id(p) for bucket in buckets for p in bucket] == [id(p) for p in reversed(parameters)]
+    assert [len(bucket) for bucket in buckets] == [2, 3, 1]

@@ -6,6 +6,7 @@ loop.py       updates, logging, validation
 stopping.py   signals and time limits
 run_dir.py    the run directory: lock, checks before resuming, metrics
 fine_tuning.py  the start model: its limits, and its comparison with the result
+distillation.py  the teacher and its loss
 profiling.py  measures memory and speed before training
 """
 
@@ -38,8 +39,9 @@ from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search as parse_search
 from nmt.train import fine_tuning, loop
+from nmt.train.distillation import find_teacher
 from nmt.train.distributed import RankGroup, process_group
-from nmt.train.optim import schedule
+from nmt.train.optim import optimizer, schedule
 from nmt.train.precision import training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
@@ -59,6 +61,7 @@ def check_specs(config: Config) -> None:
     parse_search(config.search)
     parse_search(config.train.valid_search)
     schedule(config.train.schedule)
+    optimizer(config.train.optimizer, config.model.arch)
     noise.compose(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
@@ -102,6 +105,7 @@ def train(
     """
     start_time = time.monotonic()
     check_specs(config)
+    teacher = find_teacher(config, run) if config.train.teacher else None
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
@@ -114,6 +118,8 @@ def train(
             # That of a start model that was moved or deleted; the run has a copy.
             config = replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
         prepared = prepare(config)
+        if teacher:
+            prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
             check_data_unchanged(run, prepared.meta)
         if config.train.init_from:
@@ -162,6 +168,8 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_
         DataError: the data cannot be prepared.
     """
     check_specs(config)
+    if config.train.teacher:
+        find_teacher(config)
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume=False)

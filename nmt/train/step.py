@@ -15,6 +15,7 @@ from nmt.config import TrainConfig
 from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
+from nmt.train.distillation import Teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.loss import batch_loss
 
@@ -24,7 +25,7 @@ class StepStats:
     """Statistics of one update."""
 
     loss: float
-    """Label-smoothed cross-entropy per target token, in nats."""
+    """Label-smoothed cross-entropy per target token in nats, or the loss of `nmt.train.distillation`."""
     tokens: int
     grad_norm: float
     skipped: bool = False
@@ -40,6 +41,7 @@ def train_step(
     tokens: int | None = None,
     scaler: GradScaler | None = None,
     group: RankGroup | None = None,
+    teacher: Teacher | None = None,
 ) -> StepStats:
     """Make one update from one or more microbatches.
 
@@ -55,6 +57,7 @@ def train_step(
         scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018). An overflow then
             skips the update and reduces the scale instead of raising.
         group: the ranks that make this update together.
+        teacher: the model to distill.
 
     Raises:
         TrainingError: the loss or the gradient is not finite; the weights are unchanged.
@@ -65,7 +68,7 @@ def train_step(
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad(set_to_none=True)
     try:
-        losses = [_backward(model, batch, config.label_smoothing, tokens, scaler) for batch in microbatches]
+        losses = [_backward(model, batch, config.label_smoothing, tokens, scaler, teacher) for batch in microbatches]
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
@@ -85,9 +88,12 @@ def train_step(
     return StepStats(loss, tokens, grad_norm, skipped=has_overflow)
 
 
-def _backward(model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler) -> Tensor:
+def _backward(
+    model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler, teacher: Teacher | None
+) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
-    loss = batch_loss(model, batch, smoothing=smoothing) / tokens
+    total = (teacher.loss if teacher else batch_loss)(model, batch, smoothing=smoothing)
+    loss = total / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 

@@ -26,9 +26,10 @@ from nmt.model.build import build_model
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
+from nmt.train.distillation import load_teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.loss import batch_loss
-from nmt.train.optim import Schedule, adam, schedule
+from nmt.train.optim import Schedule, optimizer, schedule
 from nmt.train.run_dir import truncate_after
 from nmt.train.step import StepStats, train_step
 
@@ -48,12 +49,13 @@ class Trainer:
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
         self.group = group or RankGroup()
         self.tokenizer = prepared.tokenizer()
-        runtime.seed_everything(config.seed)
+        self.teacher = load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
+        runtime.seed_everything(config.seed)  # after the teacher, whose construction draws random weights
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
         _check_max_length(config, self.model)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
-        self.optimizer = adam(self.model, config.train)
+        self.optimizer = optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
@@ -196,7 +198,7 @@ class Trainer:
             try:
                 return train_step(
                     self.model, microbatches, self.optimizer, self.config.train,
-                    tokens=tokens, scaler=self.scaler, group=self.group,
+                    tokens=tokens, scaler=self.scaler, group=self.group, teacher=self.teacher,
                 )  # fmt: skip
             except MemoryError:
                 self._reduce_microbatch_size(microbatches)

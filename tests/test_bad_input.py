@@ -342,11 +342,6 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
             "between 0 and 1, got 2.0",
         ),
         ("train --run runs/x --set train.teacher=de-en-small", 2, "translates from de to en, not from en to de"),
-        (
-            "train --run runs/x --set train.teacher=runs/tiny --set data.train=files(train='text') --set tokenizer.vocab_size=290",
-            1,
-            "the tokenizer of train.teacher runs/tiny differs",
-        ),
         ("train --run runs/tiny --resume --set train.teacher=runs/tiny", 2, "is the run that is being trained"),
         ("train --run runs/x --set train.teacher=runs/x", 1, "there is no model at runs/x"),
         ("config --set train.optimizer=muon(steps=4", 2, "cannot read 'muon(steps=4'"),

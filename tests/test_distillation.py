@@ -21,6 +21,7 @@ from nmt.runs import run_info
 from nmt.train import loss as loss_module
 from nmt.train import session
 from nmt.train.distillation import Teacher
+from nmt.train.loss import batch_loss
 from nmt.train.optim import adam
 from nmt.train.reproduce import reproduce
 from nmt.train.session import train_step
@@ -70,7 +71,7 @@ def test_loss_and_gradients_equal_the_formula_in_float64(
     exact_student, exact_teacher = copy.deepcopy(student).double(), copy.deepcopy(teacher.model).double()
     expected = formula(exact_student, Teacher(exact_teacher, weight, top_k), batch, smoothing)
     expected.backward()
-    loss = teacher.loss(student, batch, smoothing=smoothing)
+    loss = batch_loss(student, batch, smoothing=smoothing, teacher=teacher)
     loss.backward()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     for parameter, exact in zip(student.parameters(), exact_student.parameters(), strict=True):
@@ -82,7 +83,8 @@ def test_loss_and_gradients_equal_the_formula_in_float64(
 
 def test_loss_of_the_teacher_itself_is_zero() -> None:
     student = make(0)
-    loss = Teacher(copy.deepcopy(student), 1.0, VOCABULARY).loss(student, collate(PAIRS), smoothing=0.1)
+    teacher = Teacher(copy.deepcopy(student), 1.0, VOCABULARY)
+    loss = batch_loss(student, collate(PAIRS), smoothing=0.1, teacher=teacher)
     loss.backward()
     assert loss.item() == pytest.approx(0, abs=1e-4)
     assert all(parameter.grad is None or parameter.grad.abs().max() < 1e-5 for parameter in student.parameters())

@@ -8,7 +8,8 @@ where w is `train.distill_weight`, CE the label-smoothed cross-entropy and p the
 of the teacher, of which only the k most probable tokens are kept (Tan et al. 2019 keep 8). The remaining probability is
 spread evenly over the other tokens, as label smoothing spreads it in a teacher.
 
-Shape suffixes: N target positions without padding, K tokens of the teacher.
+Shape suffixes: N target positions without padding, D model dimension, K tokens of the teacher, J = K + 1
+tokens with the label.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from nmt.config import Config
@@ -27,7 +29,6 @@ from nmt.model.build import max_positions
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import discovery
 from nmt.train import loss as loss_module
-from nmt.train.loss import Targets, target_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,27 @@ class Teacher:
     weight: float
     top_k: int
 
-    def loss(self, student: Seq2Seq, batch: Batch, *, smoothing: float) -> Tensor:
-        """Return the loss of a batch in nats, summed over its target tokens."""
+    def additional_loss(self, student: Seq2Seq, batch: Batch, hidden_ND: Tensor, *, smoothing: float) -> Tensor:
+        """Return the loss of a batch minus its label-smoothed cross-entropy, in nats, summed over its target tokens.
+
+        CE(labels) and CE(q) contain the same log-sum of all logits. Their difference is linear in the logits: it needs
+        those of the labels and of the K tokens, and the sum of all logits, but neither a softmax nor other logits.
+        """
         prob_NK, index_NK, rest_N1 = self.distribution(batch)
-        num_others = len(student.output_weight_VD) - prob_NK.shape[1]
-        index_N1 = batch.labels_N[:, None]
-        label_N1 = prob_NK.new_full(index_N1.shape, (1 - self.weight) * (1 - smoothing))
-        targets = Targets(
-            torch.cat((index_N1, index_NK), 1),
-            torch.cat((label_N1, self.weight * (prob_NK - rest_N1)), 1),
-            self.weight * rest_N1 + (1 - self.weight) * smoothing / len(student.output_weight_VD),
-        )
-        hidden_ND = student(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
         weight_VD, bias_V = student.output_weight_VD, student.output_bias_V
-        entropy: Tensor = torch.special.entr(prob_NK).sum() + num_others * torch.special.entr(rest_N1).sum()
-        cross_entropy = target_cross_entropy(hidden_ND, weight_VD, targets, bias_V=bias_V)
-        return cross_entropy - self.weight * entropy
+        vocab_size, index_N1 = len(weight_VD), batch.labels_N[:, None]
+        index_NJ = torch.cat((index_N1, index_NK), 1)
+        share_NJ = torch.cat((torch.full_like(rest_N1, 1 - smoothing), rest_N1 - prob_NK), 1)
+        uniform_N1 = smoothing / vocab_size - rest_N1
+        output_ND = F.embedding_bag(index_NJ, weight_VD, mode="sum", per_sample_weights=share_NJ)
+        output_ND = output_ND + uniform_N1 * weight_VD.sum(0)
+        difference = (hidden_ND.float() * output_ND).sum()
+        if bias_V is not None:
+            difference = difference + (share_NJ * bias_V[index_NJ]).sum() + uniform_N1.sum() * bias_V.sum()
+        entropy = torch.special.entr(prob_NK).sum()
+        entropy += (vocab_size - prob_NK.shape[1]) * torch.special.entr(rest_N1).sum()
+        loss: Tensor = self.weight * (difference - entropy)
+        return loss
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -92,8 +92,7 @@ def _backward(
     model: Seq2Seq, batch: Batch, smoothing: float, tokens: int, scaler: GradScaler, teacher: Teacher | None
 ) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
-    total = (teacher.loss if teacher else batch_loss)(model, batch, smoothing=smoothing)
-    loss = total / tokens
+    loss = batch_loss(model, batch, smoothing=smoothing, teacher=teacher) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 

@@ -90,7 +90,7 @@ def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def muon(
-    model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, steps: int = 5, rate: float = 1.0
+    model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, steps: int = 4, rate: float = 1.0
 ) -> torch.optim.Optimizer:
     """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other parameters.
 

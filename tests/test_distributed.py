@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 from commandline import CommandLine, training
 from safetensors.torch import load_file
 
+from nmt.config import config_io
 from nmt.runs import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -98,6 +100,50 @@ def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt
     _, err = finish(process)
     assert process.returncode == 0, err
     assert last_step(nmt, "runs/interrupted") == 20
+
+
+UPDATES = """
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from nmt.config import config_io
+from nmt.data.prepare import prepare
+from nmt.train.distributed import process_group
+from nmt.train.trainer import Trainer
+
+config, cpu = config_io.load(Path("config.yaml")), torch.device("cpu")
+with process_group(cpu) as group:
+    trainer = Trainer(config, Path("runs/none"), prepare(config), cpu, torch.float32, group)
+    trainer.model.train()
+    for update, _ in zip(trainer.updates(), range(10)):
+        trainer.update(update, 10)
+    save_file(trainer.model.state_dict(), f"rank-{group.rank}-of-{group.world_size}.safetensors")
+"""
+
+
+def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLine) -> None:
+    options = [
+        "data.train=files(train='text')", "train.optimizer=muon", "train.teacher=runs/tiny", "model.dropout=0.0",
+        f"tokenizer.model={nmt.directory / 'runs/tiny/spm.model'}", "train.schedule=constant(warmup=1)",
+    ]  # fmt: skip
+    tiny = config_io.load(nmt.directory / "runs/tiny/config.yaml").model
+    environment = os.environ | {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1"}
+    (nmt.directory / "updates.py").write_text(UPDATES)
+    for ranks, accumulation in ((1, 2), (2, 1)):
+        config = config_io.load(None, [*options, f"train.grad_accumulation={accumulation}"])
+        config = replace(config, model=replace(tiny, dropout=0.0))
+        (nmt.directory / "config.yaml").write_text(config_io.dump(config))
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "updates.py"]
+        done = subprocess.run(
+            [sys.executable, *torchrun], cwd=nmt.directory, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    alone, one, two = (load_file(nmt.directory / f"rank-{rank}.safetensors") for rank in ("0-of-1", "0-of-2", "1-of-2"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    # Orthogonalization amplifies rounding differences of small singular values.
+    assert all((one[name] - alone[name]).abs().max() < 1e-3 for name in one)
 
 
 def children(process: subprocess.Popen[bytes]) -> list[int]:

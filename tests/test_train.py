@@ -275,7 +275,7 @@ def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
 
 
 def test_model_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "adam", lambda *_: torch.empty(2**60))
+    monkeypatch.setattr(trainer_module, "optimizer", lambda *_: torch.empty(2**60))
     with pytest.raises(TrainingError, match="the model does not fit in memory"):
         run(config(directory), directory)
 

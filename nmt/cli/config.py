@@ -46,12 +46,15 @@ def config(
 
 
 def _check_specs(config: Config) -> None:
-    """Validate the spec strings; of searches and schedules only the syntax, because their modules load slowly."""
+    """Validate the spec strings; of searches, schedules and optimizers only the syntax.
+
+    Their modules load slowly.
+    """
     from nmt.data import noise
     from nmt.data.clean import clean
     from nmt.data.sources import validate
 
-    for spec in (config.search, config.train.valid_search, config.train.schedule):
+    for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
         parse(spec)
     noise.compose(config.train.source_noise)
     clean((), config.data.clean)

@@ -111,6 +111,8 @@ class TrainConfig:
     """Maximum number of tokens per side. Longer training pairs are skipped and counted."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
     """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd (warmup-stable-decay)."""
+    optimizer: str = "adamw"
+    """Optimizer: adamw, or muon(momentum=0.95, steps=4, rate=1.0); rate multiplies the learning rate of matrices."""
     beta1: float = 0.9
     """Adam: decay rate of the first moment."""
     beta2: float = 0.98
@@ -129,6 +131,12 @@ class TrainConfig:
     """Run or checkpoint to initialize the weights from (fine-tuning). Empty: random initialization."""
     replay_share: float = 0.5
     """Share of the training pairs of an epoch that come from data.replay, between 0 and 1."""
+    teacher: str = ""
+    """Run, checkpoint or pretrained model to distill; it must have the same tokenizer. Empty: no distillation."""
+    distill_weight: float = 0.5
+    """Weight of the divergence from the teacher's distribution, between 0 and 1; the rest is that of the labels."""
+    distill_top_k: int = 8
+    """Number of most probable tokens of the teacher's distribution; others share the rest of the probability."""
     source_noise: tuple[str, ...] = ()
     """Noise added to source sentences, sampled per pair and epoch: lowercase(p=0.1), no_punctuation(p=0.1), ..."""
     subword_regularization: str = ""

@@ -24,7 +24,7 @@ AT_LEAST_ONE = (
     "tokenizer.vocab_size", "tokenizer.max_training_sentences", "model.dim", "model.heads", "model.ffn_dim",
     "model.encoder_layers", "model.decoder_layers", "model.layer_sharing", "train.steps", "train.batch_tokens",
     "train.grad_accumulation", "train.max_length", "train.valid_every", "train.keep_last", "train.keep_best",
-    "train.log_every",
+    "train.log_every", "train.distill_top_k",
 )  # fmt: skip
 MAXIMA = {
     "tokenizer.vocab_size": 2**20, "model.encoder_layers": 1000, "model.decoder_layers": 1000,
@@ -268,6 +268,8 @@ def _check_ranges(config: Config) -> None:
     for path in BELOW_ONE:
         if not 0 <= (value := attrgetter(path)(config)) < 1:
             raise ConfigError(f"{path} must be at least 0 and below 1, got {value}")
+    if not 0 <= (weight := config.train.distill_weight) <= 1:
+        raise ConfigError(f"train.distill_weight must be between 0 and 1, got {weight}")
     if not 0 < config.train.eps < 1:
         raise ConfigError(f"train.eps must be above 0 and below 1, got {config.train.eps}")
 
@@ -303,6 +305,11 @@ def _check_relations(config: Config) -> None:
             f"train.replay_share is {train.replay_share}, but data.replay names no corpus",
             "set data.replay, or leave out train.replay_share",
         )
+    if train.teacher and not train.distill_weight:
+        raise ConfigError("train.teacher is set, but train.distill_weight is 0", "set train.distill_weight=0.5")
+    for name in ("distill_weight", "distill_top_k"):
+        if not train.teacher and getattr(train, name) != getattr(TrainConfig, name):
+            raise ConfigError(f"train.{name} is set, but train.teacher names no model", "set train.teacher=runs/NAME")
     if config.data.src == config.data.tgt:
         raise ConfigError(f"data.src and data.tgt are both '{config.data.src}'")
 

@@ -108,7 +108,9 @@ def collect(run: Path) -> dict[str, Any]:
             "updates": last.step, "total_updates": config.train.steps, "epoch": last.epoch, "tokens": last.tokens,
             "hours": last.seconds / 3600, "precision": last.precision, "seed": config.seed,
             "batch_tokens": config.train.batch_tokens * config.train.grad_accumulation,
-            "schedule": config.train.schedule,
+            "schedule": config.train.schedule, "optimizer": config.train.optimizer,
+            "teacher": teacher if _is_parent(teacher := data.get("teacher")) else None,
+            "distill_weight": config.train.distill_weight, "distill_top_k": config.train.distill_top_k,
         },
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
         "curve": [
@@ -202,7 +204,7 @@ def _is_report(content: dict[str, Any]) -> bool:
 
 
 def _is_parent(entry: Any) -> bool:
-    """Return whether an entry of `derived_from` is a record of `parent_record`."""
+    """Return whether an entry of `derived_from`, or `teacher`, is a record of `parent_record`."""
     return isinstance(entry, dict) and {"model", "checkpoint", "sha256", "imported"} <= entry.keys()
 
 

@@ -1,4 +1,4 @@
-"""Adam and learning-rate schedules. A schedule maps the update number, starting from 1, to a learning rate.
+"""Optimizers and learning-rate schedules. A schedule maps the update number, starting from 1, to a learning rate.
 
 `total` is train.steps, or fewer under a time limit. Schedules that decay to zero reach it one update after `total`,
 because an update with a learning rate of zero would be wasted.
@@ -7,16 +7,21 @@ because an update with a learning rate of zero would be wasted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
+from torch import nn
 
 from nmt.config import TrainConfig
 from nmt.errors import ConfigError
+from nmt.model.layers import Linear
 from nmt.model.seq2seq import Seq2Seq
-from nmt.registry import resolve
+from nmt.model.transformer import Transformer
+from nmt.registry import parse, resolve
+from nmt.train.muon import Muon
 
 Schedule = Callable[..., float]
+OptimizerFactory = Callable[[Seq2Seq, TrainConfig], torch.optim.Optimizer]
 
 
 def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -81,7 +86,51 @@ def schedule(spec: str) -> Schedule:
 
 def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
     """Build a fused AdamW optimizer (Kingma and Ba 2015; decoupled weight decay: Loshchilov and Hutter 2019)."""
+    return _adam(model.parameters(), config)
+
+
+def muon(
+    model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, steps: int = 4, rate: float = 1.0
+) -> torch.optim.Optimizer:
+    """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other parameters.
+
+    `steps` is the number of steps of the orthogonalization, and `rate` the learning rate of the matrices as a multiple
+    of that of the schedule. Products have the dtype of the activations.
+    """
+    assert isinstance(model, Transformer)  # `optimizer` checks it
+    layers = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
+    matrices = {layer.weight: layer.parts for layer in layers if isinstance(layer, Linear)}
+    others = [parameter for parameter in model.parameters() if parameter not in matrices]
+    return Muon(
+        matrices, _adam(others, config), momentum=momentum, steps=steps, rate=rate,
+        weight_decay=config.weight_decay, dtype=model.compute_dtype or torch.float32,
+    )  # fmt: skip
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adam, "muon": muon}
+
+
+def optimizer(spec: str, arch: str) -> OptimizerFactory:
+    """Resolve the spec string of an optimizer for a model with architecture `arch`.
+
+    Raises:
+        ConfigError: the name or an option is unknown, an option is out of range, or the architecture is not supported.
+    """
+    build = resolve("optimizer", OPTIMIZERS, spec)
+    name, options = parse(spec)
+    if name == "muon" and arch != "transformer":
+        raise ConfigError(f"train.optimizer {spec} is for attention layers: model.arch is {arch}", "use adamw")
+    if not 0 <= options.get("momentum", 0) < 1:
+        raise ConfigError(f"train.optimizer {spec}: momentum must be at least 0 and below 1")
+    if not 1 <= options.get("steps", 1) <= 20:
+        raise ConfigError(f"train.optimizer {spec}: steps must be between 1 and 20")
+    if not 0 < options.get("rate", 1) < float("inf"):
+        raise ConfigError(f"train.optimizer {spec}: rate must be above 0")
+    return build
+
+
+def _adam(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
     betas = (config.beta1, config.beta2)
     return torch.optim.AdamW(
-        model.parameters(), lr=0.0, betas=betas, eps=config.eps, weight_decay=config.weight_decay, fused=True
+        parameters, lr=0.0, betas=betas, eps=config.eps, weight_decay=config.weight_decay, fused=True
     )

@@ -94,7 +94,10 @@ def _train_worst_case(trainer: Trainer) -> None:
     trainer.model.train()
     for batch in trainer.loader.worst_case_batches():
         microbatches = [batch.to(trainer.device)]
-        train_step(trainer.model, microbatches, trainer.optimizer, trainer.config.train, scaler=trainer.scaler)
+        train_step(
+            trainer.model, microbatches, trainer.optimizer, trainer.config.train,
+            scaler=trainer.scaler, teacher=trainer.teacher,
+        )  # fmt: skip
 
 
 def _free_memory(device: torch.device) -> None:

@@ -13,6 +13,7 @@ from nmt.console import log
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.runs import checkpoint, run_info
+from nmt.train.distillation import find_teacher
 from nmt.train.session import train
 
 SESSION_FIELDS = ("device", "processes", "precision")
@@ -54,7 +55,10 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     original = run_info.collect(run)
     config = config_io.load(run / "config.yaml")
     resume = _can_resume(new_run, config)
-    _check_data(run, prepare(config).meta, allow_changed_data)
+    meta = prepare(config).meta
+    if config.train.teacher:
+        meta |= {"teacher": run_info.parent_record(find_teacher(config, new_run))}
+    _check_data(run, meta, allow_changed_data)
     training = original["training"]
     time_limit = None
     if training["updates"] < training["total_updates"] and not config.train.patience:
@@ -109,10 +113,13 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
 
 
 def _checksums(meta: dict[str, Any]) -> set[tuple[str, str]]:
-    """Return name and checksum of each corpus and of the tokenizer."""
+    """Return name and checksum of each corpus, of the tokenizer and of the teacher."""
     recipe = meta["recipe"]
     corpora = [*recipe["train"], *recipe.get("replay", []), recipe["valid"]]
-    return {*((str(name), str(checksum)) for name, checksum in corpora), ("the tokenizer", str(meta["tokenizer"]))}
+    models = [("the tokenizer", meta["tokenizer"])]
+    if "teacher" in meta:
+        models.append(("the teacher", meta["teacher"]["sha256"]))
+    return {(str(name), str(checksum)) for name, checksum in (*corpora, *models)}
 
 
 def _differences(old_sessions: list[dict[str, Any]], new_sessions: list[dict[str, Any]]) -> list[str]:

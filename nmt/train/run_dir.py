@@ -13,6 +13,7 @@ from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.paths import locked, write_text
+from nmt.registry import parse
 from nmt.runs import checkpoint
 
 LOCK = ".lock"
@@ -55,17 +56,30 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     """Check that the prepared data is the data that the run was trained on.
 
     Raises:
-        TrainingError: a corpus or the tokenizer has changed.
+        TrainingError: a corpus, the tokenizer or the teacher has changed.
     """
     try:
-        saved = json.loads((run / "data.json").read_text(encoding="utf-8"))["recipe"]
-    except (OSError, ValueError, KeyError, TypeError):  # missing because training stopped early, or damaged
+        saved_meta = json.loads((run / "data.json").read_text(encoding="utf-8"))
+        saved, teacher = saved_meta["recipe"], saved_meta.get("teacher", {}).get("sha256")
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ):  # missing because training stopped early, or damaged
         return
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
     if any(saved.get(name) != current.get(name) for name in ("train", "replay", "valid", "tokenizer")):
         raise TrainingError(
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",
+        )
+    if teacher != meta.get("teacher", {}).get("sha256"):
+        raise TrainingError(
+            f"train.teacher of {run} has changed",
+            "restore it or name its checkpoint, or fine-tune with the new one: "
+            f"nmt train --init-from {run} --set train.teacher=TEACHER --run NEW",
         )
 
 
@@ -89,6 +103,8 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
     for name in ("best_metric", "replay_share"):  # the metric's values, or positions in an epoch, are not comparable
         if getattr(saved.train, name) != getattr(config.train, name):
             changed.append(f"train.{name}")
+    if parse(saved.train.optimizer)[0] != parse(config.train.optimizer)[0]:  # their states differ
+        changed.append("train.optimizer")
     if changed:
         raise UsageError(
             f"{run} was trained with another '{changed[0]}'", f"resume with its own config, or {CHOOSE_RUN}"

@@ -8,6 +8,7 @@ run_dir.py    the run directory: lock, checks before resuming, metrics
 compilation.py  torch.compile
 gradient_reducer.py  all-reduce during the backward pass
 fine_tuning.py  the start model: its limits, and its comparison with the result
+distillation.py  the teacher and its loss
 profiling.py  measures memory and speed before training
 """
 
@@ -41,8 +42,9 @@ from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import search as parse_search
 from nmt.train import fine_tuning, loop
 from nmt.train.compilation import check_compile, require_compiler
+from nmt.train.distillation import find_teacher
 from nmt.train.distributed import RankGroup, process_group
-from nmt.train.optim import schedule
+from nmt.train.optim import optimizer, schedule
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
@@ -62,6 +64,7 @@ def check_specs(config: Config) -> None:
     parse_search(config.search)
     parse_search(config.train.valid_search)
     schedule(config.train.schedule)
+    optimizer(config.train.optimizer, config.model.arch)
     noise.compose(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
@@ -106,6 +109,7 @@ def train(
     """
     start_time = time.monotonic()
     check_specs(config)
+    teacher = find_teacher(config, run) if config.train.teacher else None
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume)
@@ -123,6 +127,8 @@ def train(
             # That of a start model that was moved or deleted; the run has a copy.
             config = replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
         prepared = prepare(config)
+        if teacher:
+            prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
             check_data_unchanged(run, prepared.meta)
         if config.train.init_from:
@@ -171,6 +177,8 @@ def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_
         DataError: the data cannot be prepared.
     """
     check_specs(config)
+    if config.train.teacher:
+        find_teacher(config)
     torch_device = runtime.torch_device(device)
     if auto_batch_size:
         _check_auto_batch_size(torch_device, resume=False)

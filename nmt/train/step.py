@@ -17,6 +17,7 @@ from nmt.config import TrainConfig
 from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
+from nmt.train.distillation import Teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer, gradient
 from nmt.train.loss import batch_loss, compiled_logits_loss, logits_loss
@@ -27,7 +28,7 @@ class StepStats:
     """Statistics of one update."""
 
     loss: float
-    """Label-smoothed cross-entropy per target token, in nats."""
+    """Label-smoothed cross-entropy per target token in nats, or the loss of `nmt.train.distillation`."""
     tokens: int
     grad_norm: float
     skipped: bool = False
@@ -88,6 +89,7 @@ def start_step(
     scaler: GradScaler | None = None,
     group: RankGroup | None = None,
     reducer: GradientReducer | None = None,
+    teacher: Teacher | None = None,
 ) -> PendingStats:
     """Make one update from one or more microbatches. A GPU may still be computing it on return.
 
@@ -104,6 +106,7 @@ def start_step(
             reduces the scale.
         group: the ranks that make this update together.
         reducer: sums the gradients of the ranks during the last backward pass; None: after it.
+        teacher: the model to distill.
 
     If the gradient is not finite, the weights do not change.
 
@@ -116,10 +119,10 @@ def start_step(
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad(set_to_none=True)
     try:
-        losses = [_backward(model, batch, config, tokens, scaler) for batch in microbatches[:-1]]
+        losses = [_backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]]
         if microbatches:
             with reducer.sending() if reducer else nullcontext():
-                losses.append(_backward(model, microbatches[-1], config, tokens, scaler))
+                losses.append(_backward(model, microbatches[-1], config, tokens, scaler, teacher))
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
@@ -142,10 +145,12 @@ def start_step(
     return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens)
 
 
-def _backward(model: Seq2Seq, batch: Batch, config: TrainConfig, tokens: int, scaler: GradScaler) -> Tensor:
+def _backward(
+    model: Seq2Seq, batch: Batch, config: TrainConfig, tokens: int, scaler: GradScaler, teacher: Teacher | None
+) -> Tensor:
     """Accumulate the gradient of a batch and return its contribution to the loss per token."""
     function = compiled_logits_loss if "loss" in config.compile else logits_loss
-    loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function) / tokens
+    loss = batch_loss(model, batch, smoothing=config.label_smoothing, logits_loss=function, teacher=teacher) / tokens
     scaler.scale(loss).backward()
     return loss.detach()
 

@@ -28,10 +28,11 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.checkpoint import Progress
 from nmt.train.compilation import compile_model
+from nmt.train.distillation import load_teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.loss import batch_loss
-from nmt.train.optim import Schedule, adam, schedule
+from nmt.train.optim import Schedule, optimizer, schedule
 from nmt.train.run_dir import truncate_after
 from nmt.train.step import PendingStats, start_step
 
@@ -51,14 +52,15 @@ class Trainer:
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
         self.group = group or RankGroup()
         self.tokenizer = prepared.tokenizer()
-        runtime.seed_everything(config.seed)
+        self.teacher = load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
+        runtime.seed_everything(config.seed)  # after the teacher, whose construction draws random weights
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
         _check_max_length(config, self.model)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         if "model" in config.train.compile:
             compile_model(self.model)
-        self.optimizer = adam(self.model, config.train)
+        self.optimizer = optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
         overlaps = config.train.overlap_all_reduce and self.group.world_size > 1
         self.reducer = GradientReducer(list(self.model.parameters())) if overlaps else None
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
@@ -206,7 +208,7 @@ class Trainer:
             try:
                 return start_step(
                     self.model, microbatches, self.optimizer, self.config.train,
-                    tokens=tokens, scaler=self.scaler, group=self.group, reducer=self.reducer,
+                    tokens=tokens, scaler=self.scaler, group=self.group, reducer=self.reducer, teacher=self.teacher,
                 )  # fmt: skip
             except MemoryError:
                 self._reduce_microbatch_size(microbatches)

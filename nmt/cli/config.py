@@ -49,12 +49,10 @@ def _check_specs(config: Config) -> None:
     """Validate the spec strings; of searches and schedules only the syntax, because their modules load slowly."""
     from nmt.data import noise
     from nmt.data.clean import clean
-    from nmt.data.sources import validate
+    from nmt.data.sources import validate_all
 
     for spec in (config.search, config.train.valid_search, config.train.schedule):
         parse(spec)
     noise.compose(config.train.source_noise)
     clean((), config.data.clean)
-    for corpus in (*config.data.train, *config.data.replay, config.data.valid, config.data.test):
-        if corpus:
-            validate(corpus)
+    validate_all(config.data)

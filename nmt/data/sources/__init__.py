@@ -12,7 +12,7 @@ from nmt.registry import format_spec, options_of, parse, resolve
 
 __all__ = [
     "SOURCES", "SPLITS", "Corpus", "Mixing", "Split", "get_corpus", "open_split", "parse_corpus", "validate",
-    "validate_all",
+    "validate_all", "without_mixing",
 ]  # fmt: skip
 
 SOURCES: dict[str, Callable[..., Corpus]] = {
@@ -46,6 +46,13 @@ def parse_corpus(spec: str) -> tuple[Corpus, Mixing]:
     mixing = {key: options.pop(key) for key in options_of(Mixing) if key in options}
     corpus = resolve("corpus", SOURCES, format_spec(name, options), shared_options=options_of(Mixing))()
     return corpus, resolve("corpus", {name: Mixing}, format_spec(name, mixing))()
+
+
+def without_mixing(spec: str) -> str:
+    """Return a spec string without the options of `Mixing`, for validation and test sets."""
+    name, options = parse(spec)
+    own = {key: value for key, value in options.items() if key not in options_of(Mixing)}
+    return format_spec(name, own) if own else name
 
 
 def validate(spec: str) -> None:

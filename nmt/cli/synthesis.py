@@ -17,8 +17,8 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -29,7 +29,7 @@ from nmt.cli.check import load_test_pairs
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, translate_file
 from nmt.console import log
-from nmt.errors import UsageError, suggest
+from nmt.errors import NMTError, UsageError, suggest
 from nmt.paths import locked, new_directory, write_text
 
 if TYPE_CHECKING:
@@ -197,8 +197,13 @@ def synthesize(
         "shards": options.shard.count,
     }
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
-    with locked(_lock(options.output), lambda: log(f"another process works on {options.output}; waiting for it")):
-        statistics = _prepare(options, text, settings, models[0])
+    with _output_locked(options.output):
+        try:
+            statistics = _prepare(options, text, settings, models[0])
+        except NMTError:
+            if not (options.work / SETTINGS).exists():
+                _remove(options)
+            raise
     path = options.work / HYPOTHESES
     shard_lock = options.work / f".{options.shard.number}.lock"
     with locked(shard_lock, lambda: _raise_locked(options)):
@@ -208,18 +213,33 @@ def synthesize(
         translate_file(
             job, options.work / "source", path, options.shard, join=True, resume=True, encoding_errors="strict"
         )
-    with locked(_lock(options.output), lambda: None):
+    with _output_locked(options.output):
         if not options.output.exists() and path.exists():
             _finish(options, settings, statistics, tests, lambda build: train_command(teachers[0], build))
         if options.output.exists():
-            shutil.rmtree(options.work, ignore_errors=True)
-            with suppress(OSError):  # Windows cannot delete an open file
-                _lock(options.output).unlink()
+            _remove(options)
 
 
 def _languages(filters: Filters) -> tuple[str, str]:
     """Return the source and target language of the corpus."""
     return filters.languages[::-1] if filters.is_reversed else filters.languages
+
+
+@contextmanager
+def _output_locked(output: Path) -> Iterator[None]:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {output}: {error.strerror}", "choose another --output") from None
+    with locked(_lock(output), lambda: log(f"another process works on {output}; waiting for it")):
+        yield
+
+
+def _remove(options: Options) -> None:
+    """Remove the intermediate files and the lock file, which the caller holds."""
+    shutil.rmtree(options.work, ignore_errors=True)
+    with suppress(OSError):  # Windows cannot delete an open file
+        _lock(options.output).unlink()
 
 
 def _lock(output: Path) -> Path:
@@ -254,10 +274,7 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
         statistics: dict[str, Any] = saved["statistics"]
         return statistics
     text.check_language(model)
-    try:
-        options.work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create {options.output}: {error.strerror}", "choose another --output") from None
+    options.work.mkdir(parents=True, exist_ok=True)
     statistics = text.write(options.work)
     for step, count in statistics["dropped"].items():
         if count:

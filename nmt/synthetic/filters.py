@@ -137,5 +137,5 @@ def closest(hypotheses: Sequence[Hypothesis], reference: str, metric: str) -> Hy
 
 def _is_reformatted(span: FixedSpan, text: str) -> bool:
     """Return whether a translation has a number in another format, such as 1.000 for 1,000."""
-    pattern = None if span.is_opaque else equivalent_pattern(span.translation)
+    pattern = equivalent_pattern(span.translation)
     return bool(pattern and pattern.search(text))

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from nmt.console import progress, with_progress
-from nmt.data.check.languages import LANGUAGES, MIN_LETTERS, is_wrong_language
+from nmt.data.check.languages import is_wrong_language
 from nmt.data.clean import clean
 from nmt.data.pairs import Pair, count_lines, read_lines, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError, UsageError
+from nmt.inference.chunking import chunked
 from nmt.paths import sha256
 
 CLEANING = ("normalize", "length(max=200)", "dedup(by='source')")
 """Cleaning steps before the translation, so that no time is spent on lines that a filter drops."""
 SOURCE, REFERENCE = "source", "reference"
 """Stems of the files with the text and its references."""
-SAMPLE_SIZE = 1000
-"""Lines whose language is identified."""
+SAMPLE_SIZE, GROUP_SIZE = 1000, 10
+"""Number of lines whose language is identified, and of lines that are identified together."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class SourceText:
 
     def check_language(self, model: Path) -> None:
         """Raise a UsageError if most of the first lines are clearly in another language than the model reads."""
-        lines = [line for line, _ in islice(self.read(), SAMPLE_SIZE) if sum(map(str.isalpha, line)) >= MIN_LETTERS]
-        num_wrong = sum(is_wrong_language(line, self.language) for line in lines)
-        if self.language in LANGUAGES and 2 * num_wrong > len(lines):
+        lines = (line for line, _ in islice(self.read(), SAMPLE_SIZE))
+        groups = [" ".join(group) for group in chunked(lines, GROUP_SIZE)]
+        if 2 * sum(is_wrong_language(group, self.language) for group in groups) > len(groups):
             raise UsageError(
                 f"{self.name} is not in the source language of {model}, '{self.language}'",
                 "choose a model of the other direction, or another text",
@@ -83,6 +84,6 @@ class SourceText:
         dropped = {stats.step: stats.dropped for stats in cleaned.report}
         if not num_lines:
             raise DataError(
-                f"{self.name} has no text to translate", f"each line has 1 to 200 words; dropped: {dropped}"
+                f"{self.name} has no text to translate", "a line must have 1 to 200 words and at most 2,000 characters"
             )
         return {"lines": num_lines, "dropped": dropped}

@@ -138,9 +138,9 @@ def check_options(
         if name not in NAMES:
             raise UsageError(f"unknown filter '{name}'", suggest(name, NAMES))
     clean((), clean_steps)
-    if search and select and parse_search(search).n_best == 1:
+    if search and parse_search(search).n_best == 1 and select:
         raise UsageError(
-            f"--select needs several hypotheses, and {search} returns one", "beam(beam_size=8, top_beams=8)"
+            f"--select needs several hypotheses; {search} has one", "for example beam(beam_size=8, top_beams=8)"
         )
 
 

@@ -225,13 +225,17 @@ def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
     expected = [text for text, _ in open_text_split(nmt)]
     assert source == expected
     (nmt.directory / "in.en").write_text("".join(f"{line}\n" for line in expected))
-    assert target == nmt("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split("\n")[:-1]
+    translations = nmt("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split("\n")[:-1]
+    visible = [
+        ["".join(filter(str.isprintable, text.replace(" ", ""))) for text in texts] for texts in (target, translations)
+    ]
+    assert visible[0] == visible[1]  # the data check removes control characters
     student = nmt(*next_command(done), "--set", "tokenizer.vocab_size=1000")
     assert student.code == 0, student.err
     info = json.loads(nmt("info", "runs/distilled", "--json").out)
     assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)
     assert info["data"]["valid"]["name"] == "text/valid"
-    assert info["data"]["pairs"]["train"] == len(expected)
+    assert 300 < info["data"]["pairs"]["train"] <= len(expected)
 
 
 def open_text_split(nmt: CommandLine) -> list[tuple[str, str]]:
@@ -262,15 +266,15 @@ def test_distillation_with_references(trained: CommandLine) -> None:
 
 @pytest.fixture(scope="module")
 def mono(trained: CommandLine) -> CommandLine:
-    """The directory of `trained` with 3,000 lines in big.de and their complete back-translation, `whole`."""
-    lines = list(dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs()))[:3000]
+    """The directory of `trained` with 1,500 lines in big.de and their complete back-translation, `whole`."""
+    lines = list(dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs()))[:1500]
     (trained.directory / "big.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     done = trained(*BIG, "-o", "whole")
     assert done.code == 0, done.err
     return trained
 
 
-BIG = ("backtranslate", "-i", "big.de", "-m", "de-en-small", "--search", "sample(top_k=10)")
+BIG = ("backtranslate", "-i", "big.de", "-m", "de-en-small", "--search", "greedy")
 
 
 def equal_corpora(nmt: CommandLine, name: str) -> bool:
@@ -289,10 +293,10 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
     process.kill()
     process.communicate()
     before = path.read_bytes()
-    assert 0 < before.count(b"\n") < 3000
+    assert 0 < before.count(b"\n") < 1500
     assert not (mono.directory / "killed").exists()
     mono(*BIG, "-o", "killed").assert_fails(2, "killed is incomplete", "hint: continue with --resume")
-    for change, name in ((["--search", "greedy"], "search"), (["--min-score", "-1"], "filters"),
+    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "filters"),
                          (["--shard", "1/2"], "shards"), (["-m", "de-en-small"], "model")):  # fmt: skip
         mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(2, f"killed was started with another {name}")
     mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(2, "with another command")

@@ -16,6 +16,7 @@ from nmt.data.sources import open_split
 from nmt.errors import DataError
 from nmt.evaluate.metrics import sentence_bleu
 from nmt.paths import sha256
+from nmt.registry import parse
 from nmt.synthetic.filters import NAMES, Filters, Hypothesis, closest, format_hypotheses
 
 SENTENCES = [
@@ -255,6 +256,13 @@ def test_distillation_with_references(trained: CommandLine) -> None:
         hypotheses = [Hypothesis(text, None) for text in n_best[8 * i : 8 * i + 8] if text]
         best = closest(hypotheses, target, "chrf").text
         assert (source, best) in [*zip(*corpus(trained, "interpolated"), strict=True)]
+    command = next_command(done)
+    changes = dict(word.split("=", 1) for word in command if "=" in word)
+    assert not {"data.valid", "data.test"} & changes.keys()  # the corpus has none: they are held out
+    origin = record(trained, "interpolated")["origin"]
+    spec = parse(changes["data.train"])[1]
+    assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}  # type: ignore[index]
+    assert shlex.split(spec["build_command"])[4:6] == [*data]
     assert record(trained, "interpolated")["origin"]["filters"]["select"] == "chrf"  # type: ignore[index]
     ensemble = trained("distill", "-m", "en-de-small", "-m", "en-de-small", *data, "-o", "ensemble")
     assert ensemble.code == 0, ensemble.err

@@ -99,7 +99,7 @@ def distill(
     )  # fmt: skip
     synthesis.synthesize(
         options, teacher, model, _source_text(teacher, data or [], input, encoding_errors),
-        lambda first, build: corpus.distillation_command(first, output, build),
+        lambda first, build: corpus.distillation_command(first, output, build, data or ()),
     )  # fmt: skip
 
 

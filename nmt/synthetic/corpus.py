@@ -6,11 +6,13 @@ import datetime
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nmt import __version__
-from nmt.data.sources import get_corpus, without_mixing
+from nmt.config import DataConfig
+from nmt.data.sources import get_corpus, open_split, without_mixing
 from nmt.errors import NMTError
 from nmt.paths import sha256, write_text
 from nmt.registry import format_spec
@@ -38,30 +40,48 @@ def write_record(
 
 def back_translation_command(teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool) -> str:
     """Return the command that trains the other direction on the teacher's data and on its translations."""
-    config, known = teacher.config, _known_corpora(teacher)
+    data, known = teacher.config.data, _known_corpora(teacher)
     corpora = [*(known or ["CORPUS"]), _spec(directory, build_command, tag=tag)]
-    data, reset = config.data, []
-    if known and config.train.init_from:  # its weights translate in the other direction
-        reset.append("train.init_from=")
-    if known and config.tokenizer.model:  # it may have no tag, and may have been moved
-        reset.append("tokenizer.model=")
-    changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}", *reset]
+    changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}"]
+    if known:
+        changes += _resets(teacher)
     return _train_command(teacher if known else None, directory, changes)
 
 
-def distillation_command(teacher: ModelFiles, directory: Path, build_command: str) -> str:
-    """Return the command that trains a student with a deep encoder and a decoder of one layer."""
+def distillation_command(teacher: ModelFiles, directory: Path, build_command: str, specs: Sequence[str] = ()) -> str:
+    """Return the command that trains a student with a deep encoder and a decoder of one layer.
+
+    Args:
+        teacher: the first teacher, whose config is that of the student, if its data is known.
+        directory: directory of the corpus.
+        build_command: command that creates the corpus.
+        specs: corpora that were translated instead of the data of the teacher.
+    """
     known, data = _known_corpora(teacher), teacher.config.data
-    changes = [f"data.src={data.src}", f"data.tgt={data.tgt}"] if not known else []
-    changes.append(f"data.train={_spec(directory, build_command, hold_out=not known)}")
+    changes = [] if known else [f"data.src={data.src}", f"data.tgt={data.tgt}"]
+    held_out = {key: _with_split([*specs, *known], key, data) for key in ("valid", "test")}
+    changes.append(f"data.train={_spec(directory, build_command, hold_out=not held_out['valid'])}")
+    changes += [f"data.{key}={spec}" for key, spec in held_out.items() if spec and not (known and getattr(data, key))]
     if known:
-        changes += [f"data.{key}={without_mixing(known[0])}" for key in ("valid", "test") if not getattr(data, key)]
-        if teacher.config.train.init_from:
-            changes.append("train.init_from=")
-        if teacher.config.tokenizer.model:
-            changes.append("tokenizer.model=")
+        changes += _resets(teacher)
     changes += [f"model.encoder_layers={max(6, teacher.config.model.encoder_layers)}", "model.decoder_layers=1"]
     return _train_command(teacher if known else None, directory, changes)
+
+
+def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
+    """Return the first corpus that has a split, or an empty string."""
+    for spec in specs:
+        with suppress(NMTError):
+            open_split(spec, split, data.src, data.tgt)
+            return without_mixing(spec)
+    return ""
+
+
+def _resets(teacher: ModelFiles) -> list[str]:
+    """Return the options that a new model does not take from the config of a fine-tuned teacher."""
+    config = teacher.config
+    options = {"train.init_from": config.train.init_from, "tokenizer.model": config.tokenizer.model}
+    return [f"{name}=" for name, value in options.items() if value]
 
 
 def _spec(directory: Path, build_command: str, *, tag: bool = False, hold_out: bool = False) -> str:

@@ -154,6 +154,17 @@ def test_tag_begins_the_sources_of_its_corpus_only(directory: Path) -> None:
     assert all(TAG not in line for line in texts)
 
 
+def test_lengths_with_noise_and_tag_are_those_of_the_batches(directory: Path) -> None:
+    loading = loader(*mixed(directory, ", tag=True", "train.source_noise=[uppercase(p=0.5)]"))
+    planned = {
+        i: length for i, length in zip(loading._pairs(3)[0].tolist(), loading.lengths_N2(3)[:, 0].tolist(), strict=True)
+    }
+    for update in loading.updates(3):
+        for batch in update.batches:
+            lengths = (batch.src_mask_BS.sum(1) - 1).tolist()  # without EOS
+            assert [planned[i] for i in batch.pair_ids] == lengths
+
+
 def test_tag_counts_for_batches_and_the_maximum_length(directory: Path) -> None:
     experiment, prepared = mixed(directory, ", tag=True", "train.source_noise=[]")
     plain, _ = mixed(directory, "", "train.source_noise=[]")

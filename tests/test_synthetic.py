@@ -118,6 +118,17 @@ def test_unusual_length_ratios_are_dropped(tmp_path: Path) -> None:
     assert dropped == {"length-ratio": 1}
 
 
+def test_a_pair_is_counted_once(tmp_path: Path) -> None:
+    pairs = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    twice = (
+        "We have a \ufffd red house and a tree.",
+        [Hypothesis("Wir haben ein \ufffd rotes Haus und einen Baum.", None)],
+    )
+    kept, dropped = apply(tmp_path, FILTERS, [*pairs, twice, twice])  # type: ignore[misc]
+    assert len(kept) == 6
+    assert dropped == {"replacement-characters": 2}  # the second one is a duplicate, too
+
+
 def test_test_sentences_are_dropped(tmp_path: Path) -> None:
     pairs = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     kept, dropped = apply(tmp_path, FILTERS, pairs, [("test", [(SENTENCES[4], GERMAN[4])])])  # type: ignore[misc]

@@ -21,9 +21,9 @@ def escape_control(message: str) -> str:
     return message.translate(CONTROL)
 
 
-def log(message: str) -> None:
-    """Print one line on stderr without breaking a progress bar."""
-    if SILENT:
+def log(message: str, *, every_rank: bool = False) -> None:
+    """Print one line on stderr without breaking a progress bar; under torchrun only on rank 0, or on every rank."""
+    if SILENT and not every_rank:
         return
     message = escape_control(message)
     if sys.stderr.isatty():

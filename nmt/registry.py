@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nmt.errors import ConfigError, suggest
@@ -27,6 +27,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     """
     hint = "write a name, optionally with options: beam(beam_size=5)"
     text = spec.strip()
+    booleans = {"true": True, "false": False}  # as in YAML
     if text.count("(") != text.count(")"):
         hint = "a parenthesis is missing; quote specs that contain commas in a YAML list: ['length(max=40, min=2)']"
     name, parenthesis, rest = text.partition("(")
@@ -38,8 +39,11 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(f"f({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or ast.unparse(call.func) != "f":
             raise ValueError
-        for keyword in (k for k in call.keywords if isinstance(k.value, ast.Name)):
-            hint = f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not {ast.unparse(keyword.value)}"
+        for keyword in call.keywords:
+            if isinstance(keyword.value, ast.Name) and keyword.value.id in booleans:
+                keyword.value = ast.Constant(booleans[keyword.value.id])
+            elif isinstance(keyword.value, ast.Name):
+                hint = f"{keyword.arg} must be a number (0.5, 2e-3) or a quoted string, not {keyword.value.id}"
         options = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg}
         if len(options) != len(call.keywords):
             raise ValueError
@@ -53,13 +57,14 @@ def format_spec(name: str, options: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in options.items())})"
 
 
-def resolve(family: str, registry: Mapping[str, F], spec: str) -> F:
+def resolve(family: str, registry: Mapping[str, F], spec: str, shared_options: Iterable[str] = ()) -> F:
     """Return the function that `spec` selects, with its options bound.
 
     Args:
         family: what the registry contains, for error messages ("search", "corpus").
         registry: function by name; options are the keyword-only arguments.
         spec: `name` or `name(option=value, ...)`.
+        shared_options: options of all functions that the caller has removed from `spec`, for error messages.
 
     Raises:
         ConfigError: unknown name, unknown option, or an option of the wrong type.
@@ -71,7 +76,7 @@ def resolve(family: str, registry: Mapping[str, F], spec: str) -> F:
     types_by_option = options_of(function)
     for key, value in options.items():
         if key not in types_by_option:
-            option_names = ", ".join(types_by_option) or "none"
+            option_names = ", ".join((*types_by_option, *shared_options)) or "none"
             raise ConfigError(f"{family} '{name}' has no option '{key}'", f"its options: {option_names}")
         expected = types_by_option[key]
         if not accepts(expected, value):

@@ -377,7 +377,7 @@ def test_resume_rejects_an_empty_config(nmt: CommandLine) -> None:
 
 def test_plan_output() -> None:
     estimate = Estimate(
-        parameters=2_500_000, pairs=1000, replay_pairs=0, available_replay_pairs=0,
+        parameters=2_500_000, pairs=1000, corpora="1,000 pairs",
         tokens_per_epoch=20_000, updates_per_epoch=50, padding=0.125,
         measured_updates=9, tokens_per_second=800.0, seconds_per_update=0.5, memory=1_500_000_000, disk=30_000_000,
     )  # fmt: skip
@@ -391,8 +391,9 @@ def test_plan_output() -> None:
         "time": "2 min without validation",
         "within limit": "200 updates (4.0 epochs) without validation",
     }
-    replay = replace(estimate, replay_pairs=1000, available_replay_pairs=5000)
-    assert _describe(replay, 300, None)["data"].startswith("1,000 pairs and 1,000 of 5,000 replay pairs, 20,000 target")
+    mixed = replace(estimate, corpora="400 pairs of a/train and 600 of 900 pairs of b/train per epoch")
+    data = "400 pairs of a/train and 600 of 900 pairs of b/train, 20,000 target tokens per epoch, 12.5% padding"
+    assert _describe(mixed, 300, None)["data"] == data
     assert _describe(estimate, 300, 1000.0)["within limit"].startswith("300 updates (6.0 epochs)")
 
 

@@ -165,6 +165,22 @@ def test_fine_tuning_script(tmp_path: Path) -> None:
         assert script("../finetune.sh", *wrong, code=2, **environment) == []
 
 
+def test_student_script(tmp_path: Path) -> None:
+    source, target = sentences(400)
+    write(tmp_path / "train", source[:360], target[:360])
+    write(tmp_path / "test", source[360:], target[360:])
+    corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
+    environment = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
+    changes = [f"--set={name}={value}" for name, value in TINY.items()]
+    tables = [script("../student.sh", "en-de-small", corpus, *changes, **environment) for _ in range(2)]
+    rows = [row[:3] for row in tables[0][2:]]
+    settings = [["fp32", "beam(beam_size=4)"], ["int8", "beam(beam_size=4)"], ["int8", "greedy"]]
+    assert rows == [[name, *setting] for name in ("teacher", "student") for setting in settings]
+    assert [row[3] for row in tables[0]] == [row[3] for row in tables[1]]  # the student is not trained again
+    for wrong in ([], ["en-de-small"], ["en-de-small", corpus, "--resume"]):
+        assert script("../student.sh", *wrong, code=2, **environment) == []
+
+
 def test_pretrained_model_scripts(tmp_path: Path) -> None:
     source, target = sentences(900)
     for name, part in (("train", slice(0, 800)), ("valid", slice(800, 820)), ("test", slice(820, 840))):

@@ -11,17 +11,14 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from commandline import CommandLine, Done, sentences, write
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny import config, copy_text
 
 from nmt.config import Config, config_io
-from nmt.data.loader import Loader, Update, sample_replay
+from nmt.data.loader import Loader, Update
 from nmt.data.prepare import PreparedData, prepare
 from nmt.errors import ConfigError, DataError
 from nmt.evaluate.test_sets import TestSet, sample
@@ -43,24 +40,6 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---- replay
 
 
-@given(st.integers(1, 30), st.integers(1, 50), st.integers(0, 9))
-def test_all_replay_pairs_are_used_before_one_repeats(num_available: int, num_sampled: int, seed: int) -> None:
-    epochs = [sample_replay(num_available, num_sampled, seed, epoch) for epoch in range(5)]
-    assert {len(epoch) for epoch in epochs} == {num_sampled}
-    used = np.concatenate(epochs)
-    for start in range(0, len(used), num_available):
-        part = used[start : start + num_available].tolist()
-        assert len({*part}) == len(part)
-    assert {*used[:num_available].tolist()} <= {*range(num_available)}
-
-
-def test_replay_samples_are_shuffled_by_seed() -> None:
-    samples = [sample_replay(1000, 1000, seed, epoch).tolist() for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0))]
-    assert samples[0] == samples[1]
-    assert len({tuple(sample) for sample in samples}) == 3
-    assert samples[0] != [*range(1000)]
-
-
 def with_replay(directory: Path, *changes: str, pairs: int = 700) -> tuple[Config, PreparedData]:
     """Return a config with `pairs` replay pairs, which have other sentences than the 300 training pairs."""
     copy_text(directory, pairs, split="replay", longest=5)
@@ -73,8 +52,10 @@ def with_replay(directory: Path, *changes: str, pairs: int = 700) -> tuple[Confi
 
 
 def loader(experiment: Config, prepared: PreparedData, rank: int = 0, world_size: int = 1) -> Loader:
-    stores = prepared.store("train"), prepared.store("replay")
-    return Loader(stores[0], prepared.tokenizer(), experiment.train, experiment.seed, rank, world_size, stores[1])
+    mix = prepared.mix(experiment)
+    return Loader(
+        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed, rank, world_size, mix
+    )
 
 
 def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
@@ -85,8 +66,8 @@ def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
 def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(directory: Path, share: str, expected: int) -> None:
     experiment, prepared = with_replay(directory, f"train.replay_share={share}")
     loading = loader(experiment, prepared)
-    assert (loading.num_pairs, loading.num_replay_pairs, loading.num_available_replay_pairs) == (300, expected, 700)
-    texts = prepared.lines("replay")[0]
+    assert [(len(each.pair_ids_N), each.pairs_per_epoch) for each in loading.corpora] == [(300, 300), (700, expected)]
+    texts = prepared.lines("train")[0]
     total: Counter[int] = Counter()
     for epoch in range(3):
         updates = list(loading.updates(epoch))
@@ -99,8 +80,7 @@ def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(directory: P
             for batch in update.batches:
                 assert batch.src_BS.numel() <= experiment.train.batch_tokens
                 for row, i in enumerate(batch.pair_ids):
-                    if i >= 300:
-                        assert loading.tokenizer.decode(batch.src_BS[row].tolist()) == texts[i - 300]
+                    assert loading.tokenizer.decode(batch.src_BS[row].tolist()) == texts[i]
     assert max(total.values()) - min(total[i] for i in range(300, 1000)) <= 1
 
 
@@ -136,12 +116,12 @@ def test_replay_does_not_affect_tokenizer_and_validation(directory: Path) -> Non
     assert prepared.directory != same_cleaning.directory
     assert prepared.tokenizer().model == same_cleaning.tokenizer().model
     assert prepared.lines("valid") == same_cleaning.lines("valid") == without.lines("valid")
-    assert prepared.lines("train") == same_cleaning.lines("train")
-    assert prepared.meta["pairs"]["replay"] == len(prepared.lines("replay")[0]) < 700
-    assert prepared.meta["replay_dropped"]["dedup"] == 700 - prepared.meta["pairs"]["replay"]
-    assert prepared.meta["dropped"] == same_cleaning.meta["dropped"]
-    assert prepared.has_replay
-    assert not without.has_replay
+    (num_train,) = same_cleaning.meta["corpora"]
+    assert [lines[:num_train] for lines in prepared.lines("train")] == [*same_cleaning.lines("train")]
+    assert prepared.meta["corpora"] == [num_train, len(prepared.lines("train")[0]) - num_train]
+    assert prepared.meta["dropped"]["dedup"] == 1000 - sum(prepared.meta["corpora"])
+    for name in ("max_source_length", "max_sentences_per_line"):
+        assert prepared.meta[name] == same_cleaning.meta[name]
     assert experiment.data.replay
 
 
@@ -201,7 +181,8 @@ def test_run_with_replay_resumes_exactly(directory: Path) -> None:
     lines = [json.loads(line) for line in (directory / "interrupted/metrics.jsonl").read_text().splitlines()]
     assert max(line["epoch"] for line in lines) > 1
     estimate = plan(with_replay(directory)[0], device="cpu", precision="fp32")
-    assert (estimate.pairs, estimate.replay_pairs, estimate.available_replay_pairs) == (300, 300, 700)
+    assert estimate.pairs == 600
+    assert estimate.corpora == "300 pairs of train/train and 300 of 700 pairs of replay/train (replay) per epoch"
 
 
 # ---- the command
@@ -238,7 +219,7 @@ def test_fine_tuning_needs_data(trained: CommandLine) -> None:
 def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     done = fine_tune(nmt, "data.replay=files(train='text')", "data.general_test=files(test='general')")
     assert done.out in {f"runs/tuned/step-00000{step}\n" for step in (0, 3, 6)}
-    assert "90 pairs and 90 of 360 replay pairs per epoch" in done.err
+    assert "90 pairs of new/train and 90 of 360 pairs of text/train (replay) per epoch" in done.err
     assert "nmt: start model: validation loss" in done.err
     head, *rows = table(done)
     assert head == ["test set", "sentences", "metric", "start", "tuned", "difference", "p", "better"]
@@ -259,7 +240,8 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     text = " ".join(nmt("info", "runs/tuned").out.split())
     assert "fine-tuned from tiny/step-0000" in text
     assert "replay: text/train (not specified)" in text
-    assert "replay: 50% of each epoch, from 360 pairs" in text
+    assert "90 of 360 pairs per epoch" in text
+    assert "replay: 50% of each epoch" in text
     assert f"general/test: BLEU {general['metrics'][0]['second_score']:.1f}, start model" in text
     card = (run / "README.md").read_text()
     assert "- fine-tuned from tiny/step-0000" in card

@@ -18,10 +18,12 @@ from nmt import __version__
 from nmt.cli import (
     attention,
     average,
+    backtranslate,
     calibrate,
     compare,
     config,
     data,
+    distill,
     doctor,
     environment,
     evaluate,
@@ -115,9 +117,10 @@ app = typer.Typer(
     help="Train, run and evaluate neural machine translation models.",
 )
 for command in (
-    train.train, translate.translate, evaluate.evaluate, compare.compare, calibrate.calibrate, score.score,
-    average.average, export.export, import_.import_, models.models, info.info, summary.summary, attention.attention,
-    reproduce.reproduce, sweep.sweep, serve.serve, config.config, doctor.doctor,
+    train.train, translate.translate, backtranslate.backtranslate, distill.distill, evaluate.evaluate,
+    compare.compare, calibrate.calibrate, score.score, average.average, export.export, import_.import_, models.models,
+    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, serve.serve, config.config,
+    doctor.doctor,
 ):  # fmt: skip
     app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(data.app, name="data")

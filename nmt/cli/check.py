@@ -87,7 +87,7 @@ def check(
         languages, texts = _file_texts(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
         languages, texts, tests = _config_texts(str(config), set_ or [], with_tests=test is None)
-    tests += [_test_set(name, languages, encoding_errors) for name in test or []]
+    tests += [load_test_pairs(name, languages, encoding_errors) for name in test or []]
     outputs = _outputs(fix, languages) if fix is not None else []
     inputs = [
         *(path for text in texts for path in text.files),
@@ -192,7 +192,8 @@ def _test_files(name: str) -> tuple[()] | tuple[Path, Path]:
     return (Path(src), Path(tgt)) if colon and "(" not in name else ()
 
 
-def _test_set(name: str, languages: tuple[str, str], encoding_errors: str) -> tuple[str, list[Pair]]:
+def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> tuple[str, list[Pair]]:
+    """Return the name and the pairs of a test set that training data must not overlap with: a name or SRC:TGT."""
     from nmt.data.pairs import read_pairs
 
     if files := _test_files(name):

@@ -52,12 +52,10 @@ def _check_specs(config: Config) -> None:
     """
     from nmt.data import noise
     from nmt.data.clean import clean
-    from nmt.data.sources import validate
+    from nmt.data.sources import validate_all
 
     for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
         parse(spec)
     noise.compose(config.train.source_noise)
     clean((), config.data.clean)
-    for corpus in (*config.data.train, *config.data.replay, config.data.valid, config.data.test):
-        if corpus:
-            validate(corpus)
+    validate_all(config.data)

@@ -19,6 +19,7 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", help="Output model file.")] = Path("spm.model"),
     model_type: Annotated[str, typer.Option(help="unigram or bpe.")] = TokenizerConfig.model_type,
     vocab_size: Annotated[int, typer.Option(help="Vocabulary size.")] = TokenizerConfig.vocab_size,
+    tag: Annotated[bool, typer.Option("--tag", help="Reserve a piece for training corpora with tag=True.")] = False,
 ) -> None:
     """Train a joint tokenizer on text files.
 
@@ -40,7 +41,9 @@ def train(
     if any(output.exists() and file.exists() and output.samefile(file) for file in files):
         raise UsageError(f"--output {output} is an input file", "choose another file")
     model = tokenizer.train(
-        chain.from_iterable(map(read_lines, files)), TokenizerConfig(model_type=model_type, vocab_size=vocab_size)
+        chain.from_iterable(map(read_lines, files)),
+        TokenizerConfig(model_type=model_type, vocab_size=vocab_size),
+        tag=tag,
     )
     try:
         output.write_bytes(model.model)

@@ -165,13 +165,10 @@ def _describe(estimate: Estimate, steps: int, limit: float | None) -> dict[str, 
     def epochs(updates: int) -> str:
         return f"{updates / estimate.updates_per_epoch:,.1f} epochs"
 
-    replay = ""
-    if estimate.replay_pairs:
-        replay = f" and {estimate.replay_pairs:,} of {estimate.available_replay_pairs:,} replay pairs"
+    pairs = estimate.corpora.removesuffix(" per epoch")
     lines = {
         "parameters": f"{estimate.parameters / 1e6:.1f} M",
-        "data": f"{estimate.pairs:,} pairs{replay}, {estimate.tokens_per_epoch:,} target tokens per epoch, "
-        f"{estimate.padding:.1%} padding",
+        "data": f"{pairs}, {estimate.tokens_per_epoch:,} target tokens per epoch, {estimate.padding:.1%} padding",
         "updates": f"{steps:,} ({epochs(steps)} of {estimate.updates_per_epoch:,} updates)",
         "speed": f"{estimate.tokens_per_second:,.0f} target tokens/s, {1 / estimate.seconds_per_update:.2f} updates/s "
         f"({estimate.measured_updates} measured)",

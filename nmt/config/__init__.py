@@ -22,7 +22,9 @@ class DataConfig:
     tgt: str = "de"
     """Target language code."""
     train: tuple[str, ...] = ("phrasebook",)
-    """Training corpora: names from `nmt data list`, or files(train='PREFIX, TSV or TMX file') for your own files."""
+    """Training corpora: names from `nmt data list`, or files(train='PREFIX'). All accept weight=0.5 and tag=True."""
+    temperature: float = 1.0
+    """Temperature T of the mix of corpora: above 1, smaller ones are repeated; sizes n have shares of n^(1/T)."""
     replay: tuple[str, ...] = ()
     """Corpora to mix into fine-tuning, so that the model keeps its quality on other text; see train.replay_share."""
     valid: str = ""

@@ -290,6 +290,10 @@ def _check_relations(config: Config) -> None:
             f"train.average_last ({train.average_last}) must not exceed train.keep_last ({train.keep_last})",
             "only checkpoints that are kept can be averaged; increase train.keep_last",
         )
+    if not 1 <= config.data.temperature < float("inf"):
+        raise ConfigError(
+            f"data.temperature must be 1 or more, got {config.data.temperature}", "1 uses each pair once; 5 is common"
+        )
     if not config.data.train:
         raise ConfigError("data.train names no corpus", "see nmt data list")
     for side, code in (("source", config.data.src), ("target", config.data.tgt)):

@@ -18,6 +18,7 @@ from nmt.errors import ConfigError, suggest
 from nmt.registry import resolve
 
 Cleaner = Callable[..., Iterator[Pair]]
+"""Keeps, changes or drops each pair before it reads the next one."""
 
 
 def normalize(pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -59,14 +60,17 @@ def drop_identical(pairs: Iterator[Pair]) -> Iterator[Pair]:
     return (pair for pair in pairs if pair[0].strip() != pair[1].strip())
 
 
-def dedup(pairs: Iterator[Pair]) -> Iterator[Pair]:
-    """Drop exact duplicates of a pair.
+def dedup(pairs: Iterator[Pair], *, by: str = "pair") -> Iterator[Pair]:
+    """Drop exact duplicates of a pair, or, with `by` "source" or "target", of this side.
 
     Only 64-bit hashes are stored. For ten million pairs, the probability of any collision is 3 in a million.
     """
+    if by not in ("pair", "source", "target"):
+        raise ConfigError(f"cleaning step 'dedup': by must be 'pair', 'source' or 'target', got '{by}'")
     seen: set[int] = set()
     for source, target in pairs:
-        digest = hashlib.blake2b(f"{len(source)} {source}{target}".encode("utf-8", "replace"), digest_size=8).digest()
+        text = {"pair": f"{len(source)} {source}{target}", "source": source, "target": target}[by]
+        digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
         key = int.from_bytes(digest)
         if key not in seen:
             seen.add(key)

@@ -1,6 +1,6 @@
 """Data loader: the sequence of batches and updates, starting at any position of an epoch.
 
-Noise is a pure function of (seed, epoch, pair), the sample of replay pairs of (seed, epoch), the order of (seed, epoch)
+Noise is a pure function of (seed, epoch, pair), the sample of each corpus of (seed, epoch), the order of (seed, epoch)
 and the lengths after noise, and subword regularization of (seed, epoch, first pair of the batch). The epoch and the
 number of batches consumed therefore determine the state of the loader, and resumed training continues identically.
 """
@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from nmt.config import TrainConfig
 from nmt.console import progress
 from nmt.data.batching import Batch, Ids, collate, plan
+from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
 from nmt.data.noise import compose
-from nmt.data.store import JoinedText, Store, TextStore
+from nmt.data.sources import Mixing
+from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 
 CHUNK_SIZE = 10_000
 """Sentences tokenized at a time."""
-REPLAY_STREAM = 0x7265706C6179
-"""Distinguishes the random numbers of the replay order from those of batches and segmentations."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,7 @@ class Update:
 
 
 class Loader:
-    """Group the batches of a store into updates.
-
-    An epoch has all training pairs and, for a fine-tuning run with replay, a sample of the replay pairs. Training pairs
-    are numbered before replay pairs.
-    """
+    """Group the batches of a store into updates. An epoch has a sample of the pairs of each corpus."""
 
     def __init__(
         self,
@@ -58,11 +54,21 @@ class Loader:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
-        replay: Store | None = None,
+        mix: Mix | None = None,
         *,
         source_eos: bool = True,
     ) -> None:
         """Select the pairs within `train.max_length`; each rank loads its share of the batches of every update.
+
+        Args:
+            store: the text and token ids of all corpora.
+            tokenizer: the tokenizer of the store.
+            config: the options of batches, noise and segmentation.
+            seed: seed of the run.
+            rank: index of this process.
+            world_size: number of processes.
+            mix: the corpora of the store; None: a single one, all of whose pairs are used in each epoch.
+            source_eos: whether sources end with the end token.
 
         Raises:
             DataError: no training pair, or no replay pair, has at most `train.max_length` tokens.
@@ -70,32 +76,33 @@ class Loader:
         """
         self.tokenizer, self.config, self.seed = tokenizer, config, seed
         self.rank, self.world_size, self.source_eos = rank, world_size, source_eos
-        self._src: TextStore | JoinedText = store.src
-        self._tgt: TextStore | JoinedText = store.tgt
-        self._all_lengths_N2 = store.lengths_N2
         self.noise = compose(config.source_noise) if config.source_noise else None
         spec = config.subword_regularization
         self.subword_sampler = SubwordSampler(spec, tokenizer, seed) if spec else None
+        self._store, self._all_lengths_N2 = store, store.lengths_N2.copy()
+        self._is_tagged_N = np.zeros(len(store), bool)
         self._epoch_pairs: tuple[int, NDArray[np.int64], NDArray[np.integer]] | None = None
-        self._train_ids_N = self._select(store, "training")
-        self.num_pairs, self.num_replay_pairs, self.num_available_replay_pairs = len(self._train_ids_N), 0, 0
-        """Pairs of an epoch from the training data and from the replay data, and all pairs of the replay data."""
-        self.num_too_long = len(store) - len(self._train_ids_N)
-        if replay:
-            self._replay_ids_N = self._select(replay, "replay") + len(store)
-            self.num_available_replay_pairs = len(self._replay_ids_N)
-            self.num_too_long += len(replay) - len(self._replay_ids_N)
-            self.num_replay_pairs = max(1, round(self.num_pairs * config.replay_share / (1 - config.replay_share)))
-            self._src, self._tgt = JoinedText(store.src, replay.src), JoinedText(store.tgt, replay.tgt)
-            self._all_lengths_N2 = np.concatenate((store.lengths_N2, replay.lengths_N2))
+        self.corpora = self._select(mix or Mix([PreparedCorpus("", len(store), Mixing())]))
+        self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
+        """Number of pairs of an epoch."""
+        self.num_too_long = len(store) - sum(len(each.pair_ids_N) for each in self.corpora)
 
-    def _select(self, store: Store, label: str) -> NDArray[np.int64]:
-        """Return the indices of the pairs within `train.max_length`."""
-        max_length = self.config.max_length
-        pair_ids_N = np.flatnonzero((store.lengths_N2 < max_length).all(axis=1))  # < because of EOS
-        if not len(pair_ids_N):
-            raise DataError(f"no {label} pair has at most {max_length} tokens", "increase train.max_length")
-        return pair_ids_N
+    def _select(self, mix: Mix) -> list[SampledCorpus]:
+        """Mark the pairs with tags, and return those within `train.max_length` of each corpus."""
+        max_length, start, pair_ids = self.config.max_length, 0, []
+        for corpus in mix.corpora:
+            end = start + corpus.num_pairs
+            self._is_tagged_N[start:end] = corpus.mixing.tag
+            self._all_lengths_N2[start:end, 0] += corpus.mixing.tag
+            is_short_N = (self._all_lengths_N2[start:end] < max_length).all(axis=1)  # < because of EOS
+            pair_ids.append(start + np.flatnonzero(is_short_N))
+            start = end
+        for label, is_replay in (("training", False), ("replay", True)):
+            counts = [len(ids) for ids, c in zip(pair_ids, mix.corpora, strict=True) if c.is_replay == is_replay]
+            if counts and not sum(counts):
+                raise DataError(f"no {label} pair has at most {max_length} tokens", "increase train.max_length")
+        counts = mix.pairs_per_epoch(list(map(len, pair_ids)))
+        return list(map(SampledCorpus, mix.corpora, pair_ids, counts))
 
     def stream(self, epoch: int, skip: int) -> Iterator[Update]:
         """Yield the updates of `epoch` after the first `skip` batches, and of all following epochs."""
@@ -140,10 +147,11 @@ class Loader:
     def _pairs(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
         """Return the pair ids of an epoch, [N], and their lengths after noise, [N, 2]."""
         if self._epoch_pairs is None or self._epoch_pairs[0] != epoch:
-            pair_ids_N = self._train_ids_N
-            if self.num_replay_pairs:
-                sample = sample_replay(self.num_available_replay_pairs, self.num_replay_pairs, self.seed, epoch)
-                pair_ids_N = np.concatenate((pair_ids_N, self._replay_ids_N[sample]))
+            samples = [
+                each.pair_ids_N[sample_pairs(len(each.pair_ids_N), each.pairs_per_epoch, self.seed, i, epoch)]
+                for i, each in enumerate(self.corpora)
+            ]
+            pair_ids_N = np.concatenate(samples)
             lengths_N2 = self._all_lengths_N2[pair_ids_N]
             if self.noise:
                 self._apply_noise(lengths_N2, pair_ids_N, epoch)
@@ -155,54 +163,42 @@ class Loader:
         with progress(len(lengths_N2), "applying source noise", " pairs") as bar:
             for start in range(0, len(lengths_N2), CHUNK_SIZE):
                 pair_ids = pair_ids_N[start : start + CHUNK_SIZE].tolist()
-                texts = ((n, self._src.text(i), self._source(i, epoch)) for n, i in enumerate(pair_ids))
+                texts = ((n, self._store.src.text(i), self._source(i, epoch)) for n, i in enumerate(pair_ids))
                 noisy = {n: noisy for n, clean, noisy in texts if noisy != clean}
                 for n, row in zip(noisy, self.tokenizer.encode_batch([*noisy.values()]), strict=True):
-                    if len(row) < self.config.max_length:  # otherwise `_replace_too_long` applies
-                        lengths_N2[start + n, 0] = len(row)
+                    length = len(row) + self._is_tagged_N[pair_ids[n]]
+                    if length < self.config.max_length:  # otherwise `_replace_too_long` applies
+                        lengths_N2[start + n, 0] = length
                 bar.update(len(pair_ids))
 
     def _load(self, pair_ids_N: NDArray[np.int64], epoch: int) -> Batch:
         pair_ids = pair_ids_N.tolist()
-        sources: list[Ids] = [self._src.ids(i) for i in pair_ids]
-        targets: list[Ids] = [self._tgt.ids(i) for i in pair_ids]
+        sources = self._with_tags([self._store.src.ids(i) for i in pair_ids], pair_ids)
+        targets: list[Ids] = [self._store.tgt.ids(i) for i in pair_ids]
         if self.subword_sampler:
             rng = np.random.default_rng((self.seed, epoch, pair_ids[0]))
             src_sample = self.subword_sampler.encode_batch([self._source(i, epoch) for i in pair_ids], rng)
-            tgt_sample = self.subword_sampler.encode_batch([self._tgt.text(i) for i in pair_ids], rng)
-            sources, targets = self._replace_too_long(src_sample, sources), self._replace_too_long(tgt_sample, targets)
+            tgt_sample = self.subword_sampler.encode_batch([self._store.tgt.text(i) for i in pair_ids], rng)
+            sources = self._replace_too_long(self._with_tags(src_sample, pair_ids), sources)
+            targets = self._replace_too_long(tgt_sample, targets)
         elif self.noise:
             noisy = self.tokenizer.encode_batch([self._source(i, epoch) for i in pair_ids])
-            sources = self._replace_too_long(noisy, sources)
+            sources = self._replace_too_long(self._with_tags(noisy, pair_ids), sources)
         return collate(list(zip(sources, targets, strict=True)), pair_ids, source_eos=self.source_eos)
 
+    def _with_tags(self, rows: Sequence[Ids], pair_ids: Sequence[int]) -> list[Ids]:
+        """Begin the sources of tagged corpora with the tag."""
+        tag = self.tokenizer.tag_id
+        return [[tag, *row] if self._is_tagged_N[i] else row for row, i in zip(rows, pair_ids, strict=True)]  # type: ignore[list-item]  # not None: see prepare
+
     def _source(self, i: int, epoch: int) -> str:
-        text = self._src.text(i)
+        text = self._store.src.text(i)
         return self.noise(text, Random(f"{self.seed} {epoch} {i}")) if self.noise else text
 
     def _replace_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
         """Replace rows above `train.max_length` with the ids without noise and sampling, which are shorter."""
         max_length = self.config.max_length
         return [row if len(row) < max_length else original for row, original in zip(rows, originals, strict=True)]
-
-
-def sample_replay(num_available: int, num_sampled: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """Return the indices of the replay pairs of an epoch: a pure function of the arguments.
-
-    The epochs take consecutive parts of an infinite sequence of shuffles of all pairs, so that all pairs are used
-    before one repeats.
-
-    Args:
-        num_available: number of replay pairs.
-        num_sampled: number of replay pairs per epoch; may exceed `num_available`.
-        seed: seed of the run.
-        epoch: index of the epoch, from 0.
-    """
-    start, end = epoch * num_sampled, (epoch + 1) * num_sampled
-    shuffles = range(start // num_available, -(-end // num_available))
-    order = [np.random.default_rng((seed, REPLAY_STREAM, i)).permutation(num_available) for i in shuffles]
-    offset = shuffles.start * num_available
-    return np.concatenate(order)[start - offset : end - offset]
 
 
 def prefetch(updates: Iterator[Update], num_prefetched: int = 2) -> Iterator[Update]:

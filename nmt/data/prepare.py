@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nmt.config import MAX_VOCAB_SIZE, Config, DataConfig, TokenizerConfig
+from nmt.config import MAX_VOCAB_SIZE, Config, DataConfig
 from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
 from nmt.data.clean import clean
+from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.pairs import Pair, read_lines, write_pairs
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.sentences import count_sentences
-from nmt.data.sources import Split, open_split, validate
+from nmt.data.sources import Split, open_split, parse_corpus, validate_all
 from nmt.data.store import VERSION, Store, encode_file, is_encoded
 from nmt.data.tokenizer import Tokenizer, tokenizer_file
 from nmt.errors import ConfigError, DataError
@@ -45,10 +46,16 @@ class PreparedData:
     meta: dict[str, Any]
     """Content of `meta.json`: fingerprint, corpora with checksums, pairs per split, pairs dropped by cleaning."""
 
-    @property
-    def has_replay(self) -> bool:
-        """Whether there is a split "replay"."""
-        return "replay" in self.meta["pairs"]
+    def mix(self, config: Config) -> Mix:
+        """Return the corpora of the training text and the options that mix them."""
+        specs, num_train = (*config.data.train, *config.data.replay), len(config.data.train)
+        recipe = self.meta["recipe"]
+        names = [name for name, _ in (*recipe["train"], *recipe.get("replay", ()))]
+        corpora = [
+            PreparedCorpus(name, num_pairs, parse_corpus(spec)[1], is_replay=i >= num_train)
+            for i, (name, spec, num_pairs) in enumerate(zip(names, specs, self.meta["corpora"], strict=True))
+        ]
+        return Mix(corpora, config.data.temperature, config.train.replay_share)
 
     def store(self, split: str) -> Store:
         """Open the token ids of a split."""
@@ -73,7 +80,7 @@ def prepare(config: Config) -> PreparedData:
     """
     data = config.data
     check_specs(data)
-    _check_vocab_size(config.tokenizer)
+    _check_tokenizer(config)
     train, replay = (
         [open_split(spec, "train", data.src, data.tgt) for spec in specs] for specs in (data.train, data.replay)
     )
@@ -109,13 +116,23 @@ def check_specs(data: DataConfig) -> None:
         ConfigError: a spec string is invalid.
     """
     clean((), data.clean)
-    for corpus in (*data.train, *data.replay, data.valid, data.test):
-        if corpus:
-            validate(corpus)
+    validate_all(data)
 
 
-def _check_vocab_size(options: TokenizerConfig) -> None:
-    size = len(Tokenizer.load(Path(options.model))) if options.model else options.vocab_size
+def _has_tag(data: DataConfig) -> bool:
+    """Return whether the sources of a training corpus begin with a tag."""
+    return any(parse_corpus(spec)[1].tag for spec in (*data.train, *data.replay))
+
+
+def _check_tokenizer(config: Config) -> None:
+    options = config.tokenizer
+    tokenizer = Tokenizer.load(Path(options.model)) if options.model else None
+    if tokenizer and tokenizer.tag_id is None and _has_tag(config.data):
+        raise ConfigError(
+            f"{options.model} has no piece for tag=True in data.train",
+            "leave out tag=True, or train a tokenizer with nmt tokenizer train --tag, or on the data: tokenizer.model=",
+        )
+    size = len(tokenizer) if tokenizer else options.vocab_size
     if size > MAX_VOCAB_SIZE:
         raise ConfigError(
             f"{options.model or 'tokenizer.vocab_size'}: {size:,} pieces are too many for training",
@@ -140,6 +157,7 @@ def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Spli
         "valid": (valid.name, valid.checksum),
         "clean": config.data.clean,
         **({"placeholders": True} if config.data.placeholders else {}),
+        **({"tag": True} if _has_tag(config.data) else {}),
         "tokenizer": options,
     }
 
@@ -147,10 +165,11 @@ def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Spli
 def _build(config: Config, train: list[Split], replay: list[Split], valid: Split, work: Path) -> dict[str, Any]:
     """Write all files to `work`, skipping steps that an interrupted preparation has completed; return the metadata."""
     src, tgt = config.data.src, config.data.tgt
-    cleaned = _clean(config, {"train": train, "replay": replay}, valid, work)
+    cleaned = _clean(config, train, replay, valid, work)
     pairs: dict[str, int] = cleaned["pairs"]
+    num_train = sum(cleaned["corpora"][: len(train)])
     if not tokenizer_file(work).is_file():
-        _get_tokenizer(config, work, 2 * pairs["train"]).save(work)
+        _get_tokenizer(config, work, num_train).save(work)
     tokenizer = Tokenizer.load(tokenizer_file(work))
     with progress(2 * sum(pairs.values()), "tokenizing", " sentences", unit_scale=True) as bar:
         for split, num_pairs in pairs.items():
@@ -162,27 +181,27 @@ def _build(config: Config, train: list[Split], replay: list[Split], valid: Split
                     bar.update(num_sentences)
     (work / CLEANING_FILE).unlink()
     store = Store(work, "train", src, tgt)
-    replayed = f", {pairs['replay']:,} replay" if replay else ""
-    counts = f"{pairs['train']:,} training{replayed} and {pairs['valid']:,} validation pairs"
+    replayed = f", {pairs['train'] - num_train:,} replay" if replay else ""
+    counts = f"{num_train:,} training{replayed} and {pairs['valid']:,} validation pairs"
     log(f"prepared {counts}, {len(tokenizer):,} pieces")
     return cleaned | {
         "vocab_size": len(tokenizer),
         # Translation splits input that is longer than almost all training sentences.
-        "max_source_length": int(np.percentile(store.lengths_N2[:, 0], 99.9, method="higher")),
-        "max_sentences_per_line": _max_sentences_per_line(store, src),
+        "max_source_length": int(np.percentile(store.lengths_N2[:num_train, 0], 99.9, method="higher")),
+        "max_sentences_per_line": _max_sentences_per_line(store, src, num_train),
         "tokenizer": tokenizer.checksum,
     }
 
 
-def _max_sentences_per_line(store: Store, language: str) -> int:
-    """Return the maximum number of sentences per source line, ignoring the top one percent."""
-    sample = range(0, len(store), max(1, len(store) // SAMPLE_SIZE))
+def _max_sentences_per_line(store: Store, language: str, num_lines: int) -> int:
+    """Return the maximum number of sentences per source line of the first lines, ignoring the top one percent."""
+    sample = range(0, num_lines, max(1, num_lines // SAMPLE_SIZE))
     counts = [count_sentences(store.src.text(i), language) for i in sample]
     return int(np.percentile(counts, 99, method="higher"))
 
 
-def _clean(config: Config, cleaned_splits: dict[str, list[Split]], valid: Split, work: Path) -> dict[str, Any]:
-    """Write the text of all splits; return the pairs per split and the pairs that each cleaning step dropped.
+def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split, work: Path) -> dict[str, Any]:
+    """Write the text; return the pairs per split, per training corpus, and those that each cleaning step dropped.
 
     The validation split is not cleaned.
     """
@@ -191,46 +210,62 @@ def _clean(config: Config, cleaned_splits: dict[str, list[Split]], valid: Split,
         completed: dict[str, Any] = json.loads((work / CLEANING_FILE).read_text(encoding="utf-8"))
         return completed
     src, tgt = config.data.src, config.data.tgt
-    pairs, dropped = {}, {}
-    for name, splits in cleaned_splits.items():
-        if not splits:
-            continue
-        label = "training" if name == "train" else name
-        cleaned = clean(_read_with_progress(splits), config.data.clean)
-        text = replace_spans(cleaned) if config.data.placeholders else cleaned
-        pairs[name] = write_pairs(work / f"{name}.{src}", work / f"{name}.{tgt}", text)
-        dropped[name] = {stats.step: stats.dropped for stats in cleaned.report}
-        for step, num_dropped in dropped[name].items():
-            if num_dropped:
-                log(f"cleaning step {step} dropped {num_dropped:,} {'' if name == 'train' else name + ' '}pairs")
-        if not pairs[name]:
+    corpora = _Corpora([*train, *replay])
+    cleaned = clean(corpora.read(), config.data.clean)
+    text = corpora.count(replace_spans(cleaned) if config.data.placeholders else cleaned)
+    pairs = {"train": write_pairs(work / f"train.{src}", work / f"train.{tgt}", text)}
+    dropped = {stats.step: stats.dropped for stats in cleaned.report}
+    for step, num_dropped in dropped.items():
+        if num_dropped:
+            log(f"cleaning step {step} dropped {num_dropped:,} pairs")
+    for label, counts in (("training", corpora.counts[: len(train)]), ("replay", corpora.counts[len(train) :])):
+        if counts and not sum(counts):
             raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
     pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
     if not pairs["valid"]:
         raise DataError(f"the validation split of {valid.name} is empty")
-    results = {"pairs": pairs, "dropped": dropped.pop("train")}
-    if dropped:
-        results["replay_dropped"] = dropped["replay"]
+    results = {"pairs": pairs, "corpora": corpora.counts, "dropped": dropped}
     write_text(work / CLEANING_FILE, json.dumps(results))
     return results
 
 
-def _read_with_progress(splits: list[Split]) -> Iterator[Pair]:
-    counts = [split.count() if split.count else None for split in splits]
-    total = sum(count or 0 for count in counts) if None not in counts else None
-    with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
-        for pair in chain.from_iterable(split.pairs() for split in splits):
-            bar.update()
+class _Corpora:
+    """Reads corpora one after the other, and counts the pairs of each that cleaning keeps.
+
+    A cleaning step does not read ahead, so a pair that it yields is from the corpus that was read last.
+    """
+
+    def __init__(self, splits: list[Split]) -> None:
+        self._splits = splits
+        self._index = 0
+        self.counts = [0] * len(splits)
+
+    def read(self) -> Iterator[Pair]:
+        """Yield the pairs of all corpora, with a progress bar."""
+        counts = [split.count() if split.count else None for split in self._splits]
+        total = sum(count or 0 for count in counts) if None not in counts else None
+        with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
+            for i, split in enumerate(self._splits):
+                self._index = i
+                for pair in split.pairs():
+                    bar.update()
+                    yield pair
+
+    def count(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield the pairs that cleaning yields, and count them."""
+        for pair in pairs:
+            self.counts[self._index] += 1
             yield pair
 
 
-def _get_tokenizer(config: Config, work: Path, num_sentences: int) -> Tokenizer:
-    """Load `tokenizer.model`, or train a tokenizer on the training text."""
+def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:
+    """Load `tokenizer.model`, or train a tokenizer on the training text, which has `num_train` pairs before replay."""
     options = config.tokenizer
     if options.model:
         return Tokenizer.load(Path(options.model))
-    num_sentences = min(num_sentences, options.max_training_sentences)
+    num_sentences = min(2 * num_train, options.max_training_sentences)
     log(f"training a {options.model_type} tokenizer on {num_sentences:,} sentences")
     files = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))
+    lines = chain.from_iterable(islice(read_lines(file), num_train) for file in files)
     symbols = PLACEHOLDERS if config.data.placeholders else ()
-    return tokenizers.train(chain.from_iterable(map(read_lines, files)), options, symbols)
+    return tokenizers.train(lines, options, symbols, tag=_has_tag(config.data))

@@ -101,6 +101,11 @@ class SeparateTokenizer(Tokenizer):
         return [one_line(text) for text in texts]
 
     @property
+    def tag_id(self) -> None:
+        """None: a tag is not supported."""
+        return None
+
+    @property
     def model_type(self) -> str:
         """`separate`; subword regularization does not support it."""
         return "separate"

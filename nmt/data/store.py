@@ -1,6 +1,6 @@
 """The prepared corpus on disk: cleaned plain text and its token ids, both memory-mapped.
 
-Each language of a split (train, replay or valid) has three files: `train.en` (text, one sentence per line),
+Each language of a split (train or valid) has three files: `train.en` (text, one sentence per line),
 `train.en.ids` (concatenated ids) and `train.en.ends` (end offset of each sentence in the ids and in the bytes of the
 text). Only the pages that are read occupy memory, so memory use does not grow with the corpus. Shape suffix: N pairs.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 
-VERSION = 1
+VERSION = 2
 """Part of every fingerprint; increase it when the file format changes."""
 CHUNK_SIZE = 20_000
 """Sentences tokenized at a time."""
@@ -85,21 +85,6 @@ class Store:
 
     def __getitem__(self, i: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
         return self.src.ids(i), self.tgt.ids(i)
-
-
-class JoinedText:
-    """The sentences of one language of two stores, numbered consecutively."""
-
-    def __init__(self, first: TextStore, second: TextStore) -> None:
-        self._first, self._second = first, second
-
-    def ids(self, i: int) -> NDArray[np.uint16]:
-        """Return the token ids of sentence `i`."""
-        return self._first.ids(i) if i < len(self._first) else self._second.ids(i - len(self._first))
-
-    def text(self, i: int) -> str:
-        """Return sentence `i`."""
-        return self._first.text(i) if i < len(self._first) else self._second.text(i - len(self._first))
 
 
 def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[int]:

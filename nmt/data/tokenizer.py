@@ -18,6 +18,8 @@ from nmt.errors import CheckpointError, DataError
 from nmt.paths import write_bytes
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+TAG = "<bt>"
+"""Control piece that begins the sources of tagged corpora (Caswell et al. 2019). No text is encoded as this piece."""
 SPACE = "\u2581"
 """SentencePiece's symbol for a space; it precedes every word, including the first one."""
 TRAINER_THREADS = 4
@@ -112,6 +114,12 @@ class Tokenizer:
         return ids
 
     @property
+    def tag_id(self) -> int | None:
+        """The id of `TAG`; None if the tokenizer was trained without it."""
+        i = self._spm.piece_to_id(TAG)
+        return int(i) if self._spm.is_control(i) else None
+
+    @property
     def model_type(self) -> str:
         """`bpe` or `unigram`: BPE scores are integer ranks, unigram scores are log-probabilities."""
         return "bpe" if all(score.is_integer() for score in self.piece_scores().values()) else "unigram"
@@ -146,11 +154,13 @@ class Tokenizer:
         return [self._spm.id_to_piece(int(i)) for i in ids]
 
 
-def train(lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] = ()) -> Tokenizer:
+def train(
+    lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] = (), *, tag: bool = False
+) -> Tokenizer:
     """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines.
 
     If the corpus is too small for `config.vocab_size` pieces, the vocabulary is reduced and a message is logged. Each
-    of the `symbols` becomes a piece.
+    of the `symbols` becomes a piece, and with `tag`, `TAG` becomes a control piece.
 
     Raises:
         DataError: there is no text, or `config.vocab_size` is smaller than the alphabet.
@@ -165,7 +175,7 @@ def train(lines: Iterable[str], config: TokenizerConfig, symbols: Sequence[str] 
     vocab_size = config.vocab_size
     while True:
         try:
-            return Tokenizer(_train(texts, config, vocab_size, symbols))
+            return Tokenizer(_train(texts, config, vocab_size, symbols, (TAG,) if tag else ()))
         except RuntimeError as error:
             vocab_size = _reduced_vocab_size(str(error), vocab_size)
 
@@ -196,7 +206,9 @@ def _reduced_vocab_size(message: str, vocab_size: int) -> int:
     return int(max_size[1])
 
 
-def _train(texts: list[str], config: TokenizerConfig, vocab_size: int, symbols: Sequence[str]) -> bytes:
+def _train(
+    texts: list[str], config: TokenizerConfig, vocab_size: int, symbols: Sequence[str], control: Sequence[str]
+) -> bytes:
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -209,6 +221,7 @@ def _train(texts: list[str], config: TokenizerConfig, vocab_size: int, symbols: 
         normalization_rule_name="identity",
         split_digits=True,
         user_defined_symbols=list(symbols),
+        control_symbols=list(control),
         num_threads=TRAINER_THREADS,
         pad_id=PAD,
         unk_id=UNK,

@@ -61,6 +61,15 @@ def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[flo
     return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
 
 
+def sentence_bleu(hypotheses: Sequence[str], references: References) -> list[float]:
+    """Return the smoothed BLEU of each hypothesis, from 0 to 100."""
+    metric, streams = BLEU(effective_order=True), zip(*references, strict=True)
+    return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
+
+
+SENTENCE_METRICS = {"bleu": sentence_bleu, "chrf": sentence_chrf}
+
+
 class _FloatScores:
     """Converts scores to Python floats.
 

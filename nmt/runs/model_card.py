@@ -150,25 +150,20 @@ def _describe_model(info: dict[str, Any]) -> str:
 
 def _describe_data(data: dict[str, Any]) -> list[str]:
     pairs, valid, num_dropped = data["pairs"], data["valid"], sum(data["dropped"].values())
-    corpora = zip(data["train"], data["licenses"], strict=False)
     return [
-        *(f"{corpus['name']} ({license_}), {_short_checksum(corpus)}" for corpus, license_ in corpora),
+        *map(_describe_corpus, data["train"], data["licenses"]),
         f"{pairs.get('train', 0):,} pairs; {num_dropped:,} dropped by {', '.join(data['cleaning']) or 'no cleaning'}",
-        *_describe_replay(data),
+        *(f"replay: {line}" for line in map(_describe_corpus, data["replay"], data["replay_licenses"])),
+        *([f"replay: {data['replay_share']:.0%} of each epoch"] if data["replay"] else []),
         f"validation: {valid.get('name', '')}, {pairs.get('valid', 0):,} pairs, {_short_checksum(valid)}",
     ]
 
 
-def _describe_replay(data: dict[str, Any]) -> list[str]:
-    if not data["replay"]:
-        return []
-    corpora = zip(data["replay"], data["replay_licenses"], strict=False)
-    num_dropped = sum(data["replay_dropped"].values())
-    return [
-        *(f"replay: {corpus['name']} ({license_}), {_short_checksum(corpus)}" for corpus, license_ in corpora),
-        f"replay: {data['replay_share']:.0%} of each epoch, from {data['pairs'].get('replay', 0):,} pairs; "
-        f"{num_dropped:,} dropped",
-    ]
+def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
+    text = f"{corpus['name']} ({license_}), {_short_checksum(corpus)}"
+    if (count := corpus.get("pairs_per_epoch")) is not None and count != corpus["pairs"]:
+        text += f", {count:,} of {corpus['pairs']:,} pairs per epoch"
+    return f"{text}, tagged" if corpus.get("tag") else text
 
 
 def _describe_training(training: dict[str, Any]) -> list[str]:

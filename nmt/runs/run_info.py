@@ -92,14 +92,12 @@ def collect(run: Path) -> dict[str, Any]:
         "model": _model_options(config.model),
         "tokenizer": {"kind": config.tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
-            "train": _corpora(recipe, "train"),
-            "replay": _corpora(recipe, "replay"),
+            **_corpora(recipe, data.get("mix", [])),
             "replay_share": config.train.replay_share if config.data.replay else 0.0,
             "valid": dict(zip(("name", "sha256"), recipe.get("valid", ()), strict=False)),
             "pairs": data.get("pairs", {}),
             "cleaning": list(config.data.clean),
             "dropped": data.get("dropped", {}),
-            "replay_dropped": data.get("replay_dropped", {}),
             "licenses": _licenses(config.data.train),
             "replay_licenses": _licenses(config.data.replay),
             "max_source_length": max_source_length,
@@ -147,8 +145,13 @@ def is_imported(run: Path) -> bool:
     return bool(_read_json(run / "data.json").get("imported"))
 
 
-def _corpora(recipe: dict[str, Any], split: str) -> list[dict[str, str]]:
-    return [{"name": name, "sha256": checksum} for name, checksum in recipe.get(split, [])]
+def _corpora(recipe: dict[str, Any], mix: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the training and the replay corpora, with the number of their pairs in an epoch if it is recorded."""
+    corpora, entries = {}, iter(mix)
+    for split in ("train", "replay"):
+        named = ({"name": name, "sha256": checksum} for name, checksum in recipe.get(split, []))
+        corpora[split] = [corpus | next(entries, {}) for corpus in named]
+    return corpora
 
 
 def _model_options(config: ModelConfig) -> dict[str, Any]:

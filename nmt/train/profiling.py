@@ -19,6 +19,8 @@ import torch
 from nmt import runtime
 from nmt.config import Config
 from nmt.console import log, progress
+from nmt.data.loader import Loader
+from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData
 from nmt.errors import TrainingError
 from nmt.model.build import count_parameters
@@ -61,7 +63,8 @@ def find_batch_size(
         return True
 
     smallest = config.train.max_length
-    epoch_tokens = int(prepared.store("train").lengths_N2.max(axis=1).sum())
+    loader = Loader(prepared.store("train"), prepared.tokenizer(), config.train, config.seed, mix=prepared.mix(config))
+    epoch_tokens = int(loader.lengths_N2(0).max(axis=1).sum())
     largest = max(smallest, epoch_tokens // MIN_BATCHES_PER_EPOCH)
     batch_tokens = min(group.all_gather(_search_batch_size(fits, smallest, largest)))
     if not batch_tokens:
@@ -113,10 +116,9 @@ class Estimate:
 
     parameters: int
     pairs: int
-    """Training pairs of an epoch, without replay pairs."""
-    replay_pairs: int
-    """Replay pairs of an epoch."""
-    available_replay_pairs: int
+    """Pairs of an epoch."""
+    corpora: str
+    """Description of the pairs of each corpus; see `nmt.data.mixing.describe`."""
     tokens_per_epoch: int
     """Target tokens."""
     updates_per_epoch: int
@@ -154,8 +156,8 @@ def estimate(trainer: Trainer) -> Estimate:
     num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
     num_copies = 4 if config.ema else 3  # weights and two Adam moments; with EMA also the non-averaged weights
     return Estimate(
-        num_parameters, loader.num_pairs, loader.num_replay_pairs, loader.num_available_replay_pairs,
-        epoch_tokens, -(-len(batches) // config.grad_accumulation),
+        num_parameters, loader.num_pairs, describe(loader.corpora), epoch_tokens,
+        -(-len(batches) // config.grad_accumulation),
         1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,
         _peak_memory(device), 4 * num_parameters * num_copies * num_checkpoints,
     )  # fmt: skip

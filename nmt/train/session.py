@@ -28,6 +28,7 @@ from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data import noise
+from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.prepare import check_specs as check_data
 from nmt.data.subword_regularization import resolve_method
@@ -219,7 +220,11 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     run = trainer.run
     write_text(run / "config.yaml", config_io.dump(trainer.config))
     trainer.tokenizer.save(run)
-    write_text(run / "data.json", json.dumps(trainer.prepared.meta, indent=2) + "\n")
+    mix = [
+        {"pairs": len(each.pair_ids_N), "pairs_per_epoch": each.pairs_per_epoch, "tag": each.corpus.mixing.tag}
+        for each in trainer.loader.corpora
+    ]
+    write_text(run / "data.json", json.dumps(trainer.prepared.meta | {"mix": mix}, indent=2) + "\n")
     run_info.log_session(
         run,
         trainer.progress.step,
@@ -234,11 +239,8 @@ def _log_summary(trainer: Trainer) -> None:
     loader, device, world_size = trainer.loader, trainer.device.type, trainer.group.world_size
     if loader.num_too_long:
         log(f"skipped {loader.num_too_long:,} pairs of more than {trainer.config.train.max_length} tokens")
-    pairs = f"{loader.num_pairs:,} pairs"
-    if loader.num_replay_pairs:
-        pairs += f" and {loader.num_replay_pairs:,} of {loader.num_available_replay_pairs:,} replay pairs per epoch"
     log(
-        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {pairs}, "
+        f"{count_parameters(trainer.model) / 1e6:.1f} M parameters, {describe(loader.corpora)}, "
         f"{device if world_size == 1 else f'{world_size} × {device}'} {trainer.progress.precision}, into {trainer.run}"
     )
 

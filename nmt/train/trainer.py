@@ -67,7 +67,7 @@ class Trainer:
         self.schedule: Schedule = schedule(config.train.schedule)
         self.loader = Loader(
             prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size,
-            prepared.store("replay") if prepared.has_replay else None, source_eos=config.model.source_eos,
+            prepared.mix(config), source_eos=config.model.source_eos,
         )  # fmt: skip
         self.max_microbatch_tokens: int | None = None
         """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""

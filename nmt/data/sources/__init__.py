@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmt.config import DataConfig
 from nmt.data.sources import files, multi30k, opus, phrasebook, tatoeba, wmt
-from nmt.data.sources.corpus import SPLITS, Corpus, Split
-from nmt.errors import DataError
-from nmt.registry import resolve
+from nmt.data.sources.corpus import SPLITS, Corpus, Mixing, Split
+from nmt.errors import ConfigError, DataError
+from nmt.registry import format_spec, options_of, parse, resolve
 
-__all__ = ["SOURCES", "SPLITS", "Corpus", "Split", "get_corpus", "open_split", "validate"]
+__all__ = [
+    "SOURCES", "SPLITS", "Corpus", "Mixing", "Split", "get_corpus", "open_split", "parse_corpus", "validate",
+    "validate_all", "without_mixing",
+]  # fmt: skip
 
 SOURCES: dict[str, Callable[..., Corpus]] = {
     "phrasebook": phrasebook.phrasebook,
@@ -33,12 +37,38 @@ def get_corpus(spec: str) -> Corpus:
     Raises:
         ConfigError: the corpus or an option is unknown.
     """
-    return resolve("corpus", SOURCES, spec)()
+    return parse_corpus(spec)[0]
+
+
+def parse_corpus(spec: str) -> tuple[Corpus, Mixing]:
+    """Return the corpus of a spec string as `get_corpus` does, and the options that every training corpus has."""
+    name, options = parse(spec)
+    mixing = {key: options.pop(key) for key in options_of(Mixing) if key in options}
+    corpus = resolve("corpus", SOURCES, format_spec(name, options), shared_options=options_of(Mixing))()
+    return corpus, resolve("corpus", {name: Mixing}, format_spec(name, mixing))()
+
+
+def without_mixing(spec: str) -> str:
+    """Return a spec string without the options of `Mixing`, for validation and test sets."""
+    name, options = parse(spec)
+    own = {key: value for key, value in options.items() if key not in options_of(Mixing)}
+    return format_spec(name, own) if own else name
 
 
 def validate(spec: str) -> None:
     """Raise a ConfigError if a spec string is invalid, without accessing the disk or the network."""
     get_corpus(spec).validate()
+
+
+def validate_all(data: DataConfig) -> None:
+    """Raise a ConfigError if the spec string of a corpus is invalid, without accessing the disk or the network."""
+    for spec in (*data.train, *data.replay):
+        validate(spec)
+    for key, spec in (("valid", data.valid), ("test", data.test)):
+        if spec:
+            validate(spec)
+            if parse_corpus(spec)[1] != Mixing():
+                raise ConfigError(f"data.{key}: weight and tag are options of training corpora", "leave them out")
 
 
 def open_split(spec: str, split: str, src: str, tgt: str) -> Split:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from nmt.data.pairs import Pair
+from nmt.errors import ConfigError
 
+MAX_WEIGHT = 1000
 SPLITS = ("train", "valid", "test")
 
 PairReader = Callable[[], Iterator[Pair]]
@@ -17,6 +20,24 @@ PairReader = Callable[[], Iterator[Pair]]
 
 SplitReaders = Mapping[str, PairReader]
 """Readers of a corpus by split."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixing:
+    """Options of every training corpus: how it is mixed with the others."""
+
+    weight: float = 1.0
+    """How often an epoch has each pair; see `nmt.data.mixing`."""
+    tag: bool = False
+    """Whether sources begin with a tag, as for back-translated text (Caswell et al. 2019)."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError if the weight is out of range."""
+        if not (math.isfinite(self.weight) and 0 < self.weight <= MAX_WEIGHT):
+            raise ConfigError(
+                f"the weight of a corpus must be above 0 and at most {MAX_WEIGHT}, got {self.weight}",
+                "0.5 uses half of its pairs in each epoch, 2 uses each pair twice",
+            )
 
 
 @dataclass(frozen=True)

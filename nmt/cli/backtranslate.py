@@ -1,0 +1,75 @@
+"""`nmt backtranslate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nmt.cli import synthesis
+from nmt.cli.options import (
+    DeviceOption,
+    EncodingErrorsOption,
+    SearchOption,
+    SearchPrecisionOption,
+    check_encoding_errors,
+)
+
+
+def backtranslate(
+    input: Annotated[
+        Path,
+        typer.Option("--input", "-i", help="Text in the target language, one sentence per line.", show_default=False),
+    ],
+    model: synthesis.TeacherOption,
+    output: synthesis.OutputOption,
+    search: SearchOption = "",
+    tag: Annotated[bool, typer.Option(help="Train with a tag before the synthetic sources.")] = True,
+    min_score: synthesis.MinScoreOption = None,
+    clean: synthesis.CleanOption = None,
+    test: synthesis.TestOption = None,
+    ignore: synthesis.IgnoreOption = None,
+    shard: synthesis.ShardOption = None,
+    resume: synthesis.ResumeOption = False,
+    device: DeviceOption = "auto",
+    precision: SearchPrecisionOption = "auto",
+    encoding_errors: EncodingErrorsOption = "strict",
+) -> None:
+    """Translate text of the target language into the source language, as additional training data.
+
+    The teacher is a model of the opposite direction. Its translations become the source side of a new corpus, and the
+    text becomes the target side (back-translation, Sennrich et al. 2016). Repeated and overlong lines, bad translations
+    and pairs that nmt data check would drop are left out and counted. Prints the directory of the corpus, and logs the
+    command that trains on it. Several hypotheses per line, as of sample(n_best=4), become several pairs.
+
+    Examples:
+      nmt backtranslate --input news.de --model runs/de-en --output data/bt
+      nmt backtranslate --input news.de.gz --model runs/de-en --output data/bt --search "sample(top_k=10)" --resume
+      nmt backtranslate -i news.de -m Helsinki-NLP/opus-mt-de-en -o data/bt --min-score -1.0 --test wmt14
+    """
+    from nmt.data.pairs import open_text
+
+    check_encoding_errors(encoding_errors)
+    parsed_shard = synthesis.parse_shard(shard)
+    open_text(input).close()
+
+    from nmt.synthetic import corpus
+    from nmt.synthetic.filters import CLEANING, Filters
+    from nmt.synthetic.source_text import SourceText
+
+    steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
+    synthesis.check_options(output, search, "", min_score, steps, ignored)
+    if synthesis.is_complete(output, resume):
+        return
+    teacher = synthesis.load_teacher(model, device, precision)
+    data = teacher.config.data
+    filters = Filters((data.src, data.tgt), is_reversed=True, min_score=min_score, clean=steps, ignore=ignored)
+    options = synthesis.Options(
+        "backtranslate", output, search or teacher.config.search, filters, tuple(test or ()), parsed_shard, resume,
+        encoding_errors,
+    )  # fmt: skip
+    synthesis.synthesize(
+        options, teacher, model, SourceText.from_file(input, data.src, encoding_errors),
+        lambda first, build: corpus.back_translation_command(first, output, build, tag=tag),
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""`nmt distill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt.cli import synthesis
+from nmt.cli.options import (
+    DeviceOption,
+    EncodingErrorsOption,
+    SearchOption,
+    SearchPrecisionOption,
+    check_encoding_errors,
+)
+from nmt.errors import UsageError
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translator
+    from nmt.synthetic.source_text import SourceText
+
+N_BEST_SEARCH = "beam(beam_size=8, top_beams=8)"
+"""Default search of --select."""
+
+
+def distill(
+    model: synthesis.TeacherOption,
+    output: synthesis.OutputOption,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CORPUS", help="Corpus whose training sources are translated; may be repeated.",
+            show_default="the training data of the teacher",
+        ),
+    ] = None,
+    input: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Translate this text in the source language instead.")
+    ] = None,
+    search: SearchOption = "",
+    select: Annotated[
+        str, typer.Option(help="Keep the hypothesis closest to the reference: bleu or chrf.", show_default="none")
+    ] = "",
+    min_score: synthesis.MinScoreOption = None,
+    clean: synthesis.CleanOption = None,
+    test: synthesis.TestOption = None,
+    ignore: synthesis.IgnoreOption = None,
+    shard: synthesis.ShardOption = None,
+    resume: synthesis.ResumeOption = False,
+    device: DeviceOption = "auto",
+    precision: SearchPrecisionOption = "auto",
+    encoding_errors: EncodingErrorsOption = "strict",
+) -> None:  # fmt: skip
+    """Translate training sources with a teacher, to train a smaller and faster student on the translations.
+
+    The translations of the teacher are more regular than human ones, so a small model learns them better
+    (sequence-level knowledge distillation, Kim and Rush 2016). With --select, the hypothesis of an n-best list that is
+    closest to the reference is used (sequence-level interpolation); without it, all hypotheses are. Repeated and
+    overlong lines, bad translations and pairs that nmt data check would drop are left out and counted. Prints the
+    directory of the corpus, and logs the command that trains a student on it.
+
+    Examples:
+      nmt distill --model runs/teacher --output data/distilled
+      nmt distill --model runs/a --model runs/b --output data/distilled --select bleu
+      nmt distill --model runs/teacher --data tatoeba --output data/distilled --search "beam(beam_size=8)" --resume
+      nmt distill --model Helsinki-NLP/opus-mt-en-de --input news.en --output data/distilled
+    """
+    from nmt.data.pairs import open_text
+
+    check_encoding_errors(encoding_errors)
+    parsed_shard = synthesis.parse_shard(shard)
+    if input and (data or select):
+        raise UsageError(
+            f"{'--data' if data else '--select'} does not apply to --input, which has no references", "leave it out"
+        )
+    if input:
+        open_text(input).close()
+
+    from nmt.data.sources import validate
+    from nmt.synthetic import corpus
+    from nmt.synthetic.filters import CLEANING, Filters
+
+    for spec in data or ():
+        validate(spec)
+    search = search or (N_BEST_SEARCH if select else "")
+    steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
+    synthesis.check_options(output, search, select, min_score, steps, ignored)
+    if synthesis.is_complete(output, resume):
+        return
+    teacher = synthesis.load_teacher(model, device, precision)
+    filters = Filters(
+        (teacher.config.data.src, teacher.config.data.tgt), is_reversed=False, select=select, min_score=min_score,
+        clean=steps, ignore=ignored,
+    )  # fmt: skip
+    options = synthesis.Options(
+        "distill", output, search or teacher.config.search, filters, tuple(test or ()), parsed_shard, resume,
+        encoding_errors,
+    )  # fmt: skip
+    synthesis.synthesize(
+        options, teacher, model, _source_text(teacher, data or [], input, encoding_errors),
+        lambda first, build: corpus.distillation_command(first, output, build, data or ()),
+    )  # fmt: skip
+
+
+def _source_text(teacher: Translator, specs: list[str], input: Path | None, encoding_errors: str) -> SourceText:
+    from nmt.runs.run_info import is_imported
+    from nmt.synthetic.source_text import SourceText
+
+    own = teacher.config.data
+    if input:
+        return SourceText.from_file(input, own.src, encoding_errors)
+    if not specs and is_imported(teacher.run):
+        raise UsageError(f"the training data of {teacher.run} is unknown", "name the text with --input or --data")
+    return SourceText.from_corpora(specs or own.train, own.src, own.tgt)

@@ -1,0 +1,324 @@
+"""What `nmt backtranslate` and `nmt distill` have in common: translate, filter and write a corpus.
+
+.NAME-part/settings.json    settings, to reject a resumed command with others, and statistics of the text
+           source           the text to translate, without repetitions
+           reference        its references
+           hypotheses       translations, first in one file per shard; see `nmt.cli.sharding`
+
+The process that completes the last shard filters the translations and writes the directory NAME. Each step is repeated
+if it was interrupted; complete translations are never lost.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from nmt.cli.check import load_test_pairs
+from nmt.cli.sharding import Shard
+from nmt.cli.translation_job import TranslationJob, translate_file
+from nmt.console import log
+from nmt.errors import NMTError, UsageError, suggest
+from nmt.paths import locked, new_directory, write_text
+
+if TYPE_CHECKING:
+    from nmt.data.pairs import Pair
+    from nmt.inference.translator import Translation, Translator
+    from nmt.runs.discovery import ModelFiles
+    from nmt.synthetic.filters import Filters
+    from nmt.synthetic.source_text import SourceText
+
+SETTINGS, HYPOTHESES = "settings.json", "hypotheses"
+
+TeacherOption = Annotated[
+    list[Path],
+    typer.Option(
+        "--model", "-m", show_default=False,
+        help="Teacher: a run, a checkpoint, or the name of a pretrained or published model; repeat to ensemble.",
+    ),
+]  # fmt: skip
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Directory of the new corpus.", show_default=False)]
+MinScoreOption = Annotated[
+    float | None,
+    typer.Option(help="Minimum log-probability per token, as in nmt score --per-token.", show_default="none"),
+]
+CleanOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP", help="Cleaning step for the pairs, as in data.clean; may be repeated.",
+        show_default="length(max=200), ratio(max=3.0), drop_identical",
+    ),
+]  # fmt: skip
+TestOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Drop pairs that overlap with this test set: a corpus, a sacreBLEU test set, or SRC:TGT."),
+]
+IgnoreOption = Annotated[
+    list[str] | None, typer.Option(metavar="FILTER", help="Filter to switch off; may be repeated.")
+]
+ShardOption = Annotated[
+    str | None, typer.Option(metavar="I/N", help="Translate shard I of N; the last one completes the corpus.")
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted command.")]
+
+
+@dataclass(frozen=True)
+class ScoredFormat:
+    """All hypotheses of a line as a line of JSON, with their log-probabilities per token if they are known."""
+
+    lines_per_input: int = 1
+
+    def matches(self, line: str) -> bool:
+        """Return whether an existing line may have this format."""
+        return line.startswith("[[")
+
+    def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
+        """Return the line."""
+        from nmt.synthetic.filters import Hypothesis, format_hypotheses
+
+        return [
+            format_hypotheses(
+                Hypothesis(each.text, each.log_prob / len(each.tokens) if each.tokens else None)
+                for each in translations
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of both commands."""
+
+    command: str
+    output: Path
+    search: str
+    filters: Filters
+    tests: tuple[str, ...]
+    shard: Shard
+    resume: bool
+    encoding_errors: str
+
+    @property
+    def work(self) -> Path:
+        """The directory of intermediate files."""
+        return self.output.with_name(f".{self.output.name}-part")
+
+
+def check_options(
+    output: Path, search: str, select: str, min_score: float | None, clean_steps: Sequence[str], ignore: Sequence[str]
+) -> None:
+    """Check the options before the teacher is loaded.
+
+    Raises:
+        UsageError: an option is invalid.
+        ConfigError: the search or a cleaning step is invalid.
+    """
+    from nmt.data.clean import clean
+    from nmt.evaluate.metrics import SENTENCE_METRICS
+    from nmt.search import search as parse_search
+    from nmt.synthetic.filters import NAMES
+
+    if output.name in ("", ".."):
+        raise UsageError(f"--output {output} names no directory", "for example --output data/bt")
+    if min_score is not None and not math.isfinite(min_score):
+        raise UsageError(f"--min-score must be a number, got {min_score}", "a typical value is -1.0")
+    if select and select not in SENTENCE_METRICS:
+        raise UsageError(f"unknown metric '{select}'", suggest(select, SENTENCE_METRICS))
+    for name in ignore:
+        if name not in NAMES:
+            raise UsageError(f"unknown filter '{name}'", suggest(name, NAMES))
+    clean((), clean_steps)
+    if search and parse_search(search).n_best == 1 and select:
+        raise UsageError(
+            f"--select needs several hypotheses; {search} has one", "for example beam(beam_size=8, top_beams=8)"
+        )
+
+
+def parse_shard(text: str | None) -> Shard:
+    """Return the shard of --shard or of this torchrun process, by default all lines."""
+    from_torchrun = Shard.from_torchrun()
+    if text and from_torchrun:
+        raise UsageError("torchrun shards the text automatically", "leave out --shard")
+    return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
+
+
+def load_teacher(models: list[Path], device: str, precision: str) -> Translator:
+    """Load the teacher, or an ensemble of teachers."""
+    from nmt.inference.translator import Translator
+
+    return Translator.load(models, device, precision)
+
+
+def is_complete(output: Path, resume: bool) -> bool:
+    """Return whether the corpus exists already, which is an error unless `resume` is set."""
+    if not output.exists():
+        return False
+    if resume and (output / "corpus.json").is_file():
+        log(f"{output} is complete")
+        typer.echo(output)
+        return True
+    raise UsageError(f"{output} already exists", "choose another --output, or delete it")
+
+
+def synthesize(
+    options: Options, translator: Translator, models: list[Path], text: SourceText,
+    train_command: Callable[[ModelFiles, str], str],
+) -> None:  # fmt: skip
+    """Translate the shard of this process; the process that completes the last shard writes the corpus.
+
+    Args:
+        options: the options of the command.
+        translator: the teacher.
+        models: its models.
+        text: the text to translate.
+        train_command: returns the command to train on the corpus, for the first model and the command that builds it.
+    """
+    from nmt.inference.load import find_models
+    from nmt.runs.run_info import parent_record
+
+    teachers = find_models(models)
+    tests = [load_test_pairs(name, _languages(options.filters), options.encoding_errors) for name in options.tests]
+    settings: dict[str, Any] = {
+        "command": options.command,
+        "text": text.checksums,
+        "model": [parent_record(each) for each in teachers],
+        "search": options.search,
+        "filters": asdict(options.filters) | {"tests": options.tests},
+        "shards": options.shard.count,
+    }
+    settings = json.loads(json.dumps(settings))  # converts tuples to lists
+    with _output_locked(options.output):
+        try:
+            statistics = _prepare(options, text, settings, models[0])
+        except NMTError:
+            if not (options.work / SETTINGS).exists():
+                _remove(options)
+            raise
+    path = options.work / HYPOTHESES
+    shard_lock = options.work / f".{options.shard.number}.lock"
+    with locked(shard_lock, lambda: _raise_locked(options)):
+        if not options.resume and _is_started(options.shard, path):
+            raise UsageError(f"{options.output} is incomplete", f"continue with --resume, or delete {options.work}")
+        job = TranslationJob(translator, options.search, ScoredFormat(), options.filters.min_score is not None, "", ())
+        translate_file(
+            job, options.work / "source", path, options.shard, join=True, resume=True, encoding_errors="strict"
+        )
+    with _output_locked(options.output):
+        if not options.output.exists() and path.exists():
+            _finish(options, settings, statistics, tests, lambda build: train_command(teachers[0], build))
+        if options.output.exists():
+            _remove(options)
+
+
+def _languages(filters: Filters) -> tuple[str, str]:
+    """Return the source and target language of the corpus."""
+    return filters.languages[::-1] if filters.is_reversed else filters.languages
+
+
+@contextmanager
+def _output_locked(output: Path) -> Iterator[None]:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {output}: {error.strerror}", "choose another --output") from None
+    with locked(_lock(output), lambda: log(f"another process works on {output}; waiting for it")):
+        yield
+
+
+def _remove(options: Options) -> None:
+    """Remove the intermediate files and the lock file, which the caller holds."""
+    shutil.rmtree(options.work, ignore_errors=True)
+    with suppress(OSError):  # Windows cannot delete an open file
+        _lock(options.output).unlink()
+
+
+def _lock(output: Path) -> Path:
+    return output.with_name(f".{output.name}.lock")
+
+
+def _is_started(shard: Shard, path: Path) -> bool:
+    return shard.path(path).exists() or shard.is_done(path) or path.exists()
+
+
+def _raise_locked(options: Options) -> NoReturn:
+    raise UsageError(
+        f"another process is translating shard {options.shard.number} of {options.output}", "wait for it, or stop it"
+    )
+
+
+def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model: Path) -> dict[str, Any]:
+    """Write the text to translate, unless an earlier process has; return its statistics.
+
+    Raises:
+        UsageError: the earlier process had other settings, or the text is in another language.
+    """
+    file = options.work / SETTINGS
+    if file.is_file():
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        for name, value in settings.items():
+            if saved["settings"][name] != value:
+                raise UsageError(
+                    f"{options.output} was started with another {name}",
+                    f"continue with the same options, or delete {options.work}",
+                )
+        statistics: dict[str, Any] = saved["statistics"]
+        return statistics
+    text.check_language(model)
+    options.work.mkdir(parents=True, exist_ok=True)
+    statistics = text.write(options.work)
+    for step, count in statistics["dropped"].items():
+        if count:
+            log(f"{step} dropped {count:,} lines before the translation")
+    log(f"translating {statistics['lines']:,} lines of {text.name} with {options.search}")
+    write_text(file, json.dumps({"settings": settings, "statistics": statistics}))
+    return statistics
+
+
+def _finish(
+    options: Options, settings: dict[str, Any], statistics: dict[str, Any], tests: list[tuple[str, list[Pair]]],
+    train_command: Callable[[str], str],
+) -> None:  # fmt: skip
+    """Filter the translations, write the corpus and report it, on any rank."""
+    from nmt.synthetic.corpus import write_record
+
+    work, languages = options.work, _languages(options.filters)
+    with new_directory(options.output) as directory:
+        outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
+        num_pairs, dropped = options.filters.apply(
+            work / "source", work / "reference", work / HYPOTHESES, outputs, tests
+        )
+        build_command = _build_command()
+        origin = settings | {"build_command": build_command, "statistics": statistics | {"filtered": dropped}}
+        write_record(directory, options.output.name, num_pairs, languages, origin)
+    _report(options.output, num_pairs, dropped, languages)
+    log(f"train on it: {train_command(build_command)}", every_rank=True)
+    typer.echo(options.output)
+
+
+def _report(output: Path, num_pairs: int, dropped: Counter[str], languages: tuple[str, str]) -> None:
+    for name, count in dropped.most_common():
+        log(f"filter {name} dropped {count:,} pairs", every_rank=True)
+    names = " and ".join(str(output / f"train.{language}") for language in languages)
+    log(f"wrote {num_pairs:,} of {num_pairs + dropped.total():,} pairs to {names}", every_rank=True)
+
+
+def _build_command() -> str:
+    """Return the command line of this process without the options that only this process needs."""
+    words = iter(sys.argv[1:])
+    kept = []
+    for word in words:
+        if word == "--shard":
+            next(words, None)
+        elif word != "--resume" and not word.startswith("--shard="):
+            kept.append(word)
+    return f"nmt {shlex.join(kept)}"

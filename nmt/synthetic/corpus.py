@@ -1,0 +1,120 @@
+"""The finished corpus: its record, and the command that trains on it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nmt import __version__
+from nmt.config import DataConfig
+from nmt.data.sources import get_corpus, open_split, without_mixing
+from nmt.errors import NMTError
+from nmt.paths import sha256, write_text
+from nmt.registry import format_spec
+from nmt.runs import run_info
+from nmt.runs.discovery import ModelFiles
+
+RECORD = "corpus.json"
+_SAFE = re.compile(r"[\w@%+=:,./-]+")
+
+
+def write_record(
+    directory: Path, name: str, num_pairs: int, languages: tuple[str, str], origin: dict[str, Any]
+) -> None:
+    """Write `corpus.json` beside the text, with the keys of a downloaded corpus and the origin of the text."""
+    paths = [directory / f"train.{language}" for language in languages]
+    record = {
+        "name": name,
+        "origin": origin,
+        "files": {path.name: {"sha256": sha256(path), "lines": num_pairs} for path in paths},
+        "nmt": __version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    write_text(directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def back_translation_command(teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool) -> str:
+    """Return the command that trains the other direction on the teacher's data and on its translations."""
+    data, known = teacher.config.data, _known_corpora(teacher)
+    corpora = [*(known or ["CORPUS"]), _spec(directory, build_command, tag=tag)]
+    changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}"]
+    if known:
+        changes += _resets(teacher)
+    return _train_command(teacher if known else None, directory, changes)
+
+
+def distillation_command(teacher: ModelFiles, directory: Path, build_command: str, specs: Sequence[str] = ()) -> str:
+    """Return the command that trains a student with a deep encoder and a decoder of one layer.
+
+    Args:
+        teacher: the first teacher, whose config is that of the student, if its data is known.
+        directory: directory of the corpus.
+        build_command: command that creates the corpus.
+        specs: corpora that were translated instead of the data of the teacher.
+    """
+    known, data = _known_corpora(teacher), teacher.config.data
+    changes = [] if known else [f"data.src={data.src}", f"data.tgt={data.tgt}"]
+    held_out = {key: _with_split([*specs, *known], key, data) for key in ("valid", "test")}
+    changes.append(f"data.train={_spec(directory, build_command, hold_out=not held_out['valid'])}")
+    changes += [f"data.{key}={spec}" for key, spec in held_out.items() if spec and not (known and getattr(data, key))]
+    if known:
+        changes += _resets(teacher)
+    changes += [f"model.encoder_layers={max(6, teacher.config.model.encoder_layers)}", "model.decoder_layers=1"]
+    return _train_command(teacher if known else None, directory, changes)
+
+
+def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
+    """Return the first corpus that has a split, or an empty string."""
+    for spec in specs:
+        with suppress(NMTError):
+            open_split(spec, split, data.src, data.tgt)
+            return without_mixing(spec)
+    return ""
+
+
+def _resets(teacher: ModelFiles) -> list[str]:
+    """Return the options that a new model does not take from the config of a fine-tuned teacher."""
+    config = teacher.config
+    options = {"train.init_from": config.train.init_from, "tokenizer.model": config.tokenizer.model}
+    return [f"{name}=" for name, value in options.items() if value]
+
+
+def _spec(directory: Path, build_command: str, *, tag: bool = False, hold_out: bool = False) -> str:
+    options: dict[str, Any] = {"train": str(directory / "train")}
+    options |= {} if hold_out else {"hold_out": False}
+    options |= {"tag": True} if tag else {}
+    return format_spec("files", options | {"build_command": build_command})
+
+
+def _known_corpora(teacher: ModelFiles) -> list[str]:
+    """Return the training corpora of the teacher; an empty list if they are unknown or not on disk."""
+    data = teacher.config.data
+    if run_info.is_imported(teacher.run):
+        return []
+    try:
+        for spec in data.train:
+            if (corpus := get_corpus(spec)).name == "files":  # others can be downloaded
+                corpus.open("train", data.src, data.tgt)
+    except NMTError:
+        return []
+    return [*data.train]
+
+
+def _train_command(teacher: ModelFiles | None, directory: Path, changes: Sequence[str]) -> str:
+    config = ["--config", str(teacher.run / "config.yaml")] if teacher else []
+    words = ["nmt", "train", *config, "--run", f"runs/{directory.name}"]
+    return " ".join(map(_quote, [*words, *(word for change in changes for word in ("--set", change))]))
+
+
+def _yaml_list(specs: Sequence[str]) -> str:
+    return f"[{', '.join(spec if spec.isidentifier() else json.dumps(spec, ensure_ascii=False) for spec in specs)}]"
+
+
+def _quote(word: str) -> str:
+    """Quote a word for a shell with double quotes, because spec strings contain single quotes."""
+    return word if _SAFE.fullmatch(word) else '"' + re.sub(r'([\\"$`])', r"\\\1", word) + '"'

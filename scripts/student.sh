@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Distill a small, fast student from a teacher and print a table with speed and BLEU of both. Run the script again to
+# resume after an interruption.
+#
+#   scripts/student.sh runs/multi30k multi30k           # the second argument is a corpus with validation and test sets
+#   SELECT=bleu scripts/student.sh runs/multi30k multi30k                # sequence-level interpolation
+#   scripts/student.sh en-de-small tatoeba --set train.steps=5000 --set model.dim=192
+#
+# The student has six encoder layers and one decoder layer, and is decoded in int8. SELECT is the option --select of
+# nmt distill, CONFIG the config of the student (default multi30k). Further arguments are passed to nmt train; only
+# --set is supported.
+set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+if [ "$#" -lt 2 ]; then usage_error "expected a teacher and a corpus"; fi
+teacher="$1" corpus="$2"
+shift 2
+case "${1:-}" in "" | --set | --set=*) ;; *) usage_error "unknown argument '$1'" ;; esac
+if [ -e "$here/$teacher" ]; then teacher="$here/$teacher"; fi
+config="${CONFIG:-multi30k}"
+if [ -e "$here/$config" ]; then config="$here/$config"; fi
+activate
+student="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")"
+distilled="${NMT_DATA:-data}/distilled/$(basename -- "$teacher")"
+
+nmt distill --model "$teacher" --data "$corpus" --output "$distilled" --resume ${SELECT:+--select "$SELECT"} > /dev/null
+
+if [ -f "$student/config.yaml" ]; then
+  nmt train --run "$student" --resume > /dev/null
+else
+  languages="$(nmt info "$teacher" --json |
+    python -c 'import json, sys; info = json.load(sys.stdin); print(info["source"], info["target"])')"
+  nmt train --config "$config" --run "$student" --set "data.src=${languages% *}" --set "data.tgt=${languages#* }" \
+    --set "data.train=files(train='$distilled/train', hold_out=False)" --set "data.valid=$corpus" \
+    --set "data.test=$corpus" --set model.encoder_layers=6 --set model.decoder_layers=1 "$@" > /dev/null
+fi
+
+scripts/student_table.py "$corpus" "$teacher" "$student"

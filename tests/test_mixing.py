@@ -1,0 +1,297 @@
+"""Mixing of training corpora: weights, temperature, tags, and the exactness of resuming and of ranks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commandline import CommandLine, sentences, write
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from tiny import config, copy_text
+
+from nmt.config import Config, config_io
+from nmt.data.loader import Loader, Update
+from nmt.data.mixing import Mix, PreparedCorpus, sample_pairs
+from nmt.data.prepare import PreparedData, prepare
+from nmt.data.sources import Mixing, parse_corpus
+from nmt.data.tokenizer import TAG, Tokenizer
+from nmt.errors import ConfigError, DataError
+from nmt.runs import checkpoint
+from nmt.train.session import train
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    return tmp_path
+
+
+# ---- how many pairs, and which
+
+
+def mix(weights: list[float], temperature: float = 1.0) -> Mix:
+    return Mix([PreparedCorpus("", 0, Mixing(weight=weight)) for weight in weights], temperature)
+
+
+def test_weights_are_numbers_of_uses_per_epoch() -> None:
+    assert mix([1, 0.5, 2]).pairs_per_epoch([100, 100, 30]) == [100, 50, 60]
+    assert mix([1, 0.001]).pairs_per_epoch([100, 100]) == [100, 1]  # never none
+    assert mix([1, 1]).pairs_per_epoch([100, 0]) == [100, 0]  # all of its pairs are too long
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5), st.floats(1, 100))
+def test_temperature_repeats_smaller_corpora(sizes: list[int], temperature: float) -> None:
+    counts = mix([1] * len(sizes), temperature).pairs_per_epoch(sizes)
+    assert max(counts) == max(sizes)
+    for count, size in zip(counts, sizes, strict=True):
+        expected = max(sizes) * (size / max(sizes)) ** (1 / temperature)  # shares proportional to n^(1/T)
+        assert math.isclose(count, expected, abs_tol=0.51, rel_tol=1e-9)
+        assert count >= size
+
+
+@given(st.integers(1, 30), st.integers(1, 50), st.integers(0, 9))
+def test_all_pairs_are_used_before_one_repeats(num_available: int, num_sampled: int, seed: int) -> None:
+    epochs = [sample_pairs(num_available, num_sampled, seed, 0, epoch) for epoch in range(5)]
+    assert {len(epoch) for epoch in epochs} == {num_sampled}
+    used = np.concatenate(epochs)
+    for start in range(0, len(used), num_available):
+        part = used[start : start + num_available].tolist()
+        assert len({*part}) == len(part)
+    assert {*used[:num_available].tolist()} <= {*range(num_available)}
+
+
+def test_samples_are_shuffled_by_seed_corpus_and_epoch() -> None:
+    keys = ((1, 0, 0), (1, 0, 0), (1, 0, 1), (2, 0, 0), (1, 1, 0))
+    samples = [sample_pairs(1000, 900, seed, corpus, epoch).tolist() for seed, corpus, epoch in keys]
+    assert samples[0] == samples[1]
+    assert len({tuple(sample) for sample in samples}) == 4
+    assert samples[0] != [*range(900)]
+
+
+# ---- prepared data and batches
+
+
+def files(directory: Path, name: str, options: str = "") -> str:
+    return f"files(train={str(directory / name)!r}, valid={str(directory / 'valid')!r}, hold_out=False{options})"
+
+
+def mixed(directory: Path, options: str = ", weight=0.5, tag=True", *changes: str) -> tuple[Config, PreparedData]:
+    """Return a config with 300 pairs, and 200 pairs of another corpus with these options."""
+    config(directory)
+    copy_text(directory, 200, split="bt", longest=5)
+    for code in ("en", "de"):
+        path = directory / f"bt.{code}"
+        path.write_text("".join(f"gu {line}\n" for line in path.read_text().splitlines()))
+    corpora = json.dumps([files(directory, "train"), files(directory, "bt", options)])
+    experiment = config(directory, f"data.train={corpora}", *changes)
+    return experiment, prepare(experiment)
+
+
+def loader(experiment: Config, prepared: PreparedData, rank: int = 0, world_size: int = 1) -> Loader:
+    mix = prepared.mix(experiment)
+    return Loader(
+        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed, rank, world_size, mix
+    )
+
+
+def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
+    return [batch.pair_ids for update in updates for batch in update.batches]
+
+
+@pytest.mark.parametrize(("weight", "expected"), [("0.5", 100), ("1", 200), ("2.5", 500)])
+def test_epochs_have_the_proportions_of_the_weights(directory: Path, weight: str, expected: int) -> None:
+    loading = loader(*mixed(directory, f", weight={weight}"))
+    total: Counter[int] = Counter()
+    for epoch in range(4):
+        used = Counter(i for ids in pair_ids([*loading.updates(epoch)]) for i in ids)
+        assert {i: used.pop(i) for i in range(300)} == dict.fromkeys(range(300), 1)
+        assert sum(used.values()) == expected
+        total += used
+    assert max(total.values()) - min(total[i] for i in range(300, 500)) <= 1
+
+
+def test_corpora_keep_their_pairs_after_cleaning(directory: Path) -> None:
+    experiment, prepared = mixed(directory, "", "data.clean=[normalize, length(max=4), dedup]")
+    sources, _ = prepared.lines("train")
+    first = prepared.meta["corpora"][0]
+    assert sum(prepared.meta["corpora"]) == len(sources) < 500
+    assert {line.startswith("gu ") for line in sources[first:]} == {True}
+    assert len({*sources[first:]}) == len(sources) - first
+    (directory / "bt.en").write_text("ba\n" * 200)  # nothing is left of the second corpus
+    (directory / "bt.de").write_text("\n" * 200)
+    again = prepare(experiment)
+    assert again.meta["corpora"] == [first, 0]
+    assert loader(experiment, again).num_pairs == first
+
+
+def test_tag_begins_the_sources_of_its_corpus_only(directory: Path) -> None:
+    experiment, prepared = mixed(
+        directory, ", tag=true", "train.source_noise=[uppercase(p=0.5)]",
+        "train.subword_regularization=bpe_dropout(p=0.3)",
+    )  # fmt: skip
+    tokenizer, texts = prepared.tokenizer(), prepared.lines("train")[0]
+    assert tokenizer.tag_id is not None
+    assert tokenizer.ids_to_pieces([tokenizer.tag_id]) == [TAG]
+    assert tokenizer.tag_id not in tokenizer.encode(f"a {TAG} b")  # no text is encoded as the tag
+    assert tokenizer.decode(tokenizer.encode(f"a {TAG} b")) == f"a {TAG} b"
+    loading = loader(experiment, prepared)
+    seen = set()
+    for update in loading.updates(0):
+        for batch in update.batches:
+            for i, row in zip(batch.pair_ids, batch.src_BS.tolist(), strict=True):
+                assert (row[0] == tokenizer.tag_id) == (i >= 300)
+                assert tokenizer.tag_id not in row[1:]
+                assert tokenizer.decode(row).lower() == texts[i]
+                seen.add(i)
+    assert seen == {*range(500)}
+    assert all(TAG not in line for line in texts)
+
+
+def test_lengths_with_noise_and_tag_are_those_of_the_batches(directory: Path) -> None:
+    loading = loader(*mixed(directory, ", tag=True", "train.source_noise=[uppercase(p=0.5)]"))
+    planned = {
+        i: length for i, length in zip(loading._pairs(3)[0].tolist(), loading.lengths_N2(3)[:, 0].tolist(), strict=True)
+    }
+    for update in loading.updates(3):
+        for batch in update.batches:
+            lengths = (batch.src_mask_BS.sum(1) - 1).tolist()  # without EOS
+            assert [planned[i] for i in batch.pair_ids] == lengths
+
+
+def test_tag_counts_for_batches_and_the_maximum_length(directory: Path) -> None:
+    experiment, prepared = mixed(directory, ", tag=True", "train.source_noise=[]")
+    plain, _ = mixed(directory, "", "train.source_noise=[]")
+    store = prepared.store("train")
+    difference = loader(experiment, prepared).lengths_N2(0) - loader(plain, prepared).lengths_N2(0)
+    assert difference[:, 0].tolist() == [0] * 300 + [1] * 200
+    assert not difference[:, 1].any()
+    longest = int(store.lengths_N2[300:, 0].max())
+    limited = config(directory, f"data.train={json.dumps([*experiment.data.train])}", f"train.max_length={longest + 1}")
+    assert loader(limited, prepared).num_too_long >= (store.lengths_N2[300:, 0] == longest).sum() > 0
+    assert all(b.src_BS.shape[1] <= longest + 1 for u in loader(limited, prepared).updates(0) for b in u.batches)
+
+
+def test_resuming_within_an_epoch_gives_the_same_batches(directory: Path) -> None:
+    experiment, prepared = mixed(
+        directory, ", weight=0.7, tag=True", "train.batch_tokens=128", "train.grad_accumulation=2",
+        "train.source_noise=[uppercase(p=0.5)]",
+    )  # fmt: skip
+    uninterrupted = list(loader(experiment, prepared).updates(2))
+    resumed = list(loader(experiment, prepared).updates(2, skip=6))
+    assert len(resumed) > 10
+    for one, other in zip(uninterrupted[3:], resumed, strict=True):
+        assert (pair_ids([one]), one.tokens, one.position) == (pair_ids([other]), other.tokens, other.position)
+        assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True))
+    ranks = [list(loader(experiment, prepared, rank, 2).updates(2)) for rank in range(2)]
+    assert sorted(i for updates in ranks for ids in pair_ids(updates) for i in ids) == sorted(
+        i for ids in pair_ids(uninterrupted) for i in ids
+    )
+
+
+def test_prepared_data_depends_on_tags_but_not_on_weights(directory: Path) -> None:
+    plain, heavy, tagged = (mixed(directory, options)[1] for options in ("", ", weight=2", ", tag=True"))
+    assert plain.directory == heavy.directory != tagged.directory
+    assert plain.tokenizer().tag_id is None
+    assert plain.mix(mixed(directory, ", weight=2")[0]).corpora[1].mixing.weight == 2
+
+
+def test_mixed_run_resumes_exactly(directory: Path) -> None:
+    def run(name: str, steps: int, *, resume: bool = False) -> Path:
+        options = ("train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", "train.valid_every=50", "data.temperature=3")
+        experiment, _ = mixed(directory, ", weight=0.5, tag=True", *options, f"train.steps={steps}")
+        train(experiment, directory / name, resume=resume, device="cpu", precision="fp32")
+        return checkpoint.checkpoints(directory / name)[-1]
+
+    uninterrupted = run("uninterrupted", 60)
+    assert checkpoint.read_progress(run("interrupted", 27)).batches_in_epoch > 0
+    resumed = run("interrupted", 60, resume=True)
+    assert checkpoint.read_progress(resumed).epoch > 0
+    one, other = (load_file(path / checkpoint.WEIGHTS) for path in (uninterrupted, resumed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+# ---- options and records
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["data.train=phrasebook(weight=0)"], "the weight of a corpus must be above 0 and at most 1000, got 0"),
+        (["data.train=phrasebook(weight=-1)"], "the weight of a corpus must be above 0 and at most 1000, got -1"),
+        (["data.train=phrasebook(weight=nan)"], "weight must be a number (0.5, 2e-3) or a quoted string, not nan"),
+        (["data.train=phrasebook(weight=1e999)"], "weight must be a number"),
+        (["data.train=phrasebook(weight='2')"], "corpus 'phrasebook': weight must be float, got '2'"),
+        (["data.train=phrasebook(tag=1)"], "corpus 'phrasebook': tag must be bool, got 1"),
+        (["data.train=phrasebook(wieght=2)"], "its options: weight, tag"),
+        (["data.valid=phrasebook(weight=2)"], "data.valid: weight and tag are options of training corpora"),
+        (["data.test=phrasebook(tag=true)"], "data.test: weight and tag are options of training corpora"),
+        (["data.temperature=0"], "data.temperature must be 1 or more, got 0.0"),
+        (["data.temperature=nan"], "data.temperature must be 1 or more, got nan"),
+        (["data.temperature=.inf"], "data.temperature must be 1 or more, got inf"),
+    ],
+)
+def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], message: str) -> None:
+    changes = [word for option in options for word in ("--set", option)]
+    trained("train", "--run", "runs/x", *changes).assert_fails(2, message)
+    if not options[0].startswith("data.t"):
+        trained("config", *changes).assert_fails(2, message)
+    assert not (trained.directory / "runs/x").exists()
+
+
+def test_options_of_a_corpus() -> None:
+    assert parse_corpus("phrasebook")[1] == parse_corpus("phrasebook(weight=1, tag=false)")[1] == Mixing()
+    corpus, mixing = parse_corpus("files(train='a', weight=0.5, tag=true)")
+    assert mixing == Mixing(weight=0.5, tag=True)
+    assert corpus == parse_corpus("files(train='a')")[0]
+    with pytest.raises(ConfigError, match="has no option 'wait'"):
+        parse_corpus("files(train='a', wait=1)")
+
+
+def test_too_short_maximum_length_is_an_error(directory: Path) -> None:
+    experiment, prepared = mixed(directory, "", "train.max_length=1")
+    with pytest.raises(DataError, match="no training pair has at most 1 tokens"):
+        loader(experiment, prepared)
+
+
+def test_a_tokenizer_without_tag_is_an_error(directory: Path) -> None:
+    (directory / "spm.model").write_bytes(prepare(config(directory)).tokenizer().model)
+    with pytest.raises(ConfigError, match="has no piece for tag=True") as error:
+        mixed(directory, ", tag=True", f"tokenizer.model={directory / 'spm.model'}")
+    assert "nmt tokenizer train --tag" in error.value.hint
+
+
+@pytest.mark.slow
+def test_info_and_card_show_the_mix(nmt: CommandLine) -> None:
+    source, target = sentences(500)
+    write(nmt.directory / "bt", source[400:], target[400:])
+    spm = nmt("tokenizer", "train", "text.en", "text.de", "bt.en", "--vocab-size", "350", "--tag", "-o", "spm.model")
+    assert spm.code == 0, spm.err
+    assert Tokenizer.load(nmt.directory / "spm.model").tag_id is not None
+    corpora = "[\"files(train='text')\", \"files(train='bt', hold_out=False, weight=0.5, tag=True)\"]"
+    done = nmt.train("runs/mixed", corpora, tokenizer__model="spm.model")
+    assert done.code == 0, done.err
+    assert "360 pairs of text/train and 50 of 100 pairs of bt/train per epoch" in done.err
+    data = json.loads(nmt("info", "runs/mixed", "--json").out)["data"]["train"]
+    assert [(each["pairs"], each["pairs_per_epoch"], each["tag"]) for each in data] == [
+        (360, 360, False),
+        (100, 50, True),
+    ]
+    text = " ".join(nmt("info", "runs/mixed").out.split())
+    assert "50 of 100 pairs per epoch, tagged" in text
+    assert "50 of 100 pairs per epoch, tagged" in (nmt.directory / "runs/mixed/README.md").read_text()
+    assert nmt("translate", "--model", "runs/mixed", "the dog").code == 0  # without a tag
+    change = ["--set", config_change(nmt.directory / "runs/mixed/config.yaml")]
+    nmt("train", "--run", "runs/mixed", "--resume", *change).assert_fails(2, "was trained with another 'data'")
+
+
+def config_change(path: Path) -> str:
+    """Return an override that changes the weight of the second corpus."""
+    corpora = config_io.load(path).data.train
+    return f"data.train={json.dumps([corpora[0], corpora[1].replace('weight=0.5', 'weight=2')])}"

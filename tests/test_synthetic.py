@@ -1,0 +1,405 @@
+"""`nmt backtranslate` and `nmt distill`: filters, shards, resuming after SIGKILL, provenance and the next command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine, Done, sentences, write
+
+from nmt.data.sources import open_split
+from nmt.errors import DataError
+from nmt.evaluate.metrics import sentence_bleu
+from nmt.paths import sha256
+from nmt.registry import parse
+from nmt.synthetic.filters import NAMES, Filters, Hypothesis, closest, format_hypotheses
+
+SENTENCES = [
+    "I bought three red apples at the market yesterday.", "My brother is waiting for us in front of the station.",
+    "She has not read the letter yet.", "We would like to have a table for four people.",
+    "The train to Berlin leaves at half past nine.", "Can you tell me where the next bus stop is?",
+]  # fmt: skip
+GERMAN = [
+    "Ich habe gestern drei rote Äpfel auf dem Markt gekauft.", "Mein Bruder wartet vor dem Bahnhof auf uns.",
+    "Sie hat den Brief noch nicht gelesen.", "Wir hätten gern einen Tisch für vier Personen.",
+    "Der Zug nach Berlin fährt um halb zehn ab.", "Können Sie mir sagen, wo die nächste Bushaltestelle ist?",
+]  # fmt: skip
+NO_FILTERS = [word for name in NAMES for word in ("--ignore", name)]
+
+
+def corpus(nmt: CommandLine, name: str) -> tuple[list[str], list[str]]:
+    texts = ((nmt.directory / name / f"train.{code}").read_text(encoding="utf-8") for code in ("en", "de"))
+    return tuple(text.split("\n")[:-1] for text in texts)  # type: ignore[return-value]
+
+
+def record(nmt: CommandLine, name: str) -> dict[str, object]:
+    return json.loads((nmt.directory / name / "corpus.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def next_command(done: Done) -> list[str]:
+    """Return the arguments of the command that trains on the corpus."""
+    (line,) = re.findall("^nmt: train on it: nmt (.+)$", done.err, re.MULTILINE)
+    return shlex.split(line)
+
+
+def leftovers(nmt: CommandLine, name: str) -> list[str]:
+    return sorted(path.name for path in nmt.directory.glob(f".{name}*"))
+
+
+@pytest.fixture(scope="module")
+def reverse(trained: CommandLine) -> CommandLine:
+    """The directory of `trained` with a model of the other direction, runs/de-en."""
+    done = trained.train("runs/de-en", data__src="de", data__tgt="en", train__calibration_pairs="0")
+    assert done.code == 0, done.err
+    return trained
+
+
+# ---- filters
+
+GOOD = (SENTENCES[0], GERMAN[0])
+
+
+def apply(directory: Path, filters: Filters, pairs: list[tuple[str, list[Hypothesis]]], tests: object = ()) -> object:
+    """Return the pairs that filters keep and the names of those that drop the others."""
+    files = [directory / name for name in ("source", "reference", "hypotheses", "out.src", "out.tgt")]
+    files[0].write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
+    files[1].write_text("".join(f"{GERMAN[0]}\n" for _ in pairs), encoding="utf-8")
+    files[2].write_text("".join(f"{format_hypotheses(n_best)}\n" for _, n_best in pairs), encoding="utf-8")
+    count, dropped = filters.apply(files[0], files[1], files[2], (files[3], files[4]), tests)  # type: ignore[arg-type]
+    kept = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files[3:]), strict=True))
+    assert len(kept) == count
+    assert not list(directory.glob("*.draft"))
+    return kept, dict(dropped)
+
+
+FILTERS = Filters(("en", "de"), is_reversed=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "name"),
+    [
+        ("Call 0351 4478 or see https://a.org/b today.", "Rufen Sie an, oder sehen Sie heute nach.", "missing"),
+        ("See https://a.org/b today, please.", "Siehe heute https://a.org/b und https://a.org/b bitte.", "repeated"),
+        ("I bought three red apples.", "", "empty"),
+        ("It is a red apple, a very nice one.", "Es ist ein roter, roter, roter, roter Apfel und schön.", "repetition"),
+        (SENTENCES[0] * 2, "Ich habe", "too-short"),
+        ("Three red apples.", GERMAN[0] + " " + GERMAN[3] + " " + GERMAN[4], "too-long"),
+        (SENTENCES[3], SENTENCES[3], "untranslated"),
+        (SENTENCES[1], "Mon frère nous attend devant la gare depuis midi.", "wrong-language"),
+        (SENTENCES[2], "Sie hat den Brief gestern gelesen.", "lost-negation"),
+        ("We sing now and then and on and on and so on.", "Immersingenundspielenwirgern.", "ratio(max=3.0)"),
+        ("Hallo!", "Hallo!", "drop_identical"),
+        ("It costs a lot of money.", "Es kostet viel Geld \ufffd.", "replacement-characters"),
+        (*GOOD, "duplicate"),
+    ],
+)
+def test_each_filter_drops_a_bad_pair(source: str, translation: str, name: str, tmp_path: Path) -> None:
+    good = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    bad = (source, [Hypothesis(translation, None)])
+    kept, dropped = apply(tmp_path, FILTERS, [*good, bad])  # type: ignore[misc]
+    assert kept == [*zip(SENTENCES, GERMAN, strict=True)]
+    assert dropped == {name: 1}
+    lenient = dataclasses.replace(FILTERS, ignore=NAMES, clean=())
+    kept, dropped = apply(tmp_path, lenient, [*good, bad])  # type: ignore[misc]
+    assert len(kept) == (6 if name == "empty" else 7)  # a blank side is always dropped
+    assert dropped == ({"blank": 1} if name == "empty" else {})
+
+
+def test_unusual_length_ratios_are_dropped(tmp_path: Path) -> None:
+    good = [(a, [Hypothesis(b, None)]) for a, b in zip(*sentences(120), strict=True)]
+    bad = ("the small dog sees the old tree and", [Hypothesis("der kleine Hund.", None)])
+    kept, dropped = apply(tmp_path, FILTERS, [*good, bad])  # type: ignore[misc]
+    assert len(kept) == 120
+    assert dropped == {"length-ratio": 1}
+
+
+def test_a_pair_is_counted_once(tmp_path: Path) -> None:
+    pairs = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    twice = (
+        "We have a \ufffd red house and a tree.",
+        [Hypothesis("Wir haben ein \ufffd rotes Haus und einen Baum.", None)],
+    )
+    kept, dropped = apply(tmp_path, FILTERS, [*pairs, twice, twice])  # type: ignore[misc]
+    assert len(kept) == 6
+    assert dropped == {"replacement-characters": 2}  # the second one is a duplicate, too
+
+
+def test_test_sentences_are_dropped(tmp_path: Path) -> None:
+    pairs = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    kept, dropped = apply(tmp_path, FILTERS, pairs, [("test", [(SENTENCES[4], GERMAN[4])])])  # type: ignore[misc]
+    assert (SENTENCES[4], GERMAN[4]) not in kept
+    assert dropped == {"test-overlap": 1}
+
+
+def test_numbers_in_another_format_are_kept(tmp_path: Path) -> None:
+    pair = ("The house costs 125,000.50 dollars.", [Hypothesis("Das Haus kostet 125.000,50 Dollar.", None)])
+    assert apply(tmp_path, FILTERS, [pair])[1] == {}  # type: ignore[index]
+
+
+def test_low_scores_are_dropped(tmp_path: Path) -> None:
+    scored = [(a, [Hypothesis(b, -float(i))]) for i, (a, b) in enumerate(zip(SENTENCES, GERMAN, strict=True))]
+    kept, dropped = apply(tmp_path, dataclasses.replace(FILTERS, min_score=-2.0), scored)  # type: ignore[misc]
+    assert [source for source, _ in kept] == SENTENCES[:3]
+    assert dropped == {"low-score": 3}
+    with pytest.raises(DataError, match=r"no pair is left after filtering; dropped: low-score 6"):
+        apply(tmp_path, dataclasses.replace(FILTERS, min_score=1.0), scored)
+
+
+def test_reversed_pairs_have_the_translation_as_source(tmp_path: Path) -> None:
+    german = [(b, [Hypothesis(a, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    reversed_filters = Filters(("de", "en"), is_reversed=True)
+    assert apply(tmp_path, reversed_filters, german)[0] == [*zip(SENTENCES, GERMAN, strict=True)]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_the_hypothesis_closest_to_the_reference_is_selected(metric: str, tmp_path: Path) -> None:
+    n_best = [Hypothesis("Ich kaufte gestern Obst auf dem Markt.", -1.0), Hypothesis(GERMAN[0][:-1], -2.0)]
+    assert closest(n_best, GERMAN[0], metric) is n_best[1]
+    kept = apply(tmp_path, dataclasses.replace(FILTERS, select=metric), [(SENTENCES[0], n_best)])[0]  # type: ignore[index]
+    assert kept == [(SENTENCES[0], GERMAN[0][:-1])]
+    kept = apply(tmp_path, FILTERS, [(SENTENCES[0], n_best)])[0]  # type: ignore[index]
+    assert [target for _, target in kept] == [each.text for each in n_best]  # all hypotheses
+
+
+def test_sentence_bleu() -> None:
+    assert sentence_bleu(["a b c d"], [["a b c d"]])[0] == pytest.approx(100)
+    assert sentence_bleu(["a b"], [["a b"]])[0] == pytest.approx(100)  # shorter than four words
+    assert 0 < sentence_bleu(["a b c e"], [["a b c d"]])[0] < 100
+
+
+# ---- commands
+
+
+@pytest.mark.slow
+def test_backtranslate(trained: CommandLine) -> None:
+    lines = [*GERMAN, "", GERMAN[0], "Das ist " + "sehr " * 250 + "lang."]
+    (trained.directory / "mono.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = trained("backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt")
+    assert (done.code, done.out) == (0, "data/bt\n"), done.err
+    for step in ("blank dropped 1 lines", "length(max=200) dropped 1 lines", "dedup(by='source') dropped 1 lines"):
+        assert f"{step} before the translation" in done.err
+    source, target = corpus(trained, "data/bt")
+    assert source == trained("translate", "--no-guard", "--model", "de-en-small", "-i", "mono.de").out.splitlines()[:6]
+    assert target == GERMAN
+    assert "nmt: wrote 6 of 6 pairs to data/bt/train.en and data/bt/train.de" in done.err
+    assert leftovers(trained, "data/.bt") == []
+    saved: dict = record(trained, "data/bt")  # type: ignore[type-arg]
+    origin = saved["origin"]
+    assert saved["files"]["train.en"] == {"sha256": sha256(trained.directory / "data/bt/train.en"), "lines": 6}
+    assert origin["text"] == [{"name": "mono.de", "sha256": sha256(trained.directory / "mono.de")}]
+    assert origin["model"][0]["model"] == "de-en-small"
+    assert re.fullmatch("[0-9a-f]{64}", origin["model"][0]["sha256"])
+    assert origin["search"].startswith("beam(")
+    assert origin["statistics"]["lines"] == 6
+    assert origin["build_command"] == "nmt backtranslate --input mono.de --model de-en-small --output data/bt"
+    assert {"date", "nmt"} <= saved.keys()
+    command = next_command(done)
+    assert command[:4] == ["train", "--run", "runs/bt", "--set"]  # the data of a pretrained model is not on disk
+    assert {"data.src=en", "data.tgt=de"} <= {*command}
+    assert command[-1].startswith("data.train=[CORPUS, \"files(train='data/bt/train', hold_out=False, tag=True,")
+    again = ("backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt")
+    trained(*again).assert_fails(2, "data/bt already exists", "hint: ")
+    done = trained(*again, "--resume")
+    assert (done.code, done.out) == (0, "data/bt\n")
+    assert "data/bt is complete" in done.err
+
+
+@pytest.mark.slow
+def test_back_translation_is_trained_with_the_logged_command(reverse: CommandLine) -> None:
+    (reverse.directory / "mono.de").write_text("".join(f"{line}\n" for line in sentences(440)[1][400:]))
+    bt = ("backtranslate", "-i", "mono.de", "-m", "runs/de-en", "-o", "bt", "--clean", "normalize", *NO_FILTERS)
+    done = reverse(*bt, "--search", "sample(n_best=2)")
+    assert done.code == 0, done.err
+    assert len(corpus(reverse, "bt")[0]) == 80  # two samples of each line
+    command = next_command(done)
+    assert command[:5] == ["train", "--config", "runs/de-en/config.yaml", "--run", "runs/bt"]
+    command += ["--set", "tokenizer.vocab_size=1000"]  # the samples have many different characters
+    trained = reverse(*command)
+    assert trained.code == 0, trained.err
+    data = json.loads(reverse("info", "runs/bt", "--json").out)["data"]["train"]
+    assert [(each["name"], each["tag"]) for each in data] == [("text/train", False), ("train/train", True)]
+    (reverse.directory / "bt/train.en").unlink()
+    reverse(*command[:4], "runs/again", *command[5:]).assert_fails(
+        1, "train.en", "hint: create it with nmt backtranslate"
+    )
+
+
+@pytest.mark.slow
+def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
+    done = nmt("distill", "-m", "runs/tiny", "-o", "distilled", "--clean", "normalize", *NO_FILTERS)
+    assert done.code == 0, done.err
+    source, target = corpus(nmt, "distilled")
+    expected = [text for text, _ in open_text_split(nmt)]
+    assert source == expected
+    (nmt.directory / "in.en").write_text("".join(f"{line}\n" for line in expected))
+    translations = nmt("translate", "--no-guard", "-m", "runs/tiny", "-i", "in.en").out.split("\n")[:-1]
+    visible = [
+        ["".join(filter(str.isprintable, text.replace(" ", ""))) for text in texts] for texts in (target, translations)
+    ]
+    assert visible[0] == visible[1]  # the data check removes control characters
+    student = nmt(*next_command(done), "--set", "tokenizer.vocab_size=1000")
+    assert student.code == 0, student.err
+    info = json.loads(nmt("info", "runs/distilled", "--json").out)
+    assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)
+    assert info["data"]["valid"]["name"] == "text/valid"
+    assert 300 < info["data"]["pairs"]["train"] <= len(expected)
+
+
+def open_text_split(nmt: CommandLine) -> list[tuple[str, str]]:
+    return [*open_split(f"files(train={str(nmt.directory / 'text')!r})", "train", "en", "de").pairs()]
+
+
+@pytest.mark.slow
+def test_distillation_with_references(trained: CommandLine) -> None:
+    write(trained.directory / "pairs", SENTENCES, GERMAN)
+    data = ("--data", "files(train='pairs', hold_out=False)")
+    done = trained("distill", "-m", "en-de-small", *data, "-o", "interpolated", "--select", "chrf", "--min-score", "-9")
+    assert done.code == 0, done.err
+    search = trained("translate", "--no-guard", "-m", "en-de-small", "-i", "pairs.en", "--top-beams", "8",
+                     "--beam-size", "8")  # fmt: skip
+    n_best = search.out.splitlines()
+    for i, (source, target) in enumerate(zip(SENTENCES, GERMAN, strict=True)):
+        hypotheses = [Hypothesis(text, None) for text in n_best[8 * i : 8 * i + 8] if text]
+        best = closest(hypotheses, target, "chrf").text
+        assert (source, best) in [*zip(*corpus(trained, "interpolated"), strict=True)]
+    command = next_command(done)
+    changes = dict(word.split("=", 1) for word in command if "=" in word)
+    assert not {"data.valid", "data.test"} & changes.keys()  # the corpus has none: they are held out
+    origin = record(trained, "interpolated")["origin"]
+    spec = parse(changes["data.train"])[1]
+    assert spec == {"train": "interpolated/train", "build_command": origin["build_command"]}  # type: ignore[index]
+    assert shlex.split(spec["build_command"])[4:6] == [*data]
+    assert record(trained, "interpolated")["origin"]["filters"]["select"] == "chrf"  # type: ignore[index]
+    ensemble = trained("distill", "-m", "en-de-small", "-m", "en-de-small", *data, "-o", "ensemble")
+    assert ensemble.code == 0, ensemble.err
+    assert len(record(trained, "ensemble")["origin"]["model"]) == 2  # type: ignore[index]
+
+
+# ---- shards and resuming
+
+
+@pytest.fixture(scope="module")
+def mono(trained: CommandLine) -> CommandLine:
+    """The directory of `trained` with 1,500 lines in big.de and their complete back-translation, `whole`."""
+    lines = list(dict.fromkeys(target for _, target in open_split("phrasebook", "train", "en", "de").pairs()))[:1500]
+    (trained.directory / "big.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = trained(*BIG, "-o", "whole")
+    assert done.code == 0, done.err
+    return trained
+
+
+BIG = ("backtranslate", "-i", "big.de", "-m", "de-en-small", "--search", "greedy")
+
+
+def equal_corpora(nmt: CommandLine, name: str) -> bool:
+    return corpus(nmt, name) == corpus(nmt, "whole")
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes(mono: CommandLine) -> None:
+    process = mono.start(*BIG, "-o", "killed")
+    path = mono.directory / ".killed-part/hypotheses.1-of-1"
+    deadline = time.monotonic() + 120
+    while not path.exists() or not path.stat().st_size:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    before = path.read_bytes()
+    assert 0 < before.count(b"\n") < 1500
+    assert not (mono.directory / "killed").exists()
+    mono(*BIG, "-o", "killed").assert_fails(2, "killed is incomplete", "hint: continue with --resume")
+    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "filters"),
+                         (["--shard", "1/2"], "shards"), (["-m", "de-en-small"], "model")):  # fmt: skip
+        mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(2, f"killed was started with another {name}")
+    mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(2, "with another command")
+    assert path.read_bytes() == before
+    done = mono(*BIG, "-o", "killed", "--resume")
+    assert done.code == 0, done.err
+    assert f"after {before.count(bytes([10])):,} lines" in done.err
+    assert equal_corpora(mono, "killed")
+    assert leftovers(mono, "killed") == []
+
+
+@pytest.mark.slow
+def test_interrupted_filtering_resumes(mono: CommandLine) -> None:
+    """Kill the command after the translation, when only the filters are left."""
+    done = mono(*BIG, "-o", "filtered", "--min-score", "5")
+    done.assert_fails(1, "no pair is left after filtering")
+    path = mono.directory / ".filtered-part"
+    assert (path / "hypotheses").exists()
+    settings = json.loads((path / "settings.json").read_text())
+    settings["settings"]["filters"]["min_score"] = None
+    (path / "settings.json").write_text(json.dumps(settings))
+    assert mono(*BIG, "-o", "filtered", "--resume").code == 0
+    assert equal_corpora(mono, "filtered")
+
+
+@pytest.mark.slow
+def test_shards_add_up_to_the_corpus(mono: CommandLine) -> None:
+    ranks = [CommandLine(mono.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
+    processes = [rank.start(*BIG, "-o", "ranks") for rank in ranks]
+    outputs = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert equal_corpora(mono, "ranks")
+    assert sorted(out for out, _ in outputs) == [b"", b"ranks\n"]  # the last one completes the corpus
+    assert "train on it: nmt train" in (outputs[0][1] + outputs[1][1]).decode()
+    for number in (2, 1):
+        done = mono(*BIG, "-o", "shards", f"--shard={number}/2")
+        assert done.code == 0, done.err
+        assert (mono.directory / "shards").exists() == (number == 1)
+    assert equal_corpora(mono, "shards")
+    assert leftovers(mono, "ranks") == leftovers(mono, "shards") == []
+    origin = record(mono, "shards")["origin"]
+    assert origin["build_command"].endswith("-o shards")  # type: ignore[index]
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "texts"),
+    [
+        ("backtranslate -i none.de -m de-en-small -o x", 1, ["no such file: none.de"]),
+        ("backtranslate -i empty.de -m de-en-small -o x", 1, ["empty.de has no text to translate"]),
+        ("backtranslate -i text.en -m de-en-small -o x", 2, ["text.en is not in the source language", "'de'"]),
+        ("backtranslate -i text.de -m runs/none -o x", 1, ["there is no model at runs/none"]),
+        ("backtranslate -i text.de -o x", 2, ["--model"]),
+        ("backtranslate -i text.de -m de-en-small -o runs", 2, ["runs already exists"]),
+        ("backtranslate -i text.de -m de-en-small -o runs --resume", 2, ["runs already exists"]),
+        ("backtranslate -i text.de -m de-en-small -o ..", 2, ["--output .. names no directory"]),
+        ("backtranslate -i text.de -m de-en-small -o text.en/x", 2, ["cannot create text.en/x"]),
+        ("backtranslate -i text.de -m de-en-small -o x --search bean", 2, ["unknown search 'bean'"]),
+        ("backtranslate -i text.de -m de-en-small -o x --min-score nan", 2, ["--min-score must be a number, got nan"]),
+        ("backtranslate -i text.de -m de-en-small -o x --ignore mising", 2, ["unknown filter 'mising'", "'missing'"]),
+        ("backtranslate -i text.de -m de-en-small -o x --clean lenght", 2, ["unknown cleaning step 'lenght'"]),
+        ("backtranslate -i text.de -m de-en-small -o x --test wmt1", 2, ["unknown test set 'wmt1'"]),
+        ("backtranslate -i text.de -m de-en-small -o x --shard 3/2", 2, ["--shard must be I/N"]),
+        ("backtranslate -i bytes.de -m de-en-small -o x", 1, ["bytes.de, line 1, byte 4", "--encoding-errors"]),
+        ("distill -m en-de-small -o x --select rouge --data phrasebook", 2, ["unknown metric 'rouge'"]),
+        ("distill -m en-de-small -o x --select bleu --search beam --data phrasebook", 2, ["needs several hypotheses"]),
+        ("distill -m en-de-small -o x --select bleu --input text.en", 2, ["--select does not apply to --input"]),
+        ("distill -m en-de-small -o x --data phrasebook --input text.en", 2, ["--data does not apply to --input"]),
+        ("distill -m en-de-small -o x --data phrasebok", 2, ["unknown corpus 'phrasebok'"]),
+        ("distill -m en-de-small -o x", 1, ["no such file"]),  # the training data of the pretrained model
+        ("distill -m en-de-small -m de-en-small -o x --data phrasebook", 1, ["translate in different directions"]),
+    ],
+)
+def test_errors_are_one_line(trained: CommandLine, command: str, code: int, texts: list[str]) -> None:
+    (trained.directory / "empty.de").write_text("\n \n")
+    (trained.directory / "bytes.de").write_bytes(b"abc\xff\n")
+    trained(*command.split()).assert_fails(code, *texts)
+    assert leftovers(trained, "x") == []
+    assert not (trained.directory / "x").exists()
+
+
+def test_torchrun_and_shard_exclude_each_other(trained: CommandLine) -> None:
+    rank = CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": "0"})
+    command = ("backtranslate", "-i", "text.de", "-m", "de-en-small", "-o", "x", "--shard", "1/2")
+    rank(*command).assert_fails(2, "torchrun shards the text automatically")

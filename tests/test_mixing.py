@@ -156,7 +156,8 @@ def test_tag_begins_the_sources_of_its_corpus_only(directory: Path) -> None:
 
 def test_lengths_with_noise_and_tag_are_those_of_the_batches(directory: Path) -> None:
     loading = loader(*mixed(directory, ", tag=True", "train.source_noise=[uppercase(p=0.5)]"))
-    planned = dict(zip(loading._pairs(3)[0].tolist(), loading.lengths_N2(3)[:, 0].tolist(), strict=True))
+    pairs = loading._pairs(3)[0].tolist()
+    planned = dict(zip(pairs, loading.lengths_N2(3)[:, 0].tolist(), strict=True))
     for update in loading.updates(3):
         for batch in update.batches:
             lengths = (batch.src_mask_BS.sum(1) - 1).tolist()  # without EOS

@@ -315,10 +315,12 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
     assert 0 < before.count(b"\n") < 1500
     assert not (mono.directory / "killed").exists()
     mono(*BIG, "-o", "killed").assert_fails(2, "killed is incomplete", "hint: continue with --resume")
-    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "filters"),
+    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "scores"),
                          (["--shard", "1/2"], "shards"), (["-m", "de-en-small"], "model")):  # fmt: skip
-        mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(2, f"killed was started with another {name}")
-    mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(2, "with another command")
+        mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(
+            2, f"killed was started with another value of '{name}'"
+        )
+    mono("distill", "-i", "text.en", "-m", "en-de-small", "-o", "killed").assert_fails(2, "another value of 'command'")
     assert path.read_bytes() == before
     done = mono(*BIG, "-o", "killed", "--resume")
     assert done.code == 0, done.err
@@ -328,16 +330,15 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_interrupted_filtering_resumes(mono: CommandLine) -> None:
-    """Kill the command after the translation, when only the filters are left."""
-    done = mono(*BIG, "-o", "filtered", "--min-score", "5")
-    done.assert_fails(1, "no pair is left after filtering")
-    path = mono.directory / ".filtered-part"
-    assert (path / "hypotheses").exists()
-    settings = json.loads((path / "settings.json").read_text())
-    settings["settings"]["filters"]["min_score"] = None
-    (path / "settings.json").write_text(json.dumps(settings))
-    assert mono(*BIG, "-o", "filtered", "--resume").code == 0
+def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
+    command = (*BIG, "-o", "filtered")
+    done = mono(*command, "--clean", "length(min=150)")
+    done.assert_fails(1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume")
+    path = mono.directory / ".filtered-part/hypotheses"
+    assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files
+    done = mono(*command, "--resume")
+    assert done.code == 0, done.err
+    assert "translating" not in done.err
     assert equal_corpora(mono, "filtered")
 
 
@@ -375,6 +376,7 @@ def test_shards_add_up_to_the_corpus(mono: CommandLine) -> None:
         ("backtranslate -i text.de -m de-en-small -o runs --resume", 2, ["runs already exists"]),
         ("backtranslate -i text.de -m de-en-small -o ..", 2, ["--output .. names no directory"]),
         ("backtranslate -i text.de -m de-en-small -o text.en/x", 2, ["cannot create text.en/x"]),
+        ("backtranslate -i text.de -m de-en-small -o /proc/x", 2, ["cannot create /proc/x"]),
         ("backtranslate -i text.de -m de-en-small -o x --search bean", 2, ["unknown search 'bean'"]),
         ("backtranslate -i text.de -m de-en-small -o x --min-score nan", 2, ["--min-score must be a number, got nan"]),
         ("backtranslate -i text.de -m de-en-small -o x --ignore mising", 2, ["unknown filter 'mising'", "'missing'"]),

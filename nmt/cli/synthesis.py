@@ -111,7 +111,7 @@ class Options:
     @property
     def work(self) -> Path:
         """The directory of intermediate files."""
-        return self.output.with_name(f".{self.output.name}-part")
+        return _work(self.output)
 
 
 def check_options(
@@ -193,7 +193,7 @@ def synthesize(
         "text": text.checksums,
         "model": [parent_record(each) for each in teachers],
         "search": options.search,
-        "filters": asdict(options.filters) | {"tests": options.tests},
+        "scores": options.filters.min_score is not None,
         "shards": options.shard.count,
     }
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
@@ -228,7 +228,7 @@ def _languages(filters: Filters) -> tuple[str, str]:
 @contextmanager
 def _output_locked(output: Path) -> Iterator[None]:
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
+        _work(output).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot create {output}: {error.strerror}", "choose another --output") from None
     with locked(_lock(output), lambda: log(f"another process works on {output}; waiting for it")):
@@ -240,6 +240,10 @@ def _remove(options: Options) -> None:
     shutil.rmtree(options.work, ignore_errors=True)
     with suppress(OSError):  # Windows cannot delete an open file
         _lock(options.output).unlink()
+
+
+def _work(output: Path) -> Path:
+    return output.with_name(f".{output.name}-part")
 
 
 def _lock(output: Path) -> Path:
@@ -268,8 +272,8 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
         for name, value in settings.items():
             if saved["settings"][name] != value:
                 raise UsageError(
-                    f"{options.output} was started with another {name}",
-                    f"continue with the same options, or delete {options.work}",
+                    f"{options.output} was started with another value of '{name}'",
+                    f"continue with the same options, apart from the filters, or delete {options.work}",
                 )
         statistics: dict[str, Any] = saved["statistics"]
         return statistics
@@ -298,7 +302,9 @@ def _finish(
             work / "source", work / "reference", work / HYPOTHESES, outputs, tests
         )
         build_command = _build_command()
-        origin = settings | {"build_command": build_command, "statistics": statistics | {"filtered": dropped}}
+        filters = asdict(options.filters) | {"tests": options.tests}
+        origin = settings | {"filters": filters, "build_command": build_command}
+        origin["statistics"] = statistics | {"filtered": dropped}
         write_record(directory, options.output.name, num_pairs, languages, origin)
     _report(options.output, num_pairs, dropped, languages)
     log(f"train on it: {train_command(build_command)}", every_rank=True)

@@ -130,7 +130,7 @@ def _check_tokenizer(config: Config) -> None:
     if tokenizer and tokenizer.tag_id is None and _has_tag(config.data):
         raise ConfigError(
             f"{options.model} has no piece for tag=True in data.train",
-            "leave out tag=True, or train a tokenizer with nmt tokenizer train --tag, or on the data: tokenizer.model=",
+            "leave out tag=True, or use a tokenizer that has it: nmt tokenizer train --tag",
         )
     size = len(tokenizer) if tokenizer else options.vocab_size
     if size > MAX_VOCAB_SIZE:

@@ -83,7 +83,9 @@ class Filters:
             path.unlink()
         if not num_pairs:
             names = ", ".join(f"{name} {count:,}" for name, count in dropped.most_common() if count)
-            raise DataError(f"no pair is left after filtering; dropped: {names}", "switch a filter off with --ignore")
+            raise DataError(
+                f"no pair is left after filtering; dropped: {names}", "switch a filter off and continue with --resume"
+            )
         return num_pairs, +dropped
 
     def _pairs(self, sources: Path, references: Path, hypotheses: Path, dropped: Counter[str]) -> Iterator[Pair]:

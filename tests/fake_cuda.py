@@ -15,12 +15,12 @@ Limits:
 - Kernels, streams, memory and speed are those of a CPU. Only waits that PyTorch itself causes are counted, and an
   out-of-memory error must be raised by a test.
 - A device must have an index: `cuda:0`, as `runtime.resolve_device` returns it.
-- Indexing with a list (`x[:, [0, 1]]`) returns `x` unchanged, because PyTorch evaluates it before the dispatch.
+- Indexing with a list (`x[:, [0, 1]]`) returns wrong values, because PyTorch makes the index before the dispatch.
 - `Module.to` replaces the parameters of the module instead of changing them in place.
 - Threads other than the one that entered the context see no GPU, except for `pin_memory`.
 - `torch.compile` does not trace these tensors.
-- The emulation uses private interfaces of PyTorch 2.13; a module that imports this one is
-  skipped with any other version.
+- The emulation uses private interfaces of PyTorch 2.13; a module that imports this one is skipped with any other
+  version.
 """
 
 from __future__ import annotations

@@ -166,8 +166,10 @@ def estimate(trainer: Trainer) -> Estimate:
 def _measure_speed(trainer: Trainer) -> tuple[int, int, float]:
     """Return the number of measured updates, their target tokens, and the seconds they took."""
     steps, updates = trainer.config.train.steps, trainer.updates()
-    previous = trainer.update(next(updates), steps)
-    previous.read()  # the first update is excluded, because it includes planning the epoch
+    # The first update plans the epoch; the first three compile graphs. They are excluded.
+    for update in islice(updates, 3 if trainer.config.train.compile else 1):
+        previous = trainer.update(update, steps)
+        previous.read()
     num_updates, num_tokens, start = 0, 0, time.perf_counter()
     with progress(MAX_SECONDS, "measuring", "s") as bar:
         for update in islice(updates, MAX_UPDATES):

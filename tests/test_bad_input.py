@@ -333,7 +333,7 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),
         ("train --run runs/x --set train.schedule=linear(peak=-1)", 2, "peak must be above 0"),
         ("train --run runs/x --set train.optimizer=muno", 2, "unknown optimizer 'muno'"),
-        ("train --run runs/x --set train.optimizer=muon(rate=-1)", 2, "rate must be above 0"),
+        ("train --run runs/x --set train.optimizer=muon(lr_scale=-1)", 2, "lr_scale must be above 0"),
         ("train --run runs/x --set train.optimizer=muon --set model.arch=rnn", 2, "model.arch is rnn"),
         ("train --run runs/tiny --resume --set train.optimizer=muon", 2, "with another 'train.optimizer'"),
         (
@@ -344,7 +344,7 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
         ("train --run runs/x --set train.teacher=de-en-small", 2, "translates from de to en, not from en to de"),
         ("train --run runs/tiny --resume --set train.teacher=runs/tiny", 2, "is the run that is being trained"),
         ("train --run runs/x --set train.teacher=runs/x", 1, "there is no model at runs/x"),
-        ("config --set train.optimizer=muon(steps=4", 2, "cannot read 'muon(steps=4'"),
+        ("config --set train.optimizer=muon(ns_steps=4", 2, "cannot read 'muon(ns_steps=4'"),
         ("train --run runs/x --time-limit=", 2, "invalid --time-limit ''"),
         ("evaluate --model runs/tiny --test=", 2, "unknown test set ''"),
         ("config --options extra", 2, "--options does not take other arguments"),

@@ -84,7 +84,7 @@ def test_orthogonalization_of_zero_is_zero_in_every_dtype(dtype: torch.dtype) ->
 def test_updates_equal_the_formula() -> None:
     """Two updates of each stacked matrix, and of the parameters of Adam."""
     options = TrainConfig(weight_decay=0.1)
-    model, built = make("muon(momentum=0.9, steps=12, rate=2.0)", options)
+    model, built = make("muon(momentum=0.9, ns_steps=12, lr_scale=2.0)", options)
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     reference = copy.deepcopy(model)
     adam_of_all = adam(reference, options)
@@ -207,11 +207,11 @@ def test_fine_tuning_a_model_of_adam_with_muon_lowers_the_loss(directory: Path) 
     [
         ("mion", "unknown optimizer 'mion'"),
         ("muon(lr=1)", "optimizer 'muon' has no option 'lr'"),
-        ("muon(rate=-1)", "rate must be above 0"),
-        ("muon(rate=1e999)", "rate must be above 0"),
+        ("muon(lr_scale=-1)", "lr_scale must be above 0"),
+        ("muon(lr_scale=1e999)", "lr_scale must be above 0"),
         ("muon(momentum=1.0)", "momentum must be at least 0 and below 1"),
         ("muon(momentum=-0.1)", "momentum must be at least 0 and below 1"),
-        ("muon(steps=0)", "steps must be between 1 and 20"),
+        ("muon(ns_steps=0)", "ns_steps must be between 1 and 20"),
         ("adamw(rate=1)", "optimizer 'adamw' has no option 'rate'"),
     ],
 )

@@ -25,7 +25,10 @@ def backtranslate(
     model: synthesis.TeacherOption,
     output: synthesis.OutputOption,
     search: SearchOption = "",
-    tag: Annotated[bool, typer.Option(help="Train with a tag before the synthetic sources.")] = True,
+    tag: Annotated[
+        bool,
+        typer.Option(help="Add tag=True to the logged training command, so that synthetic sources start with a tag."),
+    ] = True,
     min_score: synthesis.MinScoreOption = None,
     clean: synthesis.CleanOption = None,
     test: synthesis.TestOption = None,

@@ -77,10 +77,11 @@ def translate(
         bool, typer.Option("--localize-numbers", help="Write numbers in the format of the target language.")
     ] = False,
     glossary: Annotated[
-        Path | None, typer.Option(help="Terms and their translations: a TSV or TBX file.", show_default=False)
+        Path | None, typer.Option(help="Terms and their translations: a TSV, TBX or TMX file.", show_default=False)
     ] = None,
     guard: Annotated[
-        bool, typer.Option(help="Protect URLs, numbers, ..., check translations and search again if one fails.")
+        bool,
+        typer.Option(help="Protect URLs, numbers, etc., check each translation, and decode again if a check fails."),
     ] = True,
     format: Annotated[
         str, typer.Option(help="Output format: text, or jsonl with scores, confidence, tokens and word alignments.")

@@ -65,8 +65,8 @@ class Muon(Optimizer):
         adam: AdamW,
         *,
         momentum: float,
-        steps: int,
-        rate: float,
+        ns_steps: int,
+        lr_scale: float,
         weight_decay: float,
         dtype: torch.dtype,
     ) -> None:
@@ -76,12 +76,12 @@ class Muon(Optimizer):
             matrices: parameters [rows, columns], and the number of rows of each matrix that is stacked in them.
             adam: optimizer of the other parameters.
             momentum: decay rate of the momentum.
-            steps: number of steps of the orthogonalization.
-            rate: factor of the learning rate of the matrices.
+            ns_steps: number of steps of the orthogonalization.
+            lr_scale: factor of the learning rate of the matrices.
             weight_decay: decoupled weight decay.
             dtype: dtype of the matrix products.
         """
-        group = {"params": list(matrices), "momentum": momentum, "steps": steps, "rate": rate}
+        group = {"params": list(matrices), "momentum": momentum, "ns_steps": ns_steps, "lr_scale": lr_scale}
         super().__init__([*adam.param_groups, group], {"lr": 0.0, "weight_decay": weight_decay})
         self.adam, self.dtype = adam, dtype
         self.adam.state = self.state
@@ -95,7 +95,7 @@ class Muon(Optimizer):
         self.adam.step()
         group = self.param_groups[-1]
         weights = group["params"]
-        lr: float | Tensor = group["lr"] * group["rate"]
+        lr: float | Tensor = group["lr"] * group["lr_scale"]
         if found_inf is not None:
             lr = lr * (1 - found_inf)
         directions = self._directions(group, found_inf)
@@ -103,7 +103,7 @@ class Muon(Optimizer):
             torch._foreach_mul_(weights, 1 - lr * group["weight_decay"])
         for parts in self.stacks:
             stacked_NRC = torch.stack([part.of(directions) for part in parts])
-            update_NRC = orthogonalize(stacked_NRC, group["steps"], self.dtype).float()
+            update_NRC = orthogonalize(stacked_NRC, group["ns_steps"], self.dtype).float()
             size = 0.2 * math.sqrt(update_NRC.shape[-1])  # the root mean square becomes that of Adam, about 0.2
             torch._foreach_sub_([part.of(weights) for part in parts], list(update_NRC.mul_(lr * size)))
 

@@ -90,19 +90,19 @@ def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def muon(
-    model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, steps: int = 4, rate: float = 1.0
+    model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, ns_steps: int = 4, lr_scale: float = 1.0
 ) -> torch.optim.Optimizer:
     """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other parameters.
 
-    `steps` is the number of steps of the orthogonalization, and `rate` the learning rate of the matrices as a multiple
-    of that of the schedule. Products have the dtype of the activations.
+    `ns_steps` is the number of steps of the orthogonalization, and `lr_scale` the learning rate of the matrices as a
+    multiple of that of the schedule. Products have the dtype of the activations.
     """
     assert isinstance(model, Transformer)  # `optimizer` checks it
     layers = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
     matrices = {layer.weight: layer.parts for layer in layers if isinstance(layer, Linear)}
     others = [parameter for parameter in model.parameters() if parameter not in matrices]
     return Muon(
-        matrices, _adam(others, config), momentum=momentum, steps=steps, rate=rate,
+        matrices, _adam(others, config), momentum=momentum, ns_steps=ns_steps, lr_scale=lr_scale,
         weight_decay=config.weight_decay, dtype=model.compute_dtype or torch.float32,
     )  # fmt: skip
 
@@ -122,10 +122,10 @@ def optimizer(spec: str, arch: str) -> OptimizerFactory:
         raise ConfigError(f"train.optimizer {spec} is for attention layers: model.arch is {arch}", "use adamw")
     if not 0 <= options.get("momentum", 0) < 1:
         raise ConfigError(f"train.optimizer {spec}: momentum must be at least 0 and below 1")
-    if not 1 <= options.get("steps", 1) <= 20:
-        raise ConfigError(f"train.optimizer {spec}: steps must be between 1 and 20")
-    if not 0 < options.get("rate", 1) < float("inf"):
-        raise ConfigError(f"train.optimizer {spec}: rate must be above 0")
+    if not 1 <= options.get("ns_steps", 1) <= 20:
+        raise ConfigError(f"train.optimizer {spec}: ns_steps must be between 1 and 20")
+    if not 0 < options.get("lr_scale", 1) < float("inf"):
+        raise ConfigError(f"train.optimizer {spec}: lr_scale must be above 0")
     return build
 
 

@@ -27,7 +27,7 @@ def backtranslate(
     search: SearchOption = "",
     tag: Annotated[
         bool,
-        typer.Option(help="Add tag=True to the logged training command, so that synthetic sources start with a tag."),
+        typer.Option(help="Tag the synthetic sources in training: tag=True in the logged command."),
     ] = True,
     min_score: synthesis.MinScoreOption = None,
     clean: synthesis.CleanOption = None,

@@ -35,9 +35,7 @@ def serve(
     confidence: Annotated[bool, typer.Option(help="Estimate the quality of each translation (slower).")] = True,
     max_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a request.")] = 10_000,
     max_file_length: Annotated[int, typer.Option(min=1, help="Maximum number of characters in a file.")] = 200_000,
-    max_body: Annotated[
-        float, typer.Option(min=0.01, max=1000, help="Maximum size of a file upload request, in MB.")
-    ] = 10,
+    max_body: Annotated[float, typer.Option(min=0.01, max=1000, help="Maximum size of a file upload, in MB.")] = 10,
     rate_limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of requests per minute of a client or API key; 0: no limit.")
     ] = 0,
@@ -47,7 +45,7 @@ def serve(
     max_batch: Annotated[int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")] = 64,
     api_keys: Annotated[
         Path | None,
-        typer.Option(help="File with API keys, one per line. Translation and detection requests need one of them."),
+        typer.Option(help="File with API keys, one per line, that translating and detecting requires."),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,

@@ -66,7 +66,7 @@ TestOption = Annotated[
 ]
 IgnoreOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILTER", help="Filter to disable, such as missing or duplicate; may be repeated."),
+    typer.Option(metavar="FILTER", help="Filter to disable, such as missing; may be repeated."),
 ]
 ShardOption = Annotated[
     str | None, typer.Option(metavar="I/N", help="Translate shard I (from 1) of N; the last one completes the corpus.")

@@ -81,7 +81,7 @@ def translate(
     ] = None,
     guard: Annotated[
         bool,
-        typer.Option(help="Protect URLs, numbers, etc., check each translation, and decode again if a check fails."),
+        typer.Option(help="Protect URLs, numbers, etc., check translations, and decode again if a check fails."),
     ] = True,
     format: Annotated[
         str, typer.Option(help="Output format: text, or jsonl with scores, confidence, tokens and word alignments.")

@@ -114,7 +114,7 @@ class TrainConfig:
     schedule: str = "linear(peak=2e-3, warmup=400)"
     """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd (warmup-stable-decay)."""
     optimizer: str = "adamw"
-    """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale multiplies the learning rate of matrices."""
+    """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale multiplies that of matrices."""
     beta1: float = 0.9
     """Adam: decay rate of the first moment."""
     beta2: float = 0.98

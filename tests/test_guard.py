@@ -56,6 +56,11 @@ from nmt.inference.whitespace import surrounding_whitespace
         ("Am 3. Mai und im 19. Jahrhundert.", []),
         ("I don't know. Really?", []),
         ("a \ue000 b", ["\ue000"]),
+        ("Hi {{ user.name }}, {% if x %}<%= y %>", ["{{ user.name }}", "{% if x %}", "<%= y %>"]),
+        ("You have {n, plural, one {# dog} other {# dogs}} today.", ["{n, plural, one {# dog} other {# dogs}}"]),
+        ("See $t(menu.file), @:link.key and <0>this</0> :smile: now: yes", [
+            "$t(menu.file)", "@:link.key", "<0>", "</0>", ":smile:"]),
+        ("© Example ¶, Step → Step ★ by R&D 👍🏽!", ["©", "¶", "→", "★", "R&D", "👍🏽"]),
     ],
 )  # fmt: skip
 def test_protected_spans(text: str, spans: list[str]) -> None:
@@ -160,6 +165,9 @@ def test_visible_spans_keep_their_place() -> None:
         ("I met him in 5 of 15.", "Ich traf ihn in 15.", ("missing: 5",)),
         ("Ask a@b.de today.", "Frag heute a@b.de oder a@b.de.", ("repeated: a@b.de",)),
         ("It is 3 to 3.", "Es steht 3.", ("missing: 3",)),
+        ("See <b>my dog</b> soon.", "Siehe </b>meinen Hund<b> bald.", ("misplaced: </b>",)),
+        ("See <b>my <i>dog</i></b>.", "Siehe <b>meinen <i>Hund</b></i>.", ("misplaced: </b>",)),
+        ("See <b>my dog</b> soon.<br>", "Siehe <b>meinen Hund</b> bald.<br>", ()),
         ("A man sleeps on the couch.", "Ein Mann, ein Mann, ein Mann, ein Mann.", ("repetition: Ein Mann",)),
         ("No, no, no, no!", "Nein, nein, nein, nein!", ()),
         ("The cat sleeps on the roof.", "The cat sleeps on the roof.", ("untranslated",)),
@@ -310,6 +318,8 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
     assert guard.translate(["It costs 1,234.50 EUR and 20%."]) == ["Es kostet 1,234.50 EUR und 20%."]
     localized = scripted(translator, lambda line, search: ["Es kostet 1234.50 EUR."], localize_numbers=True)
     assert localized.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1.234,50 EUR."]
+    version = scripted(translator, lambda line, search: ["Version 3.1 ist neu."], localize_numbers=True)
+    assert version.translate(["Version 3.1 is new."]) == ["Version 3.1 ist neu."]
     assert len(guard.translator.requests) == len(localized.translator.requests) == 1  # type: ignore[attr-defined]
 
 

@@ -224,7 +224,7 @@ def test_other_encodings_are_kept() -> None:
         ('msgid ""\nmsgstr "Language: fr\\n"\n', "Language: fr, but the target language is de"),
         (
             'msgid ""\nmsgstr "Content-Type: x; charset=none\\n"\n"Content-Type: x; charset=none\\n"\n',
-            "charset, 'none'",
+            "unknown encoding 'none'",
         ),
     ],
 )

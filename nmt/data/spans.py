@@ -33,6 +33,9 @@ _NUMBER = r"[-+−]?\d+(?:[.,:/'’\u202f\u00a0-]\d+)*"
 _NAME = r"[\w@+-][\w.@+-]{0,99}"
 """The name of a file or directory. Repetitions are bounded, so that the time is linear in the length of a text."""
 
+_SYMBOLS = "©®™§¶†‡•\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+"""Marks, arrows, pictures and emojis, as a character class."""
+
 # At one position, the first pattern that matches wins. All but the units ignore case.
 _PATTERNS = {
     "private_use": [r"[\ue000-\uf8ff]+"],  # the characters of placeholders
@@ -43,7 +46,7 @@ _PATTERNS = {
     "email": [rf"{_START}[\w.+-]{{1,64}}@(?:[\w-]{{1,63}}\.){{1,9}}[a-z]{{2,24}}{_END}"],
     "code": [
         r"`{1,3}[^`\n]{1,999}`{1,3}",
-        r"</?[a-z][\w-]{0,63}(?:\s[^<>]{0,999})?/?>",  # a tag
+        r"</?[a-z0-9][\w-]{0,63}(?:\s[^<>]{0,999})?/?>",  # a tag
         r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8}\d*);",  # an entity
         r"\b[a-z_][\w.]{0,99}\(\)",
         rf"{_START}[a-z0-9]+(?:_[a-z0-9]+)+{_END}",
@@ -52,6 +55,10 @@ _PATTERNS = {
         r"(?<![\w-])-[a-z](?![\w-])",
     ],
     "placeholder": [
+        r"\{\{.{0,199}?\}\}|\{%.{0,199}?%\}|<%.{0,199}?%>",
+        r"\{\s?\w+\s?,\s?(?:plural|select|selectordinal)\b[^{}]{0,199}(?:\{[^{}]{0,199}\}[^{}]{0,99}){1,20}\}",  # ICU
+        r"\$t\([^()]{0,99}\)|@:[\w.]*\w",  # of i18next and vue-i18n
+        r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])",  # an emoji
         r"\$?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
         r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdiufgxer](?![^\W_])",
         r"\$[a-z_]\w*",
@@ -64,6 +71,10 @@ _PATTERNS = {
         rf"{_START}[\w@+-]{{1,99}}\.{_any_of(_FILE_TYPES)}{_END}",
     ],
     "handle": [r"(?<![\w@#&])[@#][a-z_][\w-]*\w"],
+    "symbol": [
+        rf"[{_SYMBOLS}][{_SYMBOLS}\ufe0f\u200d]*",
+        r"(?-i:\b[A-Z]{1,5}&[A-Z]{1,5}\b)",  # R&D
+    ],
     "hash": [
         r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
         r"\b0x[0-9a-f]+\b",
@@ -83,7 +94,9 @@ _PATTERNS = {
     "number": [rf"{_NUMBER_START}{_NUMBER}(?!\w|[.,:/'’-]?\d|\. (?:{_ORDINAL_NOUNS}))"],
 }
 _PATTERN = re.compile("|".join(f"(?P<{kind}>{'|'.join(each)})" for kind, each in _PATTERNS.items()), re.IGNORECASE)
-_MAY_MATCH = re.compile(r"[\d@#/\\{}%$<>&`_~\ue000-\uf8ff]|--|www|\w\.\w|\(\)|(?<!\w)-[a-z]\b", re.IGNORECASE)
+_MAY_MATCH = re.compile(
+    rf"[\d@#/\\{{}}%$<>&`_~\ue000-\uf8ff{_SYMBOLS}]|--|www|\w\.\w|:\w|\(\)|(?<!\w)-[a-z]\b", re.IGNORECASE
+)
 """A fast test that most sentences fail."""
 
 

@@ -34,6 +34,8 @@ class TextFile:
         Raises:
             DataError: the encoding is unknown, or the file is not valid in it.
         """
+        if declared.lower().startswith("utf-16"):  # with a byte order mark; without one, the file is not in UTF-16
+            declared = "utf-8"
         mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared))
         data = data.removeprefix(mark)
         try:
@@ -45,7 +47,7 @@ class TextFile:
                 f"(0x{data[error.start]:02x})",
                 "correct its encoding, or use --encoding-errors replace",
             ) from None
-        except LookupError:
+        except (LookupError, UnicodeError):
             raise DataError(f"unknown encoding '{encoding}'", "convert the file to UTF-8") from None
 
     def encode(self, text: str, errors: str = "strict") -> bytes:

@@ -136,7 +136,7 @@ class Paragraph:
         if self._format is None or (text.strip() and self._key_of(self._format) != _key(properties)):
             self._end_format()
             self._format = self._add_tag(Markup(properties=properties, is_formatting=True))
-        self._breaks += [None] * text.count("\t")
+        self._breaks += [None] * len(re.findall(r"[\t\n]", text))
         self._text += text
 
     def _add_break(self, node: etree._Element | RunChild, character: str) -> None:
@@ -273,7 +273,7 @@ class Paragraph:
         language: str,
     ) -> None:
         for piece in re.split(r"([\t\n])", text):
-            node = next(breaks) if piece in ("\t", "\n") else None
+            node = next(breaks, None) if piece in ("\t", "\n") else None
             if node is not None:
                 self._append_nodes(parent, [node])
             elif piece:

@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from gettext import c2py
 
 from nmt.documents.document import RichText
@@ -44,6 +45,7 @@ PLURAL_FORMS = {
     " : 5);": "ar",
 }
 """Languages by their header, as gettext's msginit and Unicode CLDR define it."""
+MAX_PLURAL_FORMS = 10
 LINE_LENGTH = 79
 """Columns, like gettext."""
 MAX_LABEL_LENGTH = 40
@@ -105,12 +107,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     """
     charset = _CHARSET.search(data)
     name = charset[1].decode() if charset else "utf-8"
-    try:
-        "".encode(name)
-    except (LookupError, UnicodeError):
-        if name != "CHARSET":  # of a template
-            raise DataError(f"the header has an unknown charset, '{name}'", "convert the file to UTF-8") from None
-        name = "utf-8"
+    name = "utf-8" if name == "CHARSET" else name  # of a template
     file = TextFile.decode(data, options.encoding_errors, name)
     entries = list(_entries(file))
     header = _Header(file, entries, options.src, options.tgt)
@@ -201,7 +198,7 @@ class _Header:
         self.plurals = plurals if is_set else _plural_forms(language)
         self._sets_plurals = not is_set and (self._has_plurals or bool(plurals)) and bool(self.plurals)
 
-    @property
+    @cached_property
     def forms(self) -> tuple[int, int, bool]:
         """Number of plural forms, the index of the form for the number 1, and whether it is for larger numbers, too."""
         match = _PLURALS.search(self.plurals)
@@ -214,6 +211,8 @@ class _Header:
             form = c2py(match[2].strip())
             index = form(1)
             is_shared = any(form(n) == index for n in range(2, 200))
+            if not 1 <= int(match[1]) <= MAX_PLURAL_FORMS:
+                raise ValueError
         except (ValueError, ArithmeticError):
             raise DataError(f"the header has invalid Plural-Forms: '{self.plurals}'", "see msginit") from None
         return int(match[1]), index, is_shared

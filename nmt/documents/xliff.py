@@ -80,13 +80,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     """
     declaration = _DECLARATION.match(data.removeprefix(codecs.BOM_UTF8))
     encoding = declaration[1].decode() if declaration else "utf-8"
-    try:
-        "".encode(encoding)
-    except (LookupError, UnicodeError):
-        raise DataError(f"unknown encoding '{encoding}'", "correct the XML declaration") from None
-    file = TextFile.decode(
-        data, options.encoding_errors, "utf-8" if encoding.lower().startswith("utf-16") else encoding
-    )
+    file = TextFile.decode(data, options.encoding_errors, encoding)
     root = _Parser(file).parse()
     if root.name != "xliff":
         raise DataError(f"not XLIFF: the file has <{root.name}> in place of <xliff>")

@@ -38,6 +38,11 @@ CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 _LETTER = re.compile(r"[^\W\d_]")
 _AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
+_LABEL = re.compile(
+    r"\b(?:version|release|section|chapter|figure|table|abschnitt|kapitel|abbildung|tabelle)\s$", re.IGNORECASE
+)
+"""A word whose number is a name, such as version 3.1, and has no decimal separator."""
+_SENTENCE_BOUNDARY = re.compile(r"[.!?…](?=\s+\w)")
 _SENTENCE_END = re.compile(r"[.!?…]+$")
 
 Lines = Sequence[Line]
@@ -100,7 +105,10 @@ class Guard:
     def _with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
         found = [
-            replace(span, translation=self.localize(span.translation)) for span in fixed_spans(line.text, self.protect)
+            span
+            if _LABEL.search(line.text[max(0, span.start - 20) : span.start])
+            else replace(span, translation=self.localize(span.translation))
+            for span in fixed_spans(line.text, self.protect)
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
         return replace(line, fixed=tuple(without_overlaps([*line.fixed, *terms, *found])))
@@ -197,14 +205,18 @@ class _GuardedChunk:
             yield [substitution.restore(each) for each in n_best] if substitution else []
 
     def _constrain(self, lines: Lines, results: list[NBest]) -> list[NBest]:
-        """Search with the missing numbers and terms as constraints."""
+        """Search with the missing numbers and terms as constraints, but without adding sentences that contain them."""
         requests = []
         for line, n_best in zip(lines, results, strict=True):
             spans = [span for span in line.fixed if is_missing(span, n_best[0].text)]
             missing = tuple(span.translation for span in spans)
             is_applicable = missing and not any(span.is_opaque for span in spans) and len(self._segments(line)) == 1
             requests.append(replace(line, constraints=line.constraints + missing) if is_applicable else None)
-        return _search_where(requests, self._search_constrained)
+        found = _search_where(requests, self._search_constrained)
+        return [
+            [each for each in n_best if _count_sentence_ends(each.text) <= _count_sentence_ends(line.text)]
+            for line, n_best in zip(lines, found, strict=True)
+        ]
 
     def _replace_terms(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Replace the words that are aligned with a missing term by its translation."""
@@ -279,9 +291,13 @@ def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], lis
     return [next(n_best) if line else [] for line in requests]
 
 
+def _count_sentence_ends(text: str) -> int:
+    return len(_SENTENCE_BOUNDARY.findall(text))
+
+
 def _has_lost_spans(translation: Translation) -> bool:
-    """Return whether a protected span or a number is missing or repeated."""
-    return any(warning.startswith(("missing", "repeated")) for warning in translation.warnings)
+    """Return whether a protected span or a number is missing, repeated or misplaced."""
+    return any(warning.startswith(("missing", "repeated", "misplaced")) for warning in translation.warnings)
 
 
 def _part(line: Line, start: int, end: int) -> Line:

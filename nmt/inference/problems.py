@@ -31,6 +31,7 @@ _NEGATIVES = {
 }
 """Words that negate a sentence, and all words that may translate one."""
 _LETTER = re.compile(r"[^\W\d_]")
+_TAG = re.compile(r"<(/?)(\w[\w-]*)[^<>]*>")
 _TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
 
 _FREQUENT_WORDS = {
@@ -50,7 +51,7 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     """
     if not line.text.strip():
         return ()
-    problems = tuple(missing_spans(line, text))
+    problems = (*missing_spans(line, text), *_crossed_tags(line, text))
     source = line.text
     for span in reversed([span for span in line.fixed if not span.is_term]):  # equal in both, so they prove nothing
         source = f"{source[: span.start]} {source[span.end :]}"
@@ -70,6 +71,26 @@ def missing_spans(line: Line, text: str) -> Iterator[str]:
             yield f"{'term-not-applied' if span.is_term else 'missing'}: {translation}"
         elif span.is_opaque and translation and count > max(expected, count_occurrences(line.text, translation)):
             yield f"repeated: {translation}"
+
+
+def _crossed_tags(line: Line, text: str) -> Iterator[str]:
+    """Yield a problem if the translation closes a tag that is not open, unless the line does so, too."""
+    tags = {span.translation for span in line.fixed if _TAG.fullmatch(span.translation)}
+    crossed = _first_crossed_tag(text) if any(tag.startswith("</") for tag in tags) else None
+    if crossed and not _first_crossed_tag(line.text):
+        yield f"misplaced: {crossed}"
+
+
+def _first_crossed_tag(text: str) -> str | None:
+    tags = [(match[0], match[1], match[2]) for match in _TAG.finditer(text)]
+    closed = {name for _, slash, name in tags if slash}
+    open_tags: list[str] = []
+    for tag, slash, name in tags:
+        if slash and (not open_tags or open_tags.pop() != name):
+            return tag
+        if not slash and name in closed and not tag.endswith("/>"):
+            open_tags.append(name)
+    return None
 
 
 def is_missing(span: FixedSpan, text: str) -> bool:

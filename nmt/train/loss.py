@@ -26,6 +26,11 @@ BLOCK_NUMEL = 2**19
 """Number of logits whose softmax is computed together on a CPU: 2 MiB in float32, which fits in the cache."""
 
 
+def chunk_size(device: torch.device) -> int:
+    """Return the number of positions per chunk."""
+    return CHUNK if device.type == "cpu" else GPU_CHUNK
+
+
 class LogitsLoss(Protocol):
     """Computes the loss of a chunk of logits, without the uniform part, and replaces the logits by their gradient."""
 
@@ -121,7 +126,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         weight = weight_VD.to(hidden_ND.dtype)
         uniform = smoothing / len(weight)
-        chunk = CHUNK if hidden_ND.device.type == "cpu" else GPU_CHUNK
+        chunk = chunk_size(hidden_ND.device)
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None

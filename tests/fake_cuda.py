@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import traceback
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ import nmt
 if not torch.__version__.startswith("2.13."):
     pytest.skip("the emulated GPU uses private interfaces of PyTorch 2.13", allow_module_level=True)
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
-PACKAGE = Path(nmt.__file__).parent
+PACKAGE = f"{Path(nmt.__file__).parent}/"
 COPIES = {"copy_", "_to_copy", "_pack_padded_sequence", "_pad_packed_sequence"}
 """Operators that accept tensors of both devices."""
 INDEXING = {"index", "index_put_", "_index_put_impl_"}
@@ -254,9 +254,11 @@ def _views_of_normal_tensors(func: Any, inputs: Sequence[GPUTensor]) -> contextl
 
 def _place() -> str:
     """Return the innermost line of the package, such as `at train/step.py:90`."""
-    for frame in reversed(traceback.extract_stack()):
-        if Path(frame.filename).is_relative_to(PACKAGE):
-            return f"at {Path(frame.filename).relative_to(PACKAGE)}:{frame.lineno}"
+    frame = sys._getframe()
+    while frame.f_back:
+        frame = frame.f_back
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            return f"at {frame.f_code.co_filename.removeprefix(PACKAGE)}:{frame.f_lineno}"
     return "at a test"
 
 

@@ -55,7 +55,9 @@ def gpu() -> Iterator[FakeCUDA]:
 
 
 def config(directory: Path, *changes: str) -> Config:
-    return tiny.config(directory, "model.dropout=0.0", "train.valid_pairs=4", *changes)
+    return tiny.config(
+        directory, "model.dropout=0.0", "train.valid_pairs=2", "train.steps=8", "train.valid_every=4", *changes
+    )
 
 
 def metrics(run: Path, name: str = "loss") -> list[float]:
@@ -158,7 +160,7 @@ def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_pa
     with fake_cuda():
         train(config(tmp_path, *changes), tmp_path / "uninterrupted", device="cuda", precision=precision)
     with fake_cuda():
-        train(config(tmp_path, *changes, "train.steps=6"), tmp_path / "run", device="cuda", precision=precision)
+        train(config(tmp_path, *changes, "train.steps=4"), tmp_path / "run", device="cuda", precision=precision)
     with fake_cuda():  # as in a new process
         train(config(tmp_path, *changes), tmp_path / "run", resume=True, device="cuda")
     expected = weights(tmp_path / "uninterrupted")

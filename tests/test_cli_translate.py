@@ -300,6 +300,19 @@ def test_paragraphs_add_up_to_the_document() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("marker", ["a)", "(1)", "(a)", "iv)", "[ ]", "- [x]", "12."])
+def test_markers_start_paragraphs(marker: str) -> None:
+    first, second = paragraphs([f"{marker} the dog", f"{marker} the cat"])
+    assert (first.marker, first.text, second.text) == (f"{marker} ", "the dog", "the cat")
+
+
+def test_only_wrapped_lines_are_joined() -> None:
+    fields = ["First name: Peter", "Last name: Miller", "City: London"]
+    assert [each.text for each in paragraphs(fields)] == fields
+    wrapped = ["This is a line of a paragraph that was wrapped, as", "English text often is. It ends here.", "Peter"]
+    assert [each.text for each in paragraphs(wrapped)] == [" ".join(wrapped[:2]), "Peter"]
+
+
 # ---- the prompt
 
 

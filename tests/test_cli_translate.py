@@ -20,7 +20,9 @@ from commandline import CommandLine, heed_interrupts, sentences
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
-from nmt.documents.text import paragraphs
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text import paragraphs, parse
 from nmt.errors import UsageError
 from nmt.inference.whitespace import separator
 from nmt.runs import discovery
@@ -311,6 +313,12 @@ def test_only_wrapped_lines_are_joined() -> None:
     assert [each.text for each in paragraphs(fields)] == fields
     wrapped = ["This is a line of a paragraph that was wrapped, as", "English text often is. It ends here.", "Peter"]
     assert [each.text for each in paragraphs(wrapped)] == [" ".join(wrapped[:2]), "Peter"]
+
+
+def test_tabs_separate_columns() -> None:
+    document = parse(b"- one\t two\nx\t\n", DocumentOptions("en", "de"))
+    assert [block.text for block in document.blocks] == ["one", "two", "x"]
+    assert document.render([RichText(each) for each in "abc"]) == b"- a\t b\nc\n"
 
 
 # ---- the prompt

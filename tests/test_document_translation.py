@@ -101,6 +101,14 @@ def test_fixed_text_keeps_its_tag() -> None:
     assert [(tag.start, tag.end) for tag in lost] == [(6, 6)]  # a position next to a word
 
 
+def test_fixed_text_is_not_found_within_longer_fixed_text() -> None:
+    source = RichText(
+        "see [a] or [a][] now", (Tag(4, 7, 0), Tag(11, 16, 1)), (FixedSpan(4, 7, "[a]"), FixedSpan(11, 16, "[a][]"))
+    )
+    target = "now [a][] or [a] see"
+    assert tagged(RichText(target, project(source, target, [AlignedSentence((0, 20), (0, 20))]))) == ["[a]", "[a][]"]
+
+
 @pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
 def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
     block = RichText("hello small world", (Tag(at, at, 0),))  # after hello, before small, after small

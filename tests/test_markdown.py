@@ -85,6 +85,11 @@ def test_markup_follows_its_words(source: str, expected: str) -> None:
         assert reversed_words(source) == expected
 
 
+def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert texts("one\0\n\ntwo\n") == ["two"]
+    assert "stay as they are: 1" in capsys.readouterr().err
+
+
 PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|",
          "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n"]  # fmt: skip
 

@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 
+from nmt.console import log
 from nmt.documents.document import RichText
 from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
@@ -89,7 +90,7 @@ class _Reader:
         self._parser = _parser()
         self._env: dict[str, Any] = {}
         tokens = self._parser.parse(source[start:].replace("\0", "\ufffd"), self._env)
-        row, position = -1, 0
+        row, position, num_unlocated = -1, 0, 0
         for i, token in enumerate(tokens):
             if token.type == "inline" and token.map and token.content:
                 kind, line = tokens[i - 1].type, token.map[0]
@@ -99,8 +100,11 @@ class _Reader:
                     position = ranges[-1][1] + 1 if ranges else position
                 else:
                     ranges = self._line_ranges(token.content, line)
+                num_unlocated += not ranges
                 if ranges and not _UNTRANSLATED.match(source, ranges[0][0]):
                     self._read(_Block(source, ranges, kind))
+        if num_unlocated:
+            log(f"Markdown blocks that cannot be located in the source and stay as they are: {num_unlocated:,}")
 
     def _line_ranges(self, content: str, line: int) -> list[Range]:
         """Return the ranges of the lines of a paragraph or heading, without indents and markers."""

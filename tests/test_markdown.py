@@ -91,7 +91,8 @@ def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixtur
 
 
 PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|",
-         "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n"]  # fmt: skip
+         "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n",
+         "\n$$", "$$\n", "\n\\[ ", "\\]\n", "<kbd>", "</kbd>"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from([*PARTS, "one", " two ", "Three.", " "]), max_size=25).map("".join))

@@ -24,6 +24,8 @@ from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
 
+MAX_FORMULA_LINES = 200
+"""Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
@@ -250,7 +252,7 @@ def _formula(state: StateBlock, start_line: int, end_line: int, silent: bool) ->
     if not first.startswith("$$") and first[:3].rstrip() != "\\[":  # "\[" before a word is an escaped bracket
         return False
     end = "$$" if first[0] == "$" else "\\]"
-    for line in range(start_line, end_line):
+    for line in range(start_line, min(end_line, start_line + MAX_FORMULA_LINES)):
         content = first[2:] if line == start_line else text(line)
         is_outside = content.startswith(("```", "~~~")) or state.sCount[line] < state.blkIndent
         if end in content or (content and is_outside):

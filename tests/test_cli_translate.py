@@ -20,7 +20,9 @@ from commandline import CommandLine, heed_interrupts, sentences
 from nmt import Guard, Line, Translator
 from nmt.cli.options import search_spec
 from nmt.data.batching import collate
-from nmt.documents.text import paragraphs
+from nmt.documents.document import RichText
+from nmt.documents.formats import DocumentOptions
+from nmt.documents.text import paragraphs, parse
 from nmt.errors import UsageError
 from nmt.inference.whitespace import separator
 from nmt.runs import discovery
@@ -298,6 +300,25 @@ def test_paragraphs_add_up_to_the_document() -> None:
         "the old tree", "the small dog sees the tree. the bird draws the boat.", "the dog",
         "the green bird sees the heavy stone.", "the quiet cat the end",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("marker", ["a)", "(1)", "(a)", "iv)", "[ ]", "- [x]", "12."])
+def test_markers_start_paragraphs(marker: str) -> None:
+    first, second = paragraphs([f"{marker} the dog", f"{marker} the cat"])
+    assert (first.marker, first.text, second.text) == (f"{marker} ", "the dog", "the cat")
+
+
+def test_only_wrapped_lines_are_joined() -> None:
+    fields = ["First name: Peter", "Last name: Miller", "City: London"]
+    assert [each.text for each in paragraphs(fields)] == fields
+    wrapped = ["This is a line of a paragraph that was wrapped, as", "English text often is. It ends here.", "Peter"]
+    assert [each.text for each in paragraphs(wrapped)] == [" ".join(wrapped[:2]), "Peter"]
+
+
+def test_tabs_separate_columns() -> None:
+    document = parse(b"- one\t two\nx\t\n", DocumentOptions("en", "de"))
+    assert [block.text for block in document.blocks] == ["one", "two", "x"]
+    assert document.render([RichText(each) for each in "abc"]) == b"- a\t b\nc\n"
 
 
 # ---- the prompt

@@ -101,6 +101,14 @@ def test_fixed_text_keeps_its_tag() -> None:
     assert [(tag.start, tag.end) for tag in lost] == [(6, 6)]  # a position next to a word
 
 
+def test_fixed_text_is_not_found_within_longer_fixed_text() -> None:
+    source = RichText(
+        "see [a] or [a][] now", (Tag(4, 7, 0), Tag(11, 16, 1)), (FixedSpan(4, 7, "[a]"), FixedSpan(11, 16, "[a][]"))
+    )
+    target = "now [a][] or [a] see"
+    assert tagged(RichText(target, project(source, target, [AlignedSentence((0, 20), (0, 20))]))) == ["[a]", "[a][]"]
+
+
 @pytest.mark.parametrize(("at", "expected"), [(0, 0), (5, 5), (6, 12), (11, 17)])
 def test_a_position_stays_next_to_its_word(at: int, expected: int) -> None:
     block = RichText("hello small world", (Tag(at, at, 0),))  # after hello, before small, after small
@@ -228,7 +236,7 @@ def test_output_may_be_a_file_a_directory_or_standard_output(site: CommandLine) 
 def test_a_folder_is_mirrored(site: CommandLine) -> None:
     done = site("translate", "docs/", "-o", "docs/de")
     assert (done.code, done.out) == (0, "docs/de/page.html\ndocs/de/sub/notes.md\n"), done.err
-    assert "docs: 1 files are not documents: .png (1)" in done.err
+    assert "docs: 1 file is not a document: .png (1)" in done.err
     again = site("translate", "docs/", "-o", "docs/de", "--resume")
     assert (again.code, again.out) == (0, "")
     assert "skipped 2 of 2 documents" in again.err
@@ -258,7 +266,7 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
     (site.directory / "m.tmx").write_text(f"<tmx version='1.4'><header/><body>{units}</body></tmx>")
     done = site("translate", "docs/page.html", "--memory", "m.tmx", "-o", "-")
     assert "<b>Wauwau</b>!" in done.out
-    assert "1 of 2 sentences were taken from the translation memory" in done.err
+    assert "taken from the translation memory: 1 of 2 sentences" in done.err
 
 
 @pytest.mark.parametrize(
@@ -274,6 +282,8 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
         ("docs/ -o -", "only one document can be written to standard output"),
         ("docs/page.html --document exe", "unknown document format 'exe'"),
         ("docs/nothing.en --document html", "no such file: docs/nothing.en"),
+        ("docs/sub/image.png", "docs/sub/image.png is a file, but not a document"),
+        ("docs/page.html --resume --force", "--resume keeps translations, and --force overwrites them"),
         ("hi --memory m.tmx", "--memory applies only to documents"),
         ("hi --column a --key b", "--column and --key apply only to documents"),
         ("--input docs/page.html", "--input docs/page.html is a document"),
@@ -287,6 +297,17 @@ def test_a_folder_without_documents_is_rejected(site: CommandLine) -> None:
     (site.directory / "empty").mkdir()
     site("translate", "empty/").assert_fails(2, "empty has no documents", ".html")
     assert site("translate", "empty").code == 0  # a word
+
+
+def test_documents_of_a_folder_that_need_an_option_are_skipped(site: CommandLine) -> None:
+    (site.directory / "docs/a.json").write_text('{"title": "the dog"}')
+    (site.directory / "docs/a.csv").write_text("a,b\nthe dog,x\n")
+    done = site("translate", "docs/", "-o", "out", "--column", "a")
+    assert (done.code, done.out.split()) == (0, ["out/a.csv", "out/page.html", "out/sub/notes.md"])
+    assert "docs: skipped 1 document without --key" in done.err
+    (site.directory / "data").mkdir()
+    (site.directory / "docs/a.json").rename(site.directory / "data/a.json")
+    site("translate", "data/").assert_fails(2, "data has only documents that need --key")
 
 
 @pytest.mark.skipif(os.name == "nt" or not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -62,7 +62,11 @@ class Structure(HTMLParser):
         ('<meta name="description" content="About"><meta name="viewport" content="x"><title>A &amp; b</title>',
          ["About", "A & b"]),
         ("<script>if (a < b) '<p>no</p>'</script><style>p > a {}</style><pre>no</pre>yes", ["yes"]),
-        ("<textarea>no</textarea>yes", ["yes"]),
+        ("<textarea placeholder=Text>no</textarea>yes", ["Text", "yes"]),
+        ("<input type=Submit value=Go><input value=no><iframe title=Map>no</iframe>", ["Go", "Map"]),
+        ("<optgroup label=One><option label=Two value=no><track label=Three><p label=no>", ["One", "Two", "Three"]),
+        ("<html lang=fr><p lang=fr>no <b lang=en-US>yes</b><p lang='{{ x }}'>yes <i lang=fr>oui</i>",
+         ["yes", "yes oui"]),
         ("<div translate=no>no <b translate=yes>yes</b></div><p class='a notranslate'>no<p>yes", ["yes", "yes"]),
         ("Press <code>Ctrl + <b>C</b></code> now, <svg><text>no</text></svg> please", ["Press Ctrl + C now, please"]),
         ("<!-- <p>no</p> --><![CDATA[ no ]]><?php no ?>yes<!doctype no>", ["yes"]),
@@ -107,6 +111,7 @@ def test_markup_follows_its_words(source: str, expected: str) -> None:
         ('<html lang="de-AT">', '<html lang="de-AT">'),
         ('<html lang="{{ locale }}">', '<html lang="{{ locale }}">'),
         ("<body>", "<body>"),
+        ("<body lang=en-US><p lang=fr>y<p lang=en>", "<body lang=de><p lang=fr>y<p lang=de>"),
     ],
 )
 def test_the_language_is_that_of_the_translation(start: str, expected: str) -> None:

@@ -49,6 +49,8 @@ def structure(source: str) -> list[str]:
         ("[one](x \"two\") ![three](y) <http://no.de>", ["one http://no.de", "two", "three"]),
         ("[ref]: x\n\na [text][ref] and [ref]\n", ["a text and ref"]),
         ("a \\* b &amp; c&nbsp;d\n", ["a * b & c\xa0d"]),
+        ("one\n$$\na\n= b\n$$\ntwo\n\n\\[\nc\n\n- d\n\\]\n\n- \\[ e \\]\n", ["one", "two"]),
+        ("$$ one\n\n\\[two\\]\n\n```\n$$\n```\n", ["$$ one", "[two]"]),  # no formulas
         ("- [ ] one\n\n[^1]: two dogs\n\n!!! note\n\n> [!NOTE]\n> three\n", ["one", "two dogs", "three"]),
     ],
 )  # fmt: skip
@@ -70,6 +72,9 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("> one two\n> three four", "> FOUR THREE\n> TWO ONE"),
         ("- one two\r\n  three four\r\n", "- FOUR THREE\r\n  TWO ONE\r\n"),
         ("a <b>c</b> d", "D <b>C</b> A"),
+        ("press <kbd>a&lt;<b>b</b></kbd> or <span translate=\"no\">c</span>",
+         "<span translate=\"no\">c</span> OR <kbd>a&lt;<b>b</b></kbd> PRESS"),
+        ("a <kbd>b", "<kbd>B A"),  # not closed
         ("## One dog ##\n", "## DOG ONE ##\n"),
     ],
 )  # fmt: skip
@@ -80,8 +85,14 @@ def test_markup_follows_its_words(source: str, expected: str) -> None:
         assert reversed_words(source) == expected
 
 
+def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert texts("one\0\n\ntwo\n") == ["two"]
+    assert "stay as they are: 1" in capsys.readouterr().err
+
+
 PARTS = ["# ", "> ", "- ", "1. ", "    ", "\n", "\n\n", "**", "*", "_", "`", "[", "](x)", "![", "<b>", "</b>", "|",
-         "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n"]  # fmt: skip
+         "\n|--|\n", "~~", "\\", "  \n", "```\n", "&amp;", "<!-- c -->", "\t", "\r\n",
+         "\n$$", "$$\n", "\n\\[ ", "\\]\n", "<kbd>", "</kbd>"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from([*PARTS, "one", " two ", "Three.", " "]), max_size=25).map("".join))

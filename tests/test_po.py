@@ -193,9 +193,9 @@ def test_long_translations_are_wrapped_as_in_the_file() -> None:
     assert polib.pofile(f'msgid ""\nmsgstr ""\n\nmsgid "x"\nmsgstr {wrapped}\n')[0].msgstr == long
 
 
-def test_paragraphs_of_a_message_are_blocks() -> None:
+def test_lines_of_a_message_are_blocks() -> None:
     document = parse('msgid ""\n"First line\\n"\n"continues.\\n"\n"\\n"\n"  - item\\n"\nmsgstr ""\n')
-    assert texts(document) == ["First line continues.", "item"]
+    assert texts(document) == ["First line", "continues.", "item"]
 
 
 def test_escapes_are_read_and_written() -> None:

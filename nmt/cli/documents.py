@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt.cli.output import write_file
-from nmt.documents.formats import FORMATS, DocumentOptions, Parser, find_parser
+from nmt.documents.formats import FORMATS, DocumentOptions, Parser, find_parser, missing_option
 from nmt.errors import NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DocumentJob:
                 f"{done[0].output}{more} already {verb}", "use --resume to skip them, or --force to overwrite them"
             )
         if done and self.resume:
-            log(f"skipped {len(done):,} of {len(files):,} documents, which have a translation")
+            log(f"skipped {len(done):,} of {_count(len(files), 'document')}, already translated")
             files = [file for file in files if file not in done]
         num_failed = num_sentences = num_from_memory = 0
         for file in files:
@@ -80,10 +80,10 @@ class DocumentJob:
             num_sentences += result.num_sentences
             num_from_memory += result.num_from_memory
         if self.translator.memory is not None:
-            log(f"{num_from_memory:,} of {num_sentences:,} sentences were taken from the translation memory")
+            log(f"taken from the translation memory: {num_from_memory:,} of {_count(num_sentences, 'sentence')}")
         if num_failed:
             raise NMTError(
-                f"{num_failed:,} of {len(files):,} documents could not be translated",
+                f"{num_failed:,} of {_count(len(files), 'document')} could not be translated",
                 "see the errors above; translate the rest again with --resume",
             )
 
@@ -122,7 +122,7 @@ def document_arguments(arguments: Sequence[str]) -> list[Path]:
     its name may also be a word.
 
     Raises:
-        UsageError: there are both documents and sentences, or a document does not exist.
+        UsageError: there are both documents and sentences, a document does not exist, or a file has another suffix.
     """
     found = [_is_document(argument) for argument in arguments]
     if any(found) and not all(found):
@@ -139,6 +139,12 @@ def _is_document(argument: str) -> bool:
         if path.is_dir():
             return "/" in argument or os.sep in argument
         if path.suffix.lower() not in FORMATS:
+            if path.is_file():
+                raise UsageError(
+                    f"{argument} is a file, but not a document with one of the suffixes {', '.join(FORMATS)}",
+                    f"--document FORMAT translates it as such a document, --input {argument} line by line; "
+                    "to translate the file name as a sentence, use a pipe",
+                )
             return False
         if not path.exists() and len(argument.split()) == 1:
             raise UsageError(f"no such file: {argument}", "to translate the file name as a sentence, use a pipe")
@@ -159,14 +165,17 @@ def parser_of_format(name: str) -> Parser:
     return FORMATS[suffix]
 
 
-def plan_documents(paths: Sequence[Path], output: Path | None, format: str | None, tgt: str) -> list[DocumentFile]:
+def plan_documents(
+    paths: Sequence[Path], output: Path | None, format: str | None, options: DocumentOptions
+) -> list[DocumentFile]:
     """Return the documents to translate, those of folders too, and the paths of their translations.
 
     Args:
         paths: files and folders; none: standard input.
         output: --output; None writes next to each document, or standard input to standard output.
         format: --document; None uses the suffix of each file.
-        tgt: target language code, which becomes a part of the name of a translation next to its document.
+        options: its target language code becomes a part of the name of a translation next to its document. Documents
+            of a folder that need an option that is not set are skipped.
 
     Raises:
         UsageError: a folder has no documents, the documents have equal outputs, or an output is an input.
@@ -175,7 +184,7 @@ def plan_documents(paths: Sequence[Path], output: Path | None, format: str | Non
 
     if not paths:
         return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
-    found = [each for path in paths for each in _find(path, output, tgt)]
+    found = [each for path in paths for each in _find(path, output, options)]
     is_single = len(paths) == 1 and not paths[0].is_dir()
     if output == STANDARD_STREAM and not is_single:
         raise UsageError("only one document can be written to standard output", "--output must be a directory")
@@ -184,7 +193,7 @@ def plan_documents(paths: Sequence[Path], output: Path | None, format: str | Non
     files, inputs_of = list[DocumentFile](), dict[Path, Path]()
     for path, relative in found:
         if output is None:
-            target = path.with_name(f"{path.stem}.{tgt}{path.suffix}")
+            target = path.with_name(f"{path.stem}.{options.tgt}{path.suffix}")
         else:
             target = output if is_single and not output.is_dir() else output / relative
         if target in inputs_of:
@@ -197,7 +206,7 @@ def plan_documents(paths: Sequence[Path], output: Path | None, format: str | Non
     return files
 
 
-def _find(path: Path, output: Path | None, tgt: str) -> Iterator[tuple[Path, Path]]:
+def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator[tuple[Path, Path]]:
     """Yield a file, or the documents of a folder, each with its path in the output directory."""
     from nmt.console import log
 
@@ -206,21 +215,31 @@ def _find(path: Path, output: Path | None, tgt: str) -> Iterator[tuple[Path, Pat
             raise UsageError(f"no such file: {path}", f"relative paths are resolved against {Path.cwd()}")
         yield path, Path(path.name)
         return
-    others: Counter[str] = Counter()
+    others, needed = Counter[str](), Counter[str]()
     num_found = num_translations = 0
     for file in _files(path, output):
         if file.suffix.lower() not in FORMATS:
             others[file.suffix.lower() or "no suffix"] += 1
-        elif Path(file.stem).suffix == f".{tgt}" and file.with_name(Path(file.stem).stem + file.suffix).exists():
+        elif (
+            Path(file.stem).suffix == f".{options.tgt}" and file.with_name(Path(file.stem).stem + file.suffix).exists()
+        ):
             num_translations += 1
+        elif option := missing_option(file, options):
+            needed[option] += 1
         else:
             num_found += 1
             yield file, file.relative_to(path)
     if others:
         kinds = ", ".join(f"{suffix} ({count:,})" for suffix, count in others.most_common())
-        log(f"{path}: {others.total():,} files are not documents: {kinds}")
+        verb = "is not a document" if others.total() == 1 else "are not documents"
+        log(f"{path}: {_count(others.total(), 'file')} {verb}: {kinds}")
     if num_translations:
-        log(f"{path}: {num_translations:,} documents are translations of others")
+        verb = "is a translation of another" if num_translations == 1 else "are translations of others"
+        log(f"{path}: {_count(num_translations, 'document')} {verb}")
+    for option, count in needed.items():
+        log(f"{path}: skipped {_count(count, 'document')} without {option}")
+    if needed and not num_found:
+        raise UsageError(f"{path} has only documents that need {' or '.join(needed)}", "add this option")
     if not num_found:
         raise UsageError(f"{path} has no documents", f"suffixes of documents: {', '.join(FORMATS)}")
 
@@ -261,6 +280,10 @@ def _log_warnings(name: str, result: TranslatedBlocks) -> None:
         log(f"warning: {name}: '{_shorten(sentence)}': {', '.join(warnings)}")
     if len(result.warnings) > MAX_WARNINGS:
         log(f"{name}: {len(result.warnings):,} of {result.num_sentences:,} sentences have warnings")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _shorten(text: str) -> str:

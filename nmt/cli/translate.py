@@ -180,6 +180,8 @@ def translate(
         raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
     if resume and not ((input and output) or documents):
         raise UsageError("--resume requires --input and --output, or documents")
+    if resume and force:
+        raise UsageError("--resume keeps translations, and --force overwrites them", "leave out one of them")
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
 
@@ -204,7 +206,7 @@ def translate(
             translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
             encoding_errors,
         )  # fmt: skip
-        files = plan_documents(documents, output, document, options.tgt)
+        files = plan_documents(documents, output, document, options)
         _translate_documents(guarded, spec, files, options, memory, resume=resume, force=force)
         return
     job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints))

@@ -68,6 +68,14 @@ FORMATS: dict[str, Parser] = {
 """The parser of each suffix."""
 
 
+def missing_option(path: Path, options: DocumentOptions) -> str:
+    """Return the option that selects the text of a document if it has to be set, otherwise an empty string."""
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".jsonl") and not options.keys:
+        return "--key"
+    return "--column" if suffix in (".csv", ".tsv") and not options.columns else ""
+
+
 def find_parser(path: Path) -> Parser:
     """Return the parser of a document.
 

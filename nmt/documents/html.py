@@ -17,6 +17,7 @@ from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
+from nmt.documents.text_file import Edit
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "
@@ -31,6 +32,10 @@ UNTRANSLATED = frozenset("code iframe kbd math noembed noframes pre samp script 
 WITHOUT_TEXT = frozenset("script style svg".split())
 """Untranslated elements whose content is not part of the sentence."""
 ATTRIBUTES = frozenset("alt aria-description aria-label placeholder title".split())
+BUTTONS = frozenset("button reset submit".split())
+"""Types of `<input>` elements whose value is translated."""
+LABELED = frozenset("optgroup option track".split())
+"""Elements whose label is translated."""
 DESCRIPTIONS = frozenset("description og:title og:description twitter:title twitter:description".split())
 """`<meta>` elements whose content is translated."""
 ENDED_BY = {
@@ -83,22 +88,19 @@ class HtmlDocument:
         self._file, self._source = file, file.text
         self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
         tokens = list(_tokenize(self._source))
-        _set_translated(tokens)
+        _set_translated(tokens, _language(options.src))
         texts = (InlineText(run, self._escape) for run in self._runs(tokens))
         self._content = TranslatableSource(
-            self._source, [text for text in texts if text.block.text], list(self._attribute_values(tokens))
+            self._source,
+            [text for text in texts if text.block.text],
+            list(self._attribute_values(tokens)),
+            list(_language_edits(tokens, options)),
         )
         self.blocks = self._content.blocks
-        edit = _language_edit(tokens, options.tgt)
-        self._language_edit = edit if edit and edit[0] <= self._content.start else None
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each block."""
-        output = self._content.render(translations)
-        if self._language_edit:
-            start, end, text = self._language_edit
-            output = output[:start] + text + output[end:]
-        return self._file.encode(output, "xmlcharrefreplace")
+        return self._file.encode(self._content.render(translations), "xmlcharrefreplace")
 
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
@@ -108,9 +110,9 @@ class HtmlDocument:
 
     def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
         for token in tokens:
-            if token.is_translated or (token.name in VOID and token.is_in_translated):
+            if token.is_translated or (token.name in VOID | {"iframe", "textarea"} and token.is_in_translated):
                 for name, match in token.attributes.items():
-                    if name in ATTRIBUTES or (name == "content" and _is_description(token)):
+                    if _is_text(token, name):
                         text = _decode_text(_value(match)).strip(" ")
                         if text:
                             start, end = match.span(match.lastgroup or 0)
@@ -205,7 +207,7 @@ def _tokenize(source: str) -> Iterator[_Token]:
         yield _Token(position, len(source))
 
 
-def _set_translated(tokens: Sequence[_Token]) -> None:
+def _set_translated(tokens: Sequence[_Token], src: str) -> None:
     """Set whether each token is translated, and the end tags of the elements."""
     open_elements: list[tuple[int, _Token]] = []
     num_open: Counter[str] = Counter()
@@ -227,7 +229,7 @@ def _set_translated(tokens: Sequence[_Token]) -> None:
         while open_elements and not token.is_end and _ends(token, open_elements[-1][1]):
             close()
         token.is_in_translated = open_elements[-1][1].is_translated if open_elements else True
-        token.is_translated = _is_translated(token)
+        token.is_translated = _is_translated(token, src)
         if token.name not in VOID | {"", "!"} and not token.is_end:
             open_elements.append((i, token))
             num_open[token.name] += 1
@@ -238,13 +240,14 @@ def _ends(token: _Token, element: _Token) -> bool:
     return element.name in ENDED_BY.get(token.name, ()) or (element.name == "p" and bool(is_block))
 
 
-def _is_translated(token: _Token) -> bool:
+def _is_translated(token: _Token, src: str) -> bool:
     value = _attribute(token, "translate")
     if value is not None and value.lower() in ("", "yes"):
         return True
     if (value or "").lower() == "no" or "notranslate" in (_attribute(token, "class") or "").split():
         return False
-    return token.is_in_translated and token.name not in UNTRANSLATED
+    language = "" if token.name == "html" else _language_of(token)
+    return (token.is_in_translated or language == src) and language in ("", src) and token.name not in UNTRANSLATED
 
 
 def _markup_piece(token: _Token) -> Piece:
@@ -262,23 +265,37 @@ def _last_markup(run: Sequence[Piece]) -> str:
     return next((piece.name for piece in reversed(run) if piece.kind is not Kind.SPACE), "")
 
 
-def _is_description(token: _Token) -> bool:
-    name = _attribute(token, "name") or _attribute(token, "property") or ""
-    return token.name == "meta" and name.lower() in DESCRIPTIONS
+def _is_text(token: _Token, name: str) -> bool:
+    """Return whether the value of an attribute is text."""
+    if name == "content":
+        described = _attribute(token, "name") or _attribute(token, "property") or ""
+        return token.name == "meta" and described.lower() in DESCRIPTIONS
+    if name == "value":
+        return token.name == "input" and (_attribute(token, "type") or "").lower() in BUTTONS
+    return name in ATTRIBUTES or (name == "label" and token.name in LABELED)
 
 
-def _language_edit(tokens: Sequence[_Token], language: str) -> tuple[int, int, str] | None:
-    """Return the edit that sets the language of the document, as start, end and text."""
+def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Iterator[Edit]:
+    """Yield the edits that set the language of the document and of the translated elements in the source language."""
     html = next((token for token in tokens if token.name == "html" and not token.is_end), None)
-    if html is None:
-        return None
-    match = html.attributes.get("lang") or html.attributes.get("xml:lang")
-    if match is None:
-        return html.start + len("<html"), html.start + len("<html"), f' lang="{language}"'
-    code = _value(match).strip().lower().split("-")[0]
-    if match.lastgroup is None or not code.isalpha() or code == language.lower():  # {{ locale }} of a template
-        return None
-    return *match.span(match.lastgroup), language
+    src, tgt = _language(options.src), _language(options.tgt)
+    for token in tokens:
+        language = _language_of(token)
+        if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
+            yield Edit(token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"')
+        elif language not in ("", tgt) and (token is html or (token.is_translated and language == src)):
+            match = token.attributes.get("lang") or token.attributes["xml:lang"]
+            yield Edit(*match.span(match.lastgroup or 0), options.tgt)
+
+
+def _language_of(token: _Token) -> str:
+    """Return the language code of an element, without its region; empty if it is not set, or by a template."""
+    code = _language(_attribute(token, "lang") or _attribute(token, "xml:lang") or "")
+    return code if code.isalpha() else ""  # {{ locale }} of a template
+
+
+def _language(code: str) -> str:
+    return code.lower().split("-")[0]
 
 
 def _attribute(token: _Token, name: str) -> str | None:

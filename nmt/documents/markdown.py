@@ -14,14 +14,18 @@ from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 
+from nmt.console import log
 from nmt.documents.document import RichText
 from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
 
+MAX_FORMULA_LINES = 200
+"""Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
@@ -41,6 +45,10 @@ _BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
 _CELL = re.compile(r"(?:\\\||[^|])+")
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)[^>]*?(/?)>")
+_UNTRANSLATED_TAG = re.compile(
+    r"<(?:code|kbd|samp|var)\b|<[^>]*\s(?:translate\s*=\s*[\"']?no\b|class\s*=[^>]*\bnotranslate\b)", re.IGNORECASE
+)
+"""Start tag of an HTML element within a sentence that is not translated."""
 _WRAP = "\0"
 """Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
 
@@ -84,7 +92,7 @@ class _Reader:
         self._parser = _parser()
         self._env: dict[str, Any] = {}
         tokens = self._parser.parse(source[start:].replace("\0", "\ufffd"), self._env)
-        row, position = -1, 0
+        row, position, num_unlocated = -1, 0, 0
         for i, token in enumerate(tokens):
             if token.type == "inline" and token.map and token.content:
                 kind, line = tokens[i - 1].type, token.map[0]
@@ -94,8 +102,11 @@ class _Reader:
                     position = ranges[-1][1] + 1 if ranges else position
                 else:
                     ranges = self._line_ranges(token.content, line)
+                num_unlocated += not ranges
                 if ranges and not _UNTRANSLATED.match(source, ranges[0][0]):
                     self._read(_Block(source, ranges, kind))
+        if num_unlocated:
+            log(f"Markdown blocks that cannot be located in the source and stay as they are: {num_unlocated:,}")
 
     def _line_ranges(self, content: str, line: int) -> list[Range]:
         """Return the ranges of the lines of a paragraph or heading, without indents and markers."""
@@ -155,7 +166,7 @@ class _Reader:
                 self._add_value(block, start + 2, token.meta["label_end"], _escape)
             if token.type in ("image", "link_close") and (title := _TITLE.search(block.content[:end], start)):
                 self._add_value(block, *title.span(title.lastindex or 0), _escape_title)
-        return sorted(pieces, key=lambda piece: piece.start)
+        return _with_fixed_elements(sorted(pieces, key=lambda piece: piece.start), block.content)
 
     def _add_value(self, block: _Block, start: int, end: int, encode: Callable[[str], str]) -> None:
         if text := _decode(block.content[start:end].strip()):
@@ -223,11 +234,35 @@ class _MarkdownText(InlineText):
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["inline", "text_join"])
+    parser.block.ruler.before("fence", "formula", _formula, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.inline.ruler2.disable("fragments_join")  # would delete tokens, whose positions are needed
     names = parser.get_active_rules()["inline"]
     for name, rule in zip(names, parser.inline.ruler.getRules(""), strict=True):
         parser.inline.ruler.at(name, _recording(name, rule))
     return parser
+
+
+def _formula(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """Block rule for a formula in lines of its own, between `$$` and `$$` or `\\[` and `\\]`."""
+
+    def text(line: int) -> str:
+        return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
+
+    first = text(start_line)
+    if not first.startswith("$$") and first[:3].rstrip() != "\\[":  # "\[" before a word is an escaped bracket
+        return False
+    end = "$$" if first[0] == "$" else "\\]"
+    for line in range(start_line, min(end_line, start_line + MAX_FORMULA_LINES)):
+        content = first[2:] if line == start_line else text(line)
+        is_outside = content.startswith(("```", "~~~")) or state.sCount[line] < state.blkIndent
+        if end in content or (content and is_outside):
+            break
+    if not content.endswith(end) or content.count(end) > 1:
+        return False
+    if not silent:
+        state.line = line + 1
+        state.push("formula", "", 0)
+    return True
 
 
 def _recording(name: str, rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
@@ -279,6 +314,28 @@ def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
         yield Piece(*match.span(), Kind.FIXED if is_read else Kind.POINT, match[0])
         start = match.end()
     yield from text_piece(start, end, content[start:end], _decode)
+
+
+def _with_fixed_elements(pieces: Sequence[Piece], content: str) -> list[Piece]:
+    """Make a fixed piece of each HTML element that is not translated, such as `<kbd>`."""
+    result: list[Piece] = []
+    i = 0
+    while i < len(pieces):
+        piece = pieces[i]
+        if piece.kind is Kind.OPEN and _UNTRANSLATED_TAG.match(content[piece.start : piece.end]):
+            depth = 0
+            for end in range(i, len(pieces)):
+                if pieces[end].name == piece.name:
+                    depth += 1 if pieces[end].kind is Kind.OPEN else -1
+                if not depth:
+                    inside = pairwise(pieces[i : end + 1])
+                    text = _decode("".join(a.text + content[a.end : b.start] for a, b in inside)).strip()
+                    piece = Piece(piece.start, pieces[end].end, Kind.FIXED if text else Kind.POINT, text)
+                    i = end
+                    break
+        result.append(piece)
+        i += 1
+    return result
 
 
 def _html_piece(raw: str, start: int, end: int) -> Piece:

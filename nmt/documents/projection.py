@@ -173,9 +173,8 @@ class _Projection:
         """Find the fixed spans of a sentence in its translation."""
         found: list[Range] = []
         start, end = sentence.source
-        for span in self._block.fixed:
-            if not (start <= span.start < end and span.translation):
-                continue
+        spans = (span for span in self._block.fixed if start <= span.start < end and span.translation)
+        for span in sorted(spans, key=lambda span: -len(span.translation)):  # a span may be a part of a longer one
             patterns = (occurrence_pattern(span.translation), re.compile(re.escape(span.translation)))
             matches = (match for pattern in patterns for match in pattern.finditer(self._target, *sentence.target))
             place = next((match.span() for match in matches if not _overlaps_any(match.span(), found)), None)

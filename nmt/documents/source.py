@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
+from nmt.documents.text_file import Edit
 
 
 @dataclass(frozen=True)
@@ -24,35 +25,38 @@ class Value:
 class TranslatableSource:
     """The source of a document and its translatable ranges: texts with markup, and values, also in that markup."""
 
-    def __init__(self, source: str, texts: Sequence[InlineText], values: Sequence[Value]) -> None:
-        """Combine texts and values, each in the order of their starts."""
-        self.source, self._texts, self._values = source, texts, values
-        self._value_starts = [value.start for value in values]
+    def __init__(
+        self, source: str, texts: Sequence[InlineText], values: Sequence[Value], edits: Sequence[Edit] = ()
+    ) -> None:
+        """Combine texts and values, each in the order of their starts, and edits outside of them."""
+        self.source, self._texts, self._values, self._edits = source, texts, values, edits
         parts: list[InlineText | Value] = [*values, *texts]
         self._order = sorted(range(len(parts)), key=lambda i: parts[i].start)
         self.blocks = [parts[i].block for i in self._order]
-        self.start = min((part.start for part in parts), default=len(source))
-        """Start of the first text or value."""
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the source with the translation of each block."""
         by_part = dict(zip(self._order, translations, strict=True))
-        values = [by_part[i].text for i in range(len(self._values))]
+        changed = (
+            Edit(value.start, value.end, value.encode(by_part[i].text))
+            for i, value in enumerate(self._values)
+            if by_part[i].text != value.block.text
+        )
+        edits = sorted([*self._edits, *changed])
         output, position = list[str](), 0
 
         def source(start: int, end: int) -> str:
-            return self._with_values(start, end, values)
+            return self._with_edits(start, end, edits)
 
         for i, text in enumerate(self._texts, len(self._values)):
             output += [source(position, text.start), text.render(by_part[i], source)]
             position = text.end
         return "".join([*output, source(position, len(self.source))])
 
-    def _with_values(self, start: int, end: int, translations: Sequence[str]) -> str:
-        first, last = (bisect_left(self._value_starts, offset) for offset in (start, end))
+    def _with_edits(self, start: int, end: int, edits: Sequence[Edit]) -> str:
+        first, last = (bisect_left(edits, (offset,)) for offset in (start, end))
         output, position = list[str](), start
-        for value, text in zip(self._values[first:last], translations[first:last], strict=True):
-            if text != value.block.text:
-                output += [self.source[position : value.start], value.encode(text)]
-                position = value.end
+        for edit in edits[first:last]:
+            output += [self.source[position : edit.start], edit.text]
+            position = edit.end
         return "".join([*output, self.source[position:end]])

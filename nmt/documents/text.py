@@ -1,10 +1,11 @@
 """Plain text documents: line-wrapped text, which is split into paragraphs, and whose layout is restored.
 
-Blank lines separate paragraphs. A sentence may continue on the next line of its paragraph. The translation is wrapped
-to the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a
-line indented further than the paragraph's text start a new paragraph. From the third line of a paragraph on, a line
-that is not indented like the second starts one, too. The marker of a paragraph, such as a list bullet, a number, `#`
-or `>`, is preserved.
+Blank lines separate paragraphs. A paragraph continues on the next line if that starts in lower case, or if the line
+before is long enough to be wrapped; the lines of an address, for example, are paragraphs. The translation is wrapped to
+the width of the paragraph, unless the paragraph is a single line. A heading, the line after it, a list item, and a line
+indented further than the paragraph's text start a new paragraph. From the third line of a paragraph on, a line that is
+not indented like the second starts one, too. Tabs separate columns, which are translated separately. The marker of a
+paragraph, such as a list bullet, a number, a check box, `#` or `>`, is preserved.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from nmt.documents.document import RichText
 from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 
-_MARKER = re.compile(r"\s*(?:(?:[-*+•–]|\d{1,3}[.)]|#{1,6}|>+)\s+)?")
+MIN_WRAPPED = 40
+"""Minimum number of characters of a line after which a paragraph continues with an upper-case letter."""
+MIN_SHARE_OF_LONGEST = 0.6
+"""Minimum length of such a line, relative to the longest line of the paragraph."""
+_MARKER = re.compile(
+    r"\s*(?:(?:[-*+•–]|\d{1,3}\.|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,5})\)|#{1,6}|>+)\s+)?(?:\[[ xX]\]\s+)?"
+)
+
+_TABS = re.compile(r"(\s*\t\s*)")
 
 
 @dataclass
@@ -38,8 +47,13 @@ class Paragraph:
         """The paragraph as one line."""
         return " ".join(self.lines)
 
-    def continues_with(self, indent: str) -> bool:
-        """Return whether a line with this indentation can be the next line of the paragraph."""
+    def continues_with(self, indent: str, text: str) -> bool:
+        """Return whether a line with this indentation and text can be the next line of the paragraph."""
+        if "\t" in self.lines[-1] + text:  # columns
+            return False
+        longest = max(map(len, self.lines))
+        if not text[0].islower() and len(self.lines[-1]) < max(MIN_WRAPPED, MIN_SHARE_OF_LONGEST * longest):
+            return False
         if len(self.lines) > 1:
             return indent == self.indent
         return len(indent) <= len(self.marker) and "#" not in self.marker
@@ -62,7 +76,7 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
     for line in lines:
         marker = _MARKER.match(line)[0]  # type: ignore[index]  # the pattern matches any string
         text = line[len(marker) :].rstrip()
-        if current and text and not marker.strip() and current.continues_with(marker):
+        if current and text and not marker.strip() and current.continues_with(marker, text):
             current.indent = marker
             current.lines.append(text)
             current.original_lines.append(line)
@@ -82,15 +96,16 @@ class TextDocument:
     def __init__(self, file: TextFile) -> None:
         self._file = file
         self._paragraphs = list(paragraphs(file.text.replace("\r\n", "\n").split("\n")))
-        self._texts = [paragraph for paragraph in self._paragraphs if paragraph.text]
-        self.blocks = [RichText(paragraph.text) for paragraph in self._texts]
+        self.blocks = [RichText(text) for each in self._paragraphs for text in _TABS.split(each.text)[::2] if text]
 
     def render(self, translations: Sequence[RichText]) -> bytes:
         """Return the document with the translation of each paragraph."""
         translated = iter(translations)
         lines: list[str] = []
         for paragraph in self._paragraphs:
-            translation = next(translated).text if paragraph.text else ""
+            parts = _TABS.split(paragraph.text)
+            parts[::2] = [next(translated).text if text else "" for text in parts[::2]]
+            translation = "".join(parts)
             is_unchanged = translation == paragraph.text
             lines += paragraph.original_lines if is_unchanged else paragraph.format(translation)
         line_end = "\r\n" if "\r\n" in self._file.text else "\n"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from nmt.documents.document import RichText
 from nmt.documents.encoding import TextFile
-from nmt.documents.text import paragraphs
+
+_LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\r\n]*\S)?)")
 
 
 class Edit(NamedTuple):
@@ -50,26 +52,17 @@ class SplicedDocument:
 
 
 class PlainText:
-    """A string such as a table cell: its paragraphs are blocks, and the whitespace around it is kept."""
+    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._inner = text.strip()
-        self._line_end = "\r\n" if "\r\n" in self._inner else "\n"
-        lines = self._inner.split(self._line_end)
-        # In a single line, what looks like a list marker may be a number: "3. Mai".
-        self._paragraphs = list(paragraphs(lines)) if len(lines) > 1 else []
-        texts = [each.text for each in self._paragraphs if each.lines] if self._paragraphs else [self._inner]
-        self.blocks = [RichText(text) for text in texts if text]
+        self._spans = [match.span("text") for match in _LINE.finditer(text)]
+        self.blocks = [RichText(text[start:end]) for start, end in self._spans]
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the string with the translations of its blocks."""
-        if list(translations) == self.blocks:
-            return self.text
-        texts = iter(" ".join(each.text.split("\n")) for each in translations)
-        lines = [
-            line for each in self._paragraphs for line in (each.format(next(texts)) if each.lines else [each.marker])
-        ]
-        inner = self._line_end.join(lines) if self._paragraphs else next(texts)
-        before, _, after = self.text.partition(self._inner)
-        return before + inner + after
+        pieces, position = list[str](), 0
+        for (start, end), translation in zip(self._spans, translations, strict=True):
+            pieces += [self.text[position:start], re.sub(r"[\r\n]+", " ", translation.text)]
+            position = end
+        return "".join(pieces) + self.text[position:]

@@ -448,6 +448,31 @@ def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuar
     assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
 
 
+def test_a_cancelled_job_takes_no_place_in_a_batch(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    translator = service._translators["en", "de"]
+    first = translator.submit(["Are we done?"], "greedy", details=False)
+    guard.entered.wait()
+    before, cancelled, after = (
+        translator.submit(["I'm tired."] * count, "greedy", details=False) for count in (1, 8, 1)
+    )
+    assert cancelled.cancel()
+    guard.gate.set()
+    for job in (first, before, after):
+        assert len(job.result()) == 1
+    assert [len(texts) for texts, _, _ in guard.batches] == [1, 2]
+
+
+def test_a_failure_to_count_a_batch_does_not_end_the_thread(gated: tuple[GatedGuard, Service]) -> None:
+    translator = gated[1]._translators["en", "de"]
+    translator.on_batch = lambda lines: [][lines]
+    with pytest.raises(IndexError):
+        translator.submit(["Are we done?"], "greedy", details=False).result(60)
+    translator.on_batch = lambda lines: None
+    assert translator.submit(["I'm tired."], "greedy", details=False).result(60)[0][0].text == "Ich bin müde."
+
+
 # ---- limits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.parse
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +29,7 @@ from starlette.exceptions import HTTPException
 from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.errors import UsageError
-from nmt.server import fields, files, http, languages, limits, text
+from nmt.server import app, fields, files, http, languages, limits, text
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 
@@ -279,7 +281,7 @@ def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tup
     assert sum(len(texts) for texts, _, _ in guard.batches) <= 3 * 8
 
 
-def send_file(client: Client, name: str, content: bytes, **fields: str) -> httpx.Response:
+def send_file(client: Client, name: str, content: bytes, **fields: Any) -> httpx.Response:
     return client.post(
         "/translate_file", files={"file": (name, content)}, data={"source": "en", "target": "de"} | fields
     )
@@ -309,6 +311,34 @@ def test_a_file_is_translated(client: Client, name: str, content: str, expected:
     assert "/" not in disposition
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "expected"),
+    [
+        (
+            "a.json", '{"a": "Are we done?", "b": "I\'m tired.", "c": "No."}', {"key": ["a", "b"]},
+            '{"a": "Sind wir fertig?", "b": "Ich bin müde.", "c": "No."}',
+        ),
+        ("a.csv", "a,b\nAre we done?,No.\n", {"column": "a"}, "a,b\nSind wir fertig?,No.\n"),
+    ],
+)  # fmt: skip
+def test_keys_and_columns_of_a_file_are_selected(
+    client: Client, name: str, content: str, fields: dict[str, Any], expected: str
+) -> None:
+    answer = send_file(client, name, content.encode(), **fields)
+    assert answer.status_code == 200, answer.text
+    assert client.get(answer.json()["translatedFileUrl"]).text == expected
+
+
+def test_a_zip_bomb_is_rejected(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MAX_UNPACKED_BYTES", 2**20)
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", bytes(2**20 + 1))
+    response = send_file(client, "a.docx", bomb.getvalue())
+    assert response.status_code == 400
+    assert response.json() == {"error": "Invalid request: the parts of the archive are larger than 1 MiB"}
+
+
 def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
     content = b"Wir sind noch nicht fertig.\r\n"
     answer = send_file(client, "a.txt", content, source="auto").json()
@@ -324,10 +354,16 @@ def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
         ("a.txt", b"a", {"source": "fr"}, "fr is not supported"),
         ("a.txt", b"a", {"target": ""}, "missing target"),
         ("a.txt", b"a" * 500, {}, "file (500) exceeds text limit (400)"),
+        ("a.json", b'{"title": "a"}', {}, "Invalid request: key is required for JSON; key paths with strings: title"),
+        ("a.json", b'{"title": "a"}', {"key": "titel"}, "Invalid request: key titel matches no string; did you mean"),
+        ("a.json", b'{"title": "a"}', {"key": ["title"] * 21}, "key may have 20 values of 200 characters"),
+        ("a.json", b'{"title": "a"}', {"key": "a" * 201}, "key may have 20 values of 200 characters"),
+        ("a.csv", b"a,b\n1,2\n", {}, "column is required for a table with several columns; columns: a, b"),
+        ("a.tsv", b"a\tb\n1\t2\n", {"column": "c"}, "Invalid request: column c: there is no such column"),
     ],
 )
 def test_invalid_files_are_rejected(
-    service: Service, name: str, content: bytes, fields: dict[str, str], message: str
+    service: Service, name: str, content: bytes, fields: dict[str, Any], message: str
 ) -> None:
     with serving(service, Limits(max_file_length=400)) as client:
         response = send_file(client, name, content, **fields)

@@ -23,6 +23,8 @@ from nmt.server.fields import Upload
 
 LIFETIME = 30 * 60
 """Time for which a translated file can be downloaded, in seconds."""
+MAX_UNPACKED_BYTES = 200 * 2**20
+"""Maximum size of an Office file without compression."""
 MAX_STORED_BYTES = 200_000_000
 """Maximum size of all translated files. If it is exceeded, the oldest ones are deleted."""
 
@@ -35,22 +37,24 @@ class TranslatedDocument:
     warnings: list[str]
 
 
-def read_texts(content: bytes, parse: Parser, target: str) -> list[str]:
-    """Return the text of a document in an unknown language.
+def read_texts(content: bytes, parse: Parser, options: DocumentOptions) -> list[str]:
+    """Return the text of a document.
 
     Raises:
         NMTError: see the parser.
     """
-    return [block.text for block in parse(content, DocumentOptions("", target)).blocks]
+    return [block.text for block in parse(content, options).blocks]
 
 
-def translate_document(content: bytes, parse: Parser, guard: Guard, search: str) -> TranslatedDocument:
+def translate_document(
+    content: bytes, parse: Parser, options: DocumentOptions, guard: Guard, search: str
+) -> TranslatedDocument:
     """Translate a document.
 
     Raises:
         NMTError: see the parser; or the request was cancelled.
     """
-    document = parse(content, DocumentOptions(*guard.languages))
+    document = parse(content, options)
     translated = DocumentTranslator(guard, search).translate(document.blocks)
     warnings = dict.fromkeys(warning for _, each in translated.warnings for warning in each)
     return TranslatedDocument(document.render(translated.blocks), list(warnings))
@@ -59,7 +63,7 @@ def translate_document(content: bytes, parse: Parser, guard: Guard, search: str)
 def translate_html(text: str, guard: Guard, search: str) -> tuple[str, list[str]]:
     """Translate HTML, a document or a part of one, and return it with the warnings of its sentences."""
     content = codecs.BOM_UTF8 + text.encode()  # takes precedence over an encoding that the text declares
-    translated = translate_document(content, html.parse, guard, search)
+    translated = translate_document(content, html.parse, DocumentOptions(*guard.languages), guard, search)
     return translated.content.removeprefix(codecs.BOM_UTF8).decode(), translated.warnings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -389,6 +390,29 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service])
         assert send_file(client, "a.txt", b"I'm tired.").status_code == 503
         guard.gate.set()
         assert first.result().is_success
+
+
+def test_slow_uploads_do_not_occupy_the_places_of_translations(service: Service) -> None:
+    request = b"POST /translate_file HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+    with serving(service, Limits(max_uploads=2, max_files=1)) as client, connect(client) as slow:
+        slow.sendall(request)
+        until(lambda: "nmt_requests_in_flight 2.0" in client.get("/metrics").text)  # the upload and this one
+        assert send_file(client, "a.txt", b"Are we done?").is_success
+        with connect(client) as second:
+            second.sendall(request)
+            until(lambda: "nmt_requests_in_flight 3.0" in client.get("/metrics").text)
+            assert send_file(client, "a.txt", b"Are we done?").status_code == 503
+
+
+def test_every_exception_of_a_parser_ends_the_request(service: Service) -> None:
+    def fail(guard: Guard, search: str) -> None:
+        next(iter(()))
+
+    async def translate() -> None:
+        await asyncio.wait_for(service.translate_document(fail, "en", "de", 1), 60)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(translate())
 
 
 def test_translated_files_are_deleted(client: Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,8 @@ class Api:
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service, self._limits = service, limits
         self._rate, self._slots = RateLimiter(limits.rate), Slots(limits.max_concurrent)
-        self._file_slots, self._files = Slots(limits.max_files), TranslatedFiles()
+        self._upload_slots, self._file_slots = Slots(limits.max_uploads), Slots(limits.max_files)
+        self._files = TranslatedFiles()
         self._page = Page(service, limits)
 
     async def page(self, request: Request) -> Response:
@@ -139,21 +140,22 @@ class Api:
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and return the URL of the translation."""
-        with self._file_slots.use():
+        with self._upload_slots.use():
             fields = await read_fields(request, self._limits.max_body)
-            self._check_access(request, fields)
-            upload: Upload | None = optional(fields, "file", Upload)
-            if upload is None:
-                raise HTTPException(400, "Invalid request: missing file parameter")
-            parse = FORMATS.get(PurePath(upload.name).suffix.lower())
-            if parse is None:
-                choices = ", ".join(sorted(FORMATS))
-                raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
-            source, target = language_field(fields, "source"), language_field(fields, "target")
-            options = DocumentOptions(
-                "", self._service.language(target), strings_field(fields, "column"), strings_field(fields, "key"),
-                max_bytes=MAX_UNPACKED_BYTES,
-            )  # fmt: skip
+        self._check_access(request, fields)
+        upload: Upload | None = optional(fields, "file", Upload)
+        if upload is None:
+            raise HTTPException(400, "Invalid request: missing file parameter")
+        parse = FORMATS.get(PurePath(upload.name).suffix.lower())
+        if parse is None:
+            choices = ", ".join(sorted(FORMATS))
+            raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
+        source, target = language_field(fields, "source"), language_field(fields, "target")
+        options = DocumentOptions(
+            "", self._service.language(target), strings_field(fields, "column"), strings_field(fields, "key"),
+            max_bytes=MAX_UNPACKED_BYTES,
+        )  # fmt: skip
+        with self._file_slots.use():
             translating = self._translate_upload(upload.content, parse, options, source)
             translated = await _unless_disconnected(request, translating)
         name = self._files.add(Upload(upload.name, translated.content))

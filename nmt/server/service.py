@@ -166,7 +166,7 @@ class Service:
         search = self._search_spec(guard, 0)
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._document_threads, translate, guard, search)
+            return await loop.run_in_executor(self._document_threads, _without_stop, translate, guard, search)
         finally:
             guard.stop()  # if the client has left
 
@@ -179,3 +179,11 @@ class Service:
         options = options if name == "beam" else {}
         beam_size = max(options.get("beam_size", Beam.beam_size), alternatives + 1)
         return format_spec("beam", options | {"beam_size": beam_size, "top_beams": alternatives + 1})
+
+
+def _without_stop(translate: Callable[[Guard, str], T], guard: Guard, search: str) -> T:
+    """Call `translate`. A StopIteration becomes a RuntimeError, because a future of asyncio never raises it."""
+    try:
+        return translate(guard, search)
+    except StopIteration as error:
+        raise RuntimeError("StopIteration").with_traceback(error.__traceback__) from None

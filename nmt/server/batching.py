@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 
+from nmt.errors import NMTError
+from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translation import Translation
@@ -100,3 +102,36 @@ class BatchTranslator:
             return
         for job in jobs:
             job.future.set_result([next(results) for _ in job.lines])
+
+
+class QueuedGuard(Guard):
+    """Translates in the thread of a model of the server, together with the lines of other requests."""
+
+    def __init__(self, translator: BatchTranslator) -> None:
+        super().__init__(translator.guard.translator)
+        self._batches, self._stopped = translator, Event()
+
+    def stop(self) -> None:
+        """Translate no further lines."""
+        self._stopped.set()
+
+    def stream(
+        self,
+        chunks: Iterable[Sequence[str | Line]],
+        search: str | None = None,
+        *,
+        details: bool = False,
+        on_progress: Callable[[int], object] = lambda lines: None,
+    ) -> Iterator[list[Translation]]:
+        """Yield the n-best list of each line; see `Guard.stream`.
+
+        Raises:
+            NMTError: `stop` was called.
+        """
+        lines = (line for chunk in chunks for line in chunk)
+        for part in chunked(lines, self._batches.max_lines):
+            if self._stopped.is_set():
+                raise NMTError("the translation was cancelled")
+            future = self._batches.submit(part, self.config.search if search is None else search, details=details)
+            yield from future.result()
+            on_progress(len(part))

@@ -17,8 +17,7 @@ from nmt.inference.guard import Guard
 from nmt.inference.translation import Translation
 from nmt.registry import format_spec, parse
 from nmt.search.beam import Beam
-from nmt.server.batching import BatchTranslator
-from nmt.server.files import QueuedGuard
+from nmt.server.batching import BatchTranslator, QueuedGuard
 from nmt.server.languages import detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines

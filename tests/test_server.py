@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import re
 import signal
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import urllib.parse
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +30,7 @@ from starlette.exceptions import HTTPException
 from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.errors import UsageError
-from nmt.server import fields, files, http, languages, limits, text
+from nmt.server import app, fields, files, http, languages, limits, text
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 
@@ -279,7 +282,7 @@ def test_the_document_of_a_client_that_left_is_not_translated_further(gated: tup
     assert sum(len(texts) for texts, _, _ in guard.batches) <= 3 * 8
 
 
-def send_file(client: Client, name: str, content: bytes, **fields: str) -> httpx.Response:
+def send_file(client: Client, name: str, content: bytes, **fields: Any) -> httpx.Response:
     return client.post(
         "/translate_file", files={"file": (name, content)}, data={"source": "en", "target": "de"} | fields
     )
@@ -309,6 +312,34 @@ def test_a_file_is_translated(client: Client, name: str, content: str, expected:
     assert "/" not in disposition
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "expected"),
+    [
+        (
+            "a.json", '{"a": "Are we done?", "b": "I\'m tired.", "c": "No."}', {"key": ["a", "b"]},
+            '{"a": "Sind wir fertig?", "b": "Ich bin müde.", "c": "No."}',
+        ),
+        ("a.csv", "a,b\nAre we done?,No.\n", {"column": "a"}, "a,b\nSind wir fertig?,No.\n"),
+    ],
+)  # fmt: skip
+def test_keys_and_columns_of_a_file_are_selected(
+    client: Client, name: str, content: str, fields: dict[str, Any], expected: str
+) -> None:
+    answer = send_file(client, name, content.encode(), **fields)
+    assert answer.status_code == 200, answer.text
+    assert client.get(answer.json()["translatedFileUrl"]).text == expected
+
+
+def test_a_zip_bomb_is_rejected(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "MAX_UNPACKED_BYTES", 2**20)
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", bytes(2**20 + 1))
+    response = send_file(client, "a.docx", bomb.getvalue())
+    assert response.status_code == 400
+    assert response.json() == {"error": "Invalid request: the parts of the archive are larger than 1 MiB"}
+
+
 def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
     content = b"Wir sind noch nicht fertig.\r\n"
     answer = send_file(client, "a.txt", content, source="auto").json()
@@ -324,10 +355,16 @@ def test_a_file_in_the_target_language_is_unchanged(client: Client) -> None:
         ("a.txt", b"a", {"source": "fr"}, "fr is not supported"),
         ("a.txt", b"a", {"target": ""}, "missing target"),
         ("a.txt", b"a" * 500, {}, "file (500) exceeds text limit (400)"),
+        ("a.json", b'{"title": "a"}', {}, "Invalid request: key is required for JSON; key paths with strings: title"),
+        ("a.json", b'{"title": "a"}', {"key": "titel"}, "Invalid request: key titel matches no string; did you mean"),
+        ("a.json", b'{"title": "a"}', {"key": ["title"] * 21}, "key may have 20 values of 200 characters"),
+        ("a.json", b'{"title": "a"}', {"key": "a" * 201}, "key may have 20 values of 200 characters"),
+        ("a.csv", b"a,b\n1,2\n", {}, "column is required for a table with several columns; columns: a, b"),
+        ("a.tsv", b"a\tb\n1\t2\n", {"column": "c"}, "Invalid request: column c: there is no such column"),
     ],
 )
 def test_invalid_files_are_rejected(
-    service: Service, name: str, content: bytes, fields: dict[str, str], message: str
+    service: Service, name: str, content: bytes, fields: dict[str, Any], message: str
 ) -> None:
     with serving(service, Limits(max_file_length=400)) as client:
         response = send_file(client, name, content, **fields)
@@ -353,6 +390,29 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service])
         assert send_file(client, "a.txt", b"I'm tired.").status_code == 503
         guard.gate.set()
         assert first.result().is_success
+
+
+def test_slow_uploads_do_not_occupy_the_places_of_translations(service: Service) -> None:
+    request = b"POST /translate_file HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+    with serving(service, Limits(max_uploads=2, max_files=1)) as client, connect(client) as slow:
+        slow.sendall(request)
+        until(lambda: "nmt_requests_in_flight 2.0" in client.get("/metrics").text)  # the upload and this one
+        assert send_file(client, "a.txt", b"Are we done?").is_success
+        with connect(client) as second:
+            second.sendall(request)
+            until(lambda: "nmt_requests_in_flight 3.0" in client.get("/metrics").text)
+            assert send_file(client, "a.txt", b"Are we done?").status_code == 503
+
+
+def test_every_exception_of_a_parser_ends_the_request(service: Service) -> None:
+    def fail(guard: Guard, search: str) -> None:
+        next(iter(()))
+
+    async def translate() -> None:
+        await asyncio.wait_for(service.translate_document(fail, "en", "de", 1), 60)
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(translate())
 
 
 def test_translated_files_are_deleted(client: Client, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,6 +506,31 @@ def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuar
         assert first.result()["translatedText"] == "Sind wir fertig?"
         translate(client, "I'm tired.")
     assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
+
+
+def test_a_cancelled_job_takes_no_place_in_a_batch(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    translator = service._translators["en", "de"]
+    first = translator.submit(["Are we done?"], "greedy", details=False)
+    guard.entered.wait()
+    before, cancelled, after = (
+        translator.submit(["I'm tired."] * count, "greedy", details=False) for count in (1, 8, 1)
+    )
+    assert cancelled.cancel()
+    guard.gate.set()
+    for job in (first, before, after):
+        assert len(job.result()) == 1
+    assert [len(texts) for texts, _, _ in guard.batches] == [1, 2]
+
+
+def test_a_failure_to_count_a_batch_does_not_end_the_thread(gated: tuple[GatedGuard, Service]) -> None:
+    translator = gated[1]._translators["en", "de"]
+    translator.on_batch = lambda lines: [][lines]
+    with pytest.raises(IndexError):
+        translator.submit(["Are we done?"], "greedy", details=False).result(60)
+    translator.on_batch = lambda lines: None
+    assert translator.submit(["I'm tired."], "greedy", details=False).result(60)[0][0].text == "Ich bin müde."
 
 
 # ---- limits

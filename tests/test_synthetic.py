@@ -7,17 +7,23 @@ import json
 import re
 import shlex
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
 from commandline import CommandLine, Done, sentences, write
 
+from nmt import Translator
+from nmt.cli import synthesis
+from nmt.cli.sharding import Shard
 from nmt.data.sources import open_split
-from nmt.errors import DataError
+from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import sentence_bleu
 from nmt.paths import sha256
 from nmt.registry import parse
 from nmt.synthetic.filters import NAMES, Filters, Hypothesis, closest, format_hypotheses
+from nmt.synthetic.source_text import SourceText
 
 SENTENCES = [
     "I bought three red apples at the market yesterday.", "My brother is waiting for us in front of the station.",
@@ -359,6 +365,22 @@ def test_shards_add_up_to_the_corpus(mono: CommandLine) -> None:
     assert leftovers(mono, "ranks") == leftovers(mono, "shards") == []
     origin = record(mono, "shards")["origin"]
     assert origin["build_command"].endswith("-o shards")  # type: ignore[index]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_corpus_that_another_process_completed_is_kept(
+    resume: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.en").write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done/corpus.json").write_text("{}")
+    options = synthesis.Options("distill", tmp_path / "done", "greedy", FILTERS, (), Shard(1, 1), resume, "strict")
+    text = SourceText.from_file(tmp_path / "text.en", "en", "strict")
+    translator = cast(Translator, None)  # not used
+    with nullcontext() if resume else pytest.raises(UsageError, match="done already exists"):
+        synthesis.synthesize(options, translator, [Path("en-de-small")], text, lambda *_: "")
+    assert capsys.readouterr().out == (f"{tmp_path / 'done'}\n" if resume else "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["done", "text.en"]
 
 
 # ---- errors

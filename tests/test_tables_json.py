@@ -159,6 +159,22 @@ def test_key_paths(keys: list[str], expected: list[str]) -> None:
     assert document.render(document.blocks) == JSON.encode()
 
 
+PARTS = st.sampled_from(["a", "b", "*", "**"])
+
+
+@given(st.lists(PARTS, min_size=1, max_size=6), st.lists(st.sampled_from(["a", "b", "aa"]), min_size=1, max_size=6))
+def test_wildcards_match_like_a_regular_expression(parts: list[str], path: list[str]) -> None:
+    pattern = "/".join({"*": "[^/]*", "**": ".*"}.get(part, part) for part in parts)
+    expected = re.fullmatch(pattern, "/".join(path)) is not None
+    assert json_strings._matches(".".join(parts), tuple(path)) == expected
+
+
+@pytest.mark.parametrize("key", ["**.a." * 30 + "b", "*." * 60 + "b"])
+def test_many_wildcards_do_not_take_exponential_time(key: str) -> None:
+    with pytest.raises(UsageError, match="matches no string"):
+        parse_json(json.dumps({"a" + ".a" * 99: {"a": "x"}}), key)
+
+
 def test_all_other_characters_are_unchanged() -> None:
     rendered = translated(parse_json(JSON, "items.*.text", "title")).decode()
     assert rendered == JSON.replace("a title", "A TITLE").replace("again", "AGAIN").replace(

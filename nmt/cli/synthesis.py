@@ -162,9 +162,11 @@ def load_teacher(models: list[Path], device: str, precision: str) -> Translator:
 
 def is_complete(output: Path, resume: bool) -> bool:
     """Return whether the corpus exists already, which is an error unless `resume` is set."""
+    from nmt.synthetic.corpus import RECORD
+
     if not output.exists():
         return False
-    if resume and (output / "corpus.json").is_file():
+    if resume and (output / RECORD).is_file():
         log(f"{output} is complete")
         typer.echo(output)
         return True
@@ -186,6 +188,7 @@ def synthesize(
     """
     from nmt.inference.load import find_models
     from nmt.runs.run_info import parent_record
+    from nmt.synthetic.source_text import SOURCE
 
     teachers = find_models(models)
     tests = [load_test_pairs(name, _languages(options.filters), options.encoding_errors) for name in options.tests]
@@ -200,6 +203,9 @@ def synthesize(
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
     with _output_locked(options.output):
         try:
+            if is_complete(options.output, options.resume):  # another process has completed it since the first check
+                _remove(options)
+                return
             statistics = _prepare(options, text, settings, models[0])
         except NMTError:
             if not (options.work / SETTINGS).exists():
@@ -212,7 +218,7 @@ def synthesize(
             raise UsageError(f"{options.output} is incomplete", f"continue with --resume, or delete {options.work}")
         job = TranslationJob(translator, options.search, ScoredFormat(), options.filters.min_score is not None, "", ())
         translate_file(
-            job, options.work / "source", path, options.shard, join=True, resume=True, encoding_errors="strict"
+            job, options.work / SOURCE, path, options.shard, join=True, resume=True, encoding_errors="strict"
         )
     with _output_locked(options.output):
         if not options.output.exists() and path.exists():
@@ -295,13 +301,12 @@ def _finish(
 ) -> None:  # fmt: skip
     """Filter the translations, write the corpus and report it, on any rank."""
     from nmt.synthetic.corpus import write_record
+    from nmt.synthetic.source_text import REFERENCE, SOURCE
 
     work, languages = options.work, _languages(options.filters)
     with new_directory(options.output) as directory:
         outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
-        num_pairs, dropped = options.filters.apply(
-            work / "source", work / "reference", work / HYPOTHESES, outputs, tests
-        )
+        num_pairs, dropped = options.filters.apply(work / SOURCE, work / REFERENCE, work / HYPOTHESES, outputs, tests)
         build_command = _build_command()
         filters = asdict(options.filters) | {"tests": options.tests}
         origin = settings | {"filters": filters, "build_command": build_command}

@@ -30,6 +30,8 @@ class DocumentOptions:
     """PO and XLIFF: whether to translate entries that have a translation, too."""
     encoding_errors: str = "strict"
     """Handling of invalid UTF-8: `strict` or `replace`."""
+    max_bytes: int = 4 * 2**30
+    """DOCX and PPTX: maximum size of all parts without compression; an archive that expands to more is rejected."""
 
 
 Parser = Callable[[bytes, DocumentOptions], "Document"]

@@ -120,8 +120,11 @@ def _strings(text: str) -> Iterator[String]:
 
 def _matches(key: str, path: tuple[str | int, ...]) -> bool:
     """Return whether a key path selects a string. A dot also matches a dot within a key."""
-    wildcards = {"*": f"[^{_SEPARATOR}]*", "**": ".*"}
+    wildcards = {"*": f"[^{_SEPARATOR}]*+", "**": ".*"}
     pattern = rf"[{_SEPARATOR}.]".join(wildcards.get(part, re.escape(part)) for part in key.split("."))
+    first, *others = pattern.split(".*")
+    if others:  # atomic groups, as in fnmatch: without backtracking, the time is not exponential in the wildcards
+        pattern = first + "".join(f"(?>.*?{each})" for each in others[:-1]) + ".*" + others[-1]
     paths = [path, path[:-1]] if path and isinstance(path[-1], int) else [path]
     return any(re.fullmatch(pattern, _SEPARATOR.join(map(str, each)), re.DOTALL) for each in paths)
 

@@ -33,8 +33,6 @@ CONTENT_TYPES = (
     "presentationml.slide+xml", "notesSlide+xml", "drawingml.chart+xml", "diagramData+xml", "diagramDrawing+xml",
 )  # fmt: skip
 """Ends of the content types of parts with text, in the order of translation."""
-MAX_SIZE = 4 * 2**30
-"""Maximum size in bytes of all parts, without compression; an archive that expands to more is rejected."""
 MAX_PART_SIZE = 256 * 2**20
 """Maximum size in bytes of a part that is parsed."""
 
@@ -49,15 +47,15 @@ def parse(data: bytes, options: DocumentOptions) -> OfficeDocument:
     Raises:
         DataError: the file is damaged, encrypted, too large, or another format.
     """
-    return OfficeDocument(data, options.tgt)
+    return OfficeDocument(data, options.tgt, options.max_bytes)
 
 
 class OfficeDocument:
     """The paragraphs of an archive."""
 
-    def __init__(self, data: bytes, language: str) -> None:
+    def __init__(self, data: bytes, language: str, max_bytes: int) -> None:
         self._data, self._language = data, language
-        parts = _read_parts(data)
+        parts = _read_parts(data, max_bytes)
         self._parts = [(name, root, list(_paragraphs(root))) for name, root in parts if local_name(root) != "styles"]
         self._styles = [(name, root) for name, root in parts if local_name(root) == "styles"]
         paragraphs = [paragraph for *_, each in self._parts for paragraph in each]
@@ -86,8 +84,8 @@ class OfficeDocument:
         return _write(self._data, {name: part for name, part in changed.items() if part})
 
 
-def _read_parts(data: bytes) -> list[tuple[str, etree._Element]]:
-    """Return names and roots of the parts with text."""
+def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]:
+    """Return names and roots of the parts with text; all parts have at most `max_bytes` without compression."""
     if data.startswith(_OLE):
         raise DataError(
             "the file is encrypted, or in the format of Office 2003 or earlier",
@@ -96,9 +94,9 @@ def _read_parts(data: bytes) -> list[tuple[str, etree._Element]]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = {info.filename: info for info in archive.infolist()}
-            if sum(info.file_size for info in archive.infolist()) > MAX_SIZE:
+            if sum(info.file_size for info in archive.infolist()) > max_bytes:
                 raise DataError(
-                    f"the parts of the archive are larger than {MAX_SIZE // 2**30} GiB", "split the document"
+                    f"the parts of the archive are larger than {max_bytes // 2**20:,} MiB", "split the document"
                 )
             if any(info.flag_bits & 1 for info in archive.infolist()):
                 raise DataError("the archive is encrypted", "save the document without a password")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from time import perf_counter
@@ -23,11 +24,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.console import log
 from nmt.data.check.languages import is_wrong_language
-from nmt.documents.formats import FORMATS, Parser
-from nmt.errors import DataError, NMTError
+from nmt.documents.formats import FORMATS, DocumentOptions, Parser
+from nmt.errors import DataError, NMTError, UsageError
 from nmt.inference.translation import Translation
-from nmt.server.fields import Fields, TranslationRequest, Upload, language_field, optional, read_fields, text_fields
-from nmt.server.files import TranslatedDocument, TranslatedFiles, read_texts, translate_document, translate_html
+from nmt.server.fields import (
+    Fields,
+    TranslationRequest,
+    Upload,
+    language_field,
+    optional,
+    read_fields,
+    strings_field,
+    text_fields,
+)
+from nmt.server.files import (
+    MAX_UNPACKED_BYTES,
+    TranslatedDocument,
+    TranslatedFiles,
+    read_texts,
+    translate_document,
+    translate_html,
+)
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
@@ -73,7 +90,8 @@ class Api:
     def __init__(self, service: Service, limits: Limits) -> None:
         self._service, self._limits = service, limits
         self._rate, self._slots = RateLimiter(limits.rate), Slots(limits.max_concurrent)
-        self._file_slots, self._files = Slots(limits.max_files), TranslatedFiles()
+        self._upload_slots, self._file_slots = Slots(limits.max_uploads), Slots(limits.max_files)
+        self._files = TranslatedFiles()
         self._page = Page(service, limits)
 
     async def page(self, request: Request) -> Response:
@@ -122,35 +140,45 @@ class Api:
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a file, and return the URL of the translation."""
-        with self._file_slots.use():
+        with self._upload_slots.use():
             fields = await read_fields(request, self._limits.max_body)
-            self._check_access(request, fields)
-            upload: Upload | None = optional(fields, "file", Upload)
-            if upload is None:
-                raise HTTPException(400, "Invalid request: missing file parameter")
-            parse = FORMATS.get(PurePath(upload.name).suffix.lower())
-            if parse is None:
-                choices = ", ".join(sorted(FORMATS))
-                raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
-            source, target = language_field(fields, "source"), language_field(fields, "target")
-            translating = self._translate_upload(upload, parse, source, target)
+        self._check_access(request, fields)
+        upload: Upload | None = optional(fields, "file", Upload)
+        if upload is None:
+            raise HTTPException(400, "Invalid request: missing file parameter")
+        parse = FORMATS.get(PurePath(upload.name).suffix.lower())
+        if parse is None:
+            choices = ", ".join(sorted(FORMATS))
+            raise HTTPException(400, f"Invalid request: file format not supported; choose from: {choices}")
+        source, target = language_field(fields, "source"), language_field(fields, "target")
+        options = DocumentOptions(
+            "", self._service.language(target), strings_field(fields, "column"), strings_field(fields, "key"),
+            max_bytes=MAX_UNPACKED_BYTES,
+        )  # fmt: skip
+        with self._file_slots.use():
+            translating = self._translate_upload(upload.content, parse, options, source)
             translated = await _unless_disconnected(request, translating)
         name = self._files.add(Upload(upload.name, translated.content))
         url = str(request.url_for("download_file", name=name))
         return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
 
-    async def _translate_upload(self, upload: Upload, parse: Parser, source: str, target: str) -> TranslatedDocument:
+    async def _translate_upload(
+        self, content: bytes, parse: Parser, options: DocumentOptions, source: str
+    ) -> TranslatedDocument:
         try:
-            texts = await run_in_threadpool(read_texts, upload.content, parse, self._service.language(target))
+            texts = await run_in_threadpool(read_texts, content, parse, options)
             if (length := sum(map(len, texts))) > (limit := self._limits.max_file_length):
                 raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
-            source, target, _ = self._service.resolve(texts, source, target)
+            source, target, _ = self._service.resolve(texts, source, options.tgt)
             if source == target:
-                return TranslatedDocument(upload.content, [])
-            translate = partial(translate_document, upload.content, parse)
+                return TranslatedDocument(content, [])
+            translate = partial(translate_document, content, parse, replace(options, src=source))
             return await self._service.translate_document(translate, source, target, length)
         except DataError as error:
             raise HTTPException(400, f"Invalid request: {error.message}") from None
+        except UsageError as error:  # of the options --key and --column, which are fields here
+            message = f"{error.message.removeprefix('--')}; {error.hint}"
+            raise HTTPException(400, f"Invalid request: {message}") from None
 
     async def download_file(self, request: Request) -> Response:
         """Return a translated file as an attachment."""

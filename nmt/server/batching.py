@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 
+from nmt.errors import NMTError
+from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translation import Translation
@@ -24,6 +26,7 @@ class Job:
 
     lines: Sequence[str | Line]
     search: str
+    num_characters: int
     details: bool
     """Whether the translations need confidences and alignments."""
     future: Future[list[NBest]] = field(default_factory=Future)
@@ -48,7 +51,8 @@ class BatchTranslator:
 
     def submit(self, lines: Sequence[str | Line], search: str, *, details: bool) -> Future[list[NBest]]:
         """Add lines to the queue, at most `max_lines` of them."""
-        job = Job(lines, search, details)
+        num_characters = sum(len(line if isinstance(line, str) else line.text) for line in lines)
+        job = Job(lines, search, num_characters, details)
         self._queue.put(job)
         return job.future
 
@@ -59,35 +63,36 @@ class BatchTranslator:
 
     def _run(self) -> None:
         for batch in self._batches():
-            jobs = [job for job in batch if job.future.set_running_or_notify_cancel()]
             groups: dict[tuple[str, bool], list[Job]] = {}
-            for job in jobs:
+            for job in batch:
                 groups.setdefault((job.search, job.details), []).append(job)
             for group in groups.values():
                 self._translate(group)
 
     def _batches(self) -> Iterator[list[Job]]:
-        """Yield the jobs in the queue, until it is closed."""
-        while (job := self._queue.get()) is not None:
-            batch = [job]
-            while not self._is_full(batch) and not self._queue.empty():
-                if (job := self._queue.get()) is None:
-                    self._queue.put(None)  # ends the outer loop
+        """Yield the jobs in the queue that are not cancelled, until it is closed."""
+        is_open = True
+        while is_open:
+            batch, num_lines, num_characters = list[Job](), 0, 0
+            while num_lines < self.max_lines and num_characters < MAX_BATCH_CHARACTERS:
+                if batch and self._queue.empty():
                     break
-                batch.append(job)
+                if (job := self._queue.get()) is None:
+                    is_open = False
+                    break
+                if job.future.set_running_or_notify_cancel():
+                    batch.append(job)
+                    num_lines += len(job.lines)
+                    num_characters += job.num_characters
             yield batch
-
-    def _is_full(self, batch: Sequence[Job]) -> bool:
-        lines = [line for job in batch for line in job.lines]
-        num_characters = sum(len(line if isinstance(line, str) else line.text) for line in lines)
-        return len(lines) >= self.max_lines or num_characters >= MAX_BATCH_CHARACTERS
 
     def _translate(self, jobs: Sequence[Job]) -> None:
         """Translate jobs with the same search, and set their results. If that fails, translate each separately."""
         lines = [line for job in jobs for line in job.lines]
-        self.on_batch(len(lines))
         try:
-            results = iter(list(self.guard.stream([lines], jobs[0].search, details=jobs[0].details)))
+            self.on_batch(len(lines))
+            n_bests = self.guard.stream([lines], jobs[0].search, details=jobs[0].details)
+            results = iter([n_best for _, n_best in zip(lines, n_bests, strict=True)])
         except Exception as error:  # of any job; the thread must not end
             if len(jobs) == 1:
                 jobs[0].future.set_exception(error)
@@ -97,3 +102,36 @@ class BatchTranslator:
             return
         for job in jobs:
             job.future.set_result([next(results) for _ in job.lines])
+
+
+class QueuedGuard(Guard):
+    """Translates in the thread of a model of the server, together with the lines of other requests."""
+
+    def __init__(self, translator: BatchTranslator) -> None:
+        super().__init__(translator.guard.translator)
+        self._batches, self._stopped = translator, Event()
+
+    def stop(self) -> None:
+        """Translate no further lines."""
+        self._stopped.set()
+
+    def stream(
+        self,
+        chunks: Iterable[Sequence[str | Line]],
+        search: str | None = None,
+        *,
+        details: bool = False,
+        on_progress: Callable[[int], object] = lambda lines: None,
+    ) -> Iterator[list[Translation]]:
+        """Yield the n-best list of each line; see `Guard.stream`.
+
+        Raises:
+            NMTError: `stop` was called.
+        """
+        lines = (line for chunk in chunks for line in chunk)
+        for part in chunked(lines, self._batches.max_lines):
+            if self._stopped.is_set():
+                raise NMTError("the translation was cancelled")
+            future = self._batches.submit(part, self.config.search if search is None else search, details=details)
+            yield from future.result()
+            on_progress(len(part))

@@ -19,6 +19,8 @@ BODY_TIMEOUT = 30.0
 """Maximum time to receive a request, in seconds."""
 MAX_FIELDS = 10_000
 MAX_ALTERNATIVES = 10
+MAX_VALUES, MAX_VALUE_LENGTH = 20, 200
+"""Maximum number of values of a field that may be repeated, and of characters of each."""
 FORMATS = ("text", "html")
 
 Fields = dict[str, Any]
@@ -208,6 +210,20 @@ def optional(fields: Fields, name: str, expected: type) -> Any:
     if isinstance(value, str) and not _is_valid_unicode(value):
         raise HTTPException(400, f"{name} has half of a surrogate pair")
     return value
+
+
+def strings_field(fields: Fields, name: str) -> tuple[str, ...]:
+    """Return the values of a field that may be repeated; empty ones are left out.
+
+    Raises:
+        HTTPException: 400 if one is not a string or too long, or if there are too many.
+    """
+    value = fields.get(name)
+    values = value if isinstance(value, list) else [value]
+    strings = tuple(filter(None, (optional({name: each}, name, str) for each in values)))
+    if len(strings) > MAX_VALUES or any(len(each) > MAX_VALUE_LENGTH for each in strings):
+        raise HTTPException(400, f"{name} may have {MAX_VALUES} values of {MAX_VALUE_LENGTH} characters")
+    return strings
 
 
 def _number_field(fields: Fields, name: str, maximum: int) -> int:

@@ -37,7 +37,9 @@ class Limits:
     max_concurrent: int = 100
     """Maximum number of requests translated or waiting at a time."""
     max_files: int = 4
-    """Maximum number of files received or translated at a time."""
+    """Maximum number of files translated at a time."""
+    max_uploads: int = 32
+    """Maximum number of files received at a time."""
     keys: frozenset[str] = field(default_factory=frozenset)
     """API keys. If there are any, a request needs one."""
 

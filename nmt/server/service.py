@@ -17,8 +17,7 @@ from nmt.inference.guard import Guard
 from nmt.inference.translation import Translation
 from nmt.registry import format_spec, parse
 from nmt.search.beam import Beam
-from nmt.server.batching import BatchTranslator
-from nmt.server.files import QueuedGuard
+from nmt.server.batching import BatchTranslator, QueuedGuard
 from nmt.server.languages import detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
@@ -166,7 +165,7 @@ class Service:
         search = self._search_spec(guard, 0)
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._document_threads, translate, guard, search)
+            return await loop.run_in_executor(self._document_threads, _without_stop, translate, guard, search)
         finally:
             guard.stop()  # if the client has left
 
@@ -179,3 +178,11 @@ class Service:
         options = options if name == "beam" else {}
         beam_size = max(options.get("beam_size", Beam.beam_size), alternatives + 1)
         return format_spec("beam", options | {"beam_size": beam_size, "top_beams": alternatives + 1})
+
+
+def _without_stop(translate: Callable[[Guard, str], T], guard: Guard, search: str) -> T:
+    """Call `translate`. A StopIteration becomes a RuntimeError, because a future of asyncio never raises it."""
+    try:
+        return translate(guard, search)
+    except StopIteration as error:
+        raise RuntimeError("StopIteration").with_traceback(error.__traceback__) from None

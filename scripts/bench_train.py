@@ -38,6 +38,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nmt import runtime
 from nmt.config import Config, config_io
+from nmt.data.mixing import Mix, PreparedCorpus
+from nmt.data.sources import Mixing
 from nmt.model.build import count_parameters
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.trainer import Trainer
@@ -170,8 +172,6 @@ class RandomData:
     The vocabulary has the 37,000 pieces of the paper.
     """
 
-    has_replay = False
-
     def __init__(self, max_length: int, pairs: int) -> None:
         rng = np.random.default_rng(0)
         src_N = rng.lognormal(3.2, 0.6, pairs)
@@ -182,6 +182,9 @@ class RandomData:
 
     def __len__(self) -> int:
         return len(self.lengths_N2)
+
+    def mix(self, config: Config) -> Mix:
+        return Mix([PreparedCorpus("random", len(self), Mixing())])
 
     def store(self, split: str) -> RandomData:
         return self

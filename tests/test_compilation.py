@@ -27,6 +27,7 @@ from nmt.train import loss as loss_module
 from nmt.train.loss import batch_loss, compiled_logits_loss, cross_entropy, fused_logits_loss
 from nmt.train.session import check_specs, train
 
+needs_compiler = pytest.mark.skipif(" " in torch.__file__, reason="PyTorch does not compile in a path with a space")
 SHAPES = [(3, 6, 5), (4, 7, 9), (2, 12, 11), (8, 5, 17)]
 """Sentences, maximum source and target length."""
 
@@ -74,6 +75,7 @@ def test_model_compiles_into_few_graphs(variant: str, path: str, monkeypatch: py
     assert 1 <= num_graphs <= 2
 
 
+@needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiled_loss_equals_the_plain_loss(dtype: torch.dtype) -> None:
@@ -99,6 +101,7 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in lines if "loss" in line]
 
 
+@needs_compiler
 @pytest.mark.slow
 def test_compiled_training_equals_plain_training_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "BACKEND", "eager")

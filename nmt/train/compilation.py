@@ -36,7 +36,7 @@ def check_compile(config: Config) -> None:
 
 
 def require_compiler(config: Config, device: torch.device) -> None:
-    """Raise a UsageError if `train.compile` is set and the compiler that it uses on this device is missing."""
+    """Raise a UsageError if `train.compile` is set and cannot work with this device or installation."""
     if not config.train.compile:
         return
     if device.type == "cuda":
@@ -46,6 +46,9 @@ def require_compiler(config: Config, device: torch.device) -> None:
         is_available, name = "CXX" in os.environ or any(map(shutil.which, compilers)), "a C++ compiler"
     if not is_available:
         raise UsageError(f"train.compile needs {name}", "install it, or set train.compile=[]")
+    if device.type == "cpu" and " " in torch.__file__:  # PyTorch does not quote it for the linker
+        hint = "install nmt in another directory, or set train.compile=[]"
+        raise UsageError(f"train.compile: the path of PyTorch contains a space: {torch.__file__}", hint)
 
 
 def compile_model(model: Seq2Seq) -> None:

@@ -189,8 +189,8 @@ class RandomData:
     def store(self, split: str) -> RandomData:
         return self
 
-    def tokenizer(self) -> range:
-        return range(VOCABULARY)
+    def tokenizer(self) -> _RandomTokenizer:
+        return _RandomTokenizer()
 
     def lines(self, split: str) -> tuple[list[str], list[str]]:
         return [], []
@@ -198,6 +198,13 @@ class RandomData:
     def ids(self, i: int, side: int) -> Any:
         start = 7919 * (2 * i + side) % (len(self._ids) - 1024)
         return self._ids[start : start + int(self.lengths_N2[i, side])]
+
+
+class _RandomTokenizer:
+    tag_id = None
+
+    def __len__(self) -> int:
+        return VOCABULARY
 
 
 class _RandomSide:

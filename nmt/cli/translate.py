@@ -144,9 +144,9 @@ def translate(
     same order; with --top-beams N, it has N lines per input line, which are empty if the search finds fewer
     translations.
 
-    An argument that names a file with the suffix of a document format (.html, .md, .txt, ...) is a document, and one
-    that names a folder and contains a slash stands for the documents in it: only what a person reads is translated,
-    and the rest of the document is unchanged. --input always has one sentence per line.
+    An argument that names a file with the suffix of a document format (.html, .md, .txt, ...) is a document, and a
+    folder, written with a slash, all documents in it: only human-readable text is translated, and the rest of the
+    document is unchanged. A file for --input has one sentence per line.
 
     Examples:
       nmt translate "im thirsty"

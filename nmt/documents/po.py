@@ -186,7 +186,8 @@ class _Header:
     def __init__(self, file: TextFile, entries: Iterable[Entry], source_language: str, language: str) -> None:
         self.file, self.language = file, language.replace("-", "_")
         entries = list(entries)
-        self.entry = next((each for each in entries if each.id == "" and each.context is None), None)
+        headers = (each for each in entries if each.id == "" and each.context is None and 0 in each.translations)
+        self.entry = next(headers, None)
         self.fields = {}
         if self.entry:
             lines = self.entry.translations[0].text.split("\n")

@@ -251,3 +251,9 @@ def test_any_message_is_copied(messages: list[str]) -> None:
     for entry, message in zip(entries, messages, strict=True):
         assert entry.id == message
         assert entry.translations[0].text == message
+
+
+def test_a_header_without_the_first_form_is_no_header() -> None:
+    source = 'msgid ""\nmsgstr[1] "x"\n\nmsgid "a dog"\nmsgstr ""\n'
+    document = po.parse(source.encode(), DocumentOptions("en", "de"))
+    assert document.render(document.blocks).decode() == source.replace('"a dog"\nmsgstr ""', '"a dog"\nmsgstr "a dog"')

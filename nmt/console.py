@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -26,7 +27,9 @@ def log(message: str, *, every_rank: bool = False) -> None:
     if SILENT and not every_rank:
         return
     message = escape_control(message)
-    if sys.stderr.isatty():
+    if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
+        from tqdm import tqdm
+
         tqdm.write(f"nmt: {message}", file=sys.stderr)
     else:
         print(f"nmt: {message}", file=sys.stderr, flush=True)
@@ -41,6 +44,8 @@ def with_progress(items: Iterable[T], on_progress: Callable[[], object]) -> Iter
 
 def progress(total: float | None, description: str, unit: str, **options: Any) -> tqdm[Any]:
     """Open a progress bar. If stderr is not a terminal, it prints one line per minute."""
+    from tqdm import tqdm  # slow to import
+
     is_terminal = sys.stderr.isatty()
     return tqdm(
         disable=options.pop("disable", False) or SILENT,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -90,7 +89,9 @@ def _describe_directory(path: Path) -> str:
 
 
 def _version(package: str) -> str:
+    from importlib import metadata  # slow to import
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return "not installed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.options import argument_lines
 from nmt.cli.output import OutputFormat, open_output, truncate_incomplete
 from nmt.cli.sharding import Shard
+from nmt.console import log, progress
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,11 +43,14 @@ class TranslationJob:
         return self.output_format(line, n_best)
 
     def translate_chunks(
-        self, chunks: Iterable[list[str]], output: Path | None, *, total: int | None, quiet: bool, append: bool = False
+        self,
+        chunks: Iterable[list[str]],
+        output: Path | None,
+        *,
+        append: bool = False,
+        on_progress: Callable[[int], object] = lambda lines: None,
     ) -> None:
-        """Translate chunks of lines and write the output. `total` is the number of lines for the progress bar."""
-        from nmt.console import progress
-
+        """Translate chunks of lines and write the output; `on_progress` gets numbers of finished lines."""
         sources: deque[str] = deque()
         warnings = WarningLog()
 
@@ -55,12 +59,9 @@ class TranslationJob:
                 sources.extend(chunk)
                 yield [self._line(line) for line in chunk]
 
-        with (
-            open_output(output, append=append) as write,
-            progress(total, "translating", " lines", disable=quiet) as bar,
-        ):
+        with open_output(output, append=append) as write:
             results = self.translator.stream(
-                constrained_chunks(), self.spec, details=self.details, on_progress=bar.update
+                constrained_chunks(), self.spec, details=self.details, on_progress=on_progress
             )
             for translations in results:
                 warnings.add(translations)
@@ -82,8 +83,6 @@ class WarningLog:
 
     def add(self, n_best: list[Translation]) -> None:
         """Log the warnings of the best translation of the next line."""
-        from nmt.console import log
-
         self.num_lines += 1
         if n_best[0].warnings:
             self.num_warned += 1
@@ -92,8 +91,6 @@ class WarningLog:
 
     def finish(self, translator: Translator | Guard) -> None:
         """Log how many lines have warnings, and which glossary terms were applied."""
-        from nmt.console import log
-
         if self.num_warned > MAX_WARNINGS:
             log(f"{self.num_warned:,} of {self.num_lines:,} translations have warnings; --format jsonl has all of them")
         log_terms(translator)
@@ -101,8 +98,6 @@ class WarningLog:
 
 def log_terms(translator: Translator | Guard) -> None:
     """Log which glossary terms were applied."""
-    from nmt.console import log
-
     if terms := getattr(translator, "term_counts", None):
         missing = [f"{term} ({count})" for (term, applied), count in terms.most_common() if not applied]
         num_applied = sum(count for (_, applied), count in terms.items() if applied)
@@ -119,7 +114,7 @@ def translate_stream(job: TranslationJob, text: list[str] | None, output: Path |
         chunks = chunked(argument_lines(text, encoding_errors))
     else:
         chunks = chunk_by_arrival(decode_lines(sys.stdin.buffer, "standard input", encoding_errors))
-    job.translate_chunks(chunks, output, total=None, quiet=True)
+    job.translate_chunks(chunks, output)
 
 
 def translate_file(
@@ -143,7 +138,6 @@ def translate_file(
         resume: continue after the lines that the output file already has.
         encoding_errors: handling of invalid UTF-8.
     """
-    from nmt.console import log
     from nmt.data.pairs import count_lines, read_lines
     from nmt.inference.chunking import chunked
 
@@ -164,7 +158,8 @@ def translate_file(
         log(f"resuming {path} after {num_done:,} lines")
     lines = islice(read_lines(input, errors=encoding_errors), start + num_done, end if shard else None)
     quiet = output is None and sys.stdout.isatty()  # a progress bar would mix with the output
-    job.translate_chunks(chunked(lines), path, total=end - start - num_done, quiet=quiet, append=resume)
+    with progress(end - start - num_done, "translating", " lines", disable=quiet) as bar:
+        job.translate_chunks(chunked(lines), path, append=resume, on_progress=bar.update)
     if join and shard and output:
         shard.finish(output)
 

@@ -18,6 +18,7 @@ from nmt.errors import ConfigError, TrainingError, UsageError
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint, run_info
+from nmt.train.adam import AdamW
 from nmt.train.muon import Muon, orthogonalize
 from nmt.train.optim import adam, optimizer
 from nmt.train.reproduce import reproduce
@@ -49,7 +50,7 @@ def set_gradients(model: torch.nn.Module) -> None:
         parameter.grad = torch.randn_like(parameter)
 
 
-def set_rate(built: torch.optim.Optimizer, lr: float) -> None:
+def set_rate(built: AdamW, lr: float) -> None:
     for group in built.param_groups:
         group["lr"] = lr
 

@@ -10,6 +10,7 @@ import torch
 from nmt.config import ModelConfig, TrainConfig
 from nmt.errors import ConfigError
 from nmt.model.build import build_model
+from nmt.train.adam import AdamW
 from nmt.train.optim import adam, schedule
 
 TOTAL, DIM = 1000, 512
@@ -54,10 +55,11 @@ def test_training_shorter_than_the_warmup_has_positive_rates(name: str) -> None:
 
 def test_adam_uses_the_constants_of_the_paper() -> None:
     model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
-    (group,) = adam(model, TrainConfig()).param_groups
-    assert group["betas"] == (0.9, 0.98)
-    assert group["eps"] == 1e-9
-    assert group["weight_decay"] == 0
+    optimizer = adam(model, TrainConfig())
+    assert (optimizer.beta1, optimizer.beta2) == (0.9, 0.98)
+    assert optimizer.eps == 1e-9
+    assert optimizer.weight_decay == 0
+    (group,) = optimizer.param_groups
     assert len(group["params"]) == len(list(model.parameters()))
 
 
@@ -79,3 +81,22 @@ def test_adam_update_equals_the_formula() -> None:
     optimizer.step()
     # The first bias-corrected moments are the gradient and its square.
     torch.testing.assert_close(parameter.detach(), before - 0.01 * gradient / (gradient.abs() + 1e-9))
+
+
+def test_adam_is_bitwise_equal_to_pytorch() -> None:
+    """With weight decay, a parameter that has no gradient at first, and an update that is skipped."""
+    weights, copies = ([torch.ones(3, 5), torch.zeros(7)] for _ in range(2))
+    options = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9, "weight_decay": 0.1}
+    optimizer = AdamW(weights, **options)
+    reference = torch.optim.AdamW(copies, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1, fused=True)
+    for number in range(4):
+        for index, (weight, other) in enumerate(zip(weights, copies, strict=True)):
+            weight.grad = other.grad = torch.randn_like(weight) if index <= number else None
+        for each in (optimizer, reference):
+            each.param_groups[0]["lr"] = 0.1 / (number + 1)
+            each.found_inf = torch.tensor(float(number == 2))  # type: ignore[union-attr]
+            each.step()
+        for weight, other in zip(weights, copies, strict=True):
+            assert torch.equal(weight, other)
+            state = reference.state[other]
+            assert all(torch.equal(tensor, state[key]) for key, tensor in optimizer.state[weight].items())

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW, Optimizer
+
+from nmt.train.adam import AdamW
 
 COEFFICIENTS = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
@@ -50,80 +51,71 @@ class Part(NamedTuple):
         return part.mT if self.is_tall else part
 
 
-class Muon(Optimizer):
-    """Muon for `matrices`, and the given AdamW optimizer for the other parameters.
+class Muon(AdamW):
+    """Muon for `matrices`, and AdamW for the other parameters.
 
-    Both use the learning rate of their parameter group. As in PyTorch's fused optimizers, a non-zero attribute
-    `found_inf` makes `step` change nothing, without a synchronization with the GPU.
+    Both use the learning rate of their parameter group.
     """
-
-    _step_supports_amp_scaling = True
 
     def __init__(
         self,
         matrices: Mapping[Tensor, Sequence[int]],
-        adam: AdamW,
+        others: Iterable[Tensor],
         *,
         momentum: float,
         ns_steps: int,
         lr_scale: float,
-        weight_decay: float,
         dtype: torch.dtype,
+        **adam_options: float,
     ) -> None:
         """Create the optimizer with learning rate 0.
 
         Args:
             matrices: parameters [rows, columns], and the number of rows of each matrix that is stacked in them.
-            adam: optimizer of the other parameters.
+            others: the other parameters.
             momentum: decay rate of the momentum.
             ns_steps: number of steps of the orthogonalization.
             lr_scale: factor of the learning rate of the matrices.
-            weight_decay: decoupled weight decay.
             dtype: dtype of the matrix products.
+            adam_options: options of `AdamW`; its weight decay is also that of the matrices.
         """
-        group = {"params": list(matrices), "momentum": momentum, "ns_steps": ns_steps, "lr_scale": lr_scale}
-        super().__init__([*adam.param_groups, group], {"lr": 0.0, "weight_decay": weight_decay})
-        self.adam, self.dtype = adam, dtype
-        self.adam.state = self.state
+        super().__init__(others, **adam_options)
+        self.param_groups.append({"params": list(matrices), "lr": 0.0})
+        self.momentum, self.ns_steps, self.lr_scale, self.dtype = momentum, ns_steps, lr_scale, dtype
         self.stacks = _stack_by_shape(matrices.items())
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Make one update; a closure is not supported."""
-        found_inf: Tensor | None = getattr(self, "found_inf", None)
-        self.adam.found_inf = found_inf  # type: ignore[attr-defined]
-        self.adam.step()
-        group = self.param_groups[-1]
-        weights = group["params"]
-        lr: float | Tensor = group["lr"] * group["lr_scale"]
-        if found_inf is not None:
-            lr = lr * (1 - found_inf)
-        directions = self._directions(group, found_inf)
-        if group["weight_decay"]:
-            torch._foreach_mul_(weights, 1 - lr * group["weight_decay"])
+    def step(self) -> None:
+        """Make one update."""
+        super().step()
+        weights = self.param_groups[-1]["params"]
+        lr: float | Tensor = self.param_groups[-1]["lr"] * self.lr_scale
+        if self.found_inf is not None:
+            lr = lr * (1 - self.found_inf)
+        directions = self._directions(weights)
+        if self.weight_decay:
+            torch._foreach_mul_(weights, 1 - lr * self.weight_decay)
         for parts in self.stacks:
             stacked_NRC = torch.stack([part.of(directions) for part in parts])
-            update_NRC = orthogonalize(stacked_NRC, group["ns_steps"], self.dtype).float()
+            update_NRC = orthogonalize(stacked_NRC, self.ns_steps, self.dtype).float()
             size = 0.2 * math.sqrt(update_NRC.shape[-1])  # the root mean square becomes that of Adam, about 0.2
             torch._foreach_sub_([part.of(weights) for part in parts], list(update_NRC.mul_(lr * size)))
 
-    def _directions(self, group: Mapping[str, Any], found_inf: Tensor | None) -> list[Tensor]:
+    def _directions(self, weights: Sequence[Any]) -> list[Tensor]:
         """Update the momentum and return the directions of the update, before their orthogonalization.
 
         Nesterov momentum: the direction is the average that the next update would have with the same gradient.
         """
-        momenta = []
-        for weight in group["params"]:
-            state = self.state[weight]
-            if "momentum" not in state:
-                state["momentum"] = torch.zeros_like(weight)
-            momenta.append(state["momentum"])
-        gradients = [weight.grad for weight in group["params"]]
-        if found_inf is not None:  # a zero difference leaves the momentum unchanged
-            is_skipped = found_inf.bool()
+        for weight in weights:
+            if "momentum" not in self.state[weight]:
+                self.state[weight]["momentum"] = torch.zeros_like(weight)
+        momenta = [self.state[weight]["momentum"] for weight in weights]
+        gradients = [weight.grad for weight in weights]
+        if self.found_inf is not None:  # a zero difference leaves the momentum unchanged
+            is_skipped = self.found_inf.bool()
             gradients = [torch.where(is_skipped, m, g) for m, g in zip(momenta, gradients, strict=True)]
-        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-        return list(torch._foreach_lerp(gradients, momenta, group["momentum"]))
+        torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
+        return list(torch._foreach_lerp(gradients, momenta, self.momentum))
 
 
 def _stack_by_shape(matrices: Iterable[tuple[Tensor, Sequence[int]]]) -> list[list[Part]]:

@@ -7,10 +7,10 @@ because an update with a learning rate of zero would be wasted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import nn
 
 from nmt.config import TrainConfig
 from nmt.errors import ConfigError
@@ -18,10 +18,11 @@ from nmt.model.layers import Linear
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.registry import parse, resolve
+from nmt.train.adam import AdamW
 from nmt.train.muon import Muon
 
 Schedule = Callable[..., float]
-OptimizerFactory = Callable[[Seq2Seq, TrainConfig], torch.optim.Optimizer]
+OptimizerFactory = Callable[[Seq2Seq, TrainConfig], AdamW]
 
 
 def noam(step: int, total: int, dim: int, *, warmup: int = 4000, factor: float = 1.0) -> float:
@@ -84,14 +85,14 @@ def schedule(spec: str) -> Schedule:
     return function
 
 
-def adam(model: Seq2Seq, config: TrainConfig) -> torch.optim.AdamW:
-    """Build a fused AdamW optimizer (Kingma and Ba 2015; decoupled weight decay: Loshchilov and Hutter 2019)."""
-    return _adam(model.parameters(), config)
+def adam(model: Seq2Seq, config: TrainConfig) -> AdamW:
+    """Build AdamW for all parameters."""
+    return AdamW(model.parameters(), **_adam_options(config))
 
 
 def muon(
     model: Seq2Seq, config: TrainConfig, *, momentum: float = 0.95, ns_steps: int = 4, lr_scale: float = 1.0
-) -> torch.optim.Optimizer:
+) -> AdamW:
     """Build Muon for the matrices of attention and feed-forward layers, and AdamW for the other parameters.
 
     `ns_steps` is the number of steps of the orthogonalization, and `lr_scale` the learning rate of the matrices as a
@@ -102,12 +103,12 @@ def muon(
     matrices = {layer.weight: layer.parts for layer in layers if isinstance(layer, Linear)}
     others = [parameter for parameter in model.parameters() if parameter not in matrices]
     return Muon(
-        matrices, _adam(others, config), momentum=momentum, ns_steps=ns_steps, lr_scale=lr_scale,
-        weight_decay=config.weight_decay, dtype=model.compute_dtype or torch.float32,
+        matrices, others, momentum=momentum, ns_steps=ns_steps, lr_scale=lr_scale,
+        dtype=model.compute_dtype or torch.float32, **_adam_options(config),
     )  # fmt: skip
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adam, "muon": muon}
+OPTIMIZERS: dict[str, Callable[..., AdamW]] = {"adamw": adam, "muon": muon}
 
 
 def optimizer(spec: str, arch: str) -> OptimizerFactory:
@@ -129,8 +130,5 @@ def optimizer(spec: str, arch: str) -> OptimizerFactory:
     return build
 
 
-def _adam(parameters: Iterable[nn.Parameter], config: TrainConfig) -> torch.optim.AdamW:
-    betas = (config.beta1, config.beta2)
-    return torch.optim.AdamW(
-        parameters, lr=0.0, betas=betas, eps=config.eps, weight_decay=config.weight_decay, fused=True
-    )
+def _adam_options(config: TrainConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in ("beta1", "beta2", "eps", "weight_decay")}

@@ -17,6 +17,7 @@ from nmt.config import TrainConfig
 from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
+from nmt.train.adam import AdamW
 from nmt.train.distillation import Teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer, gradient
@@ -82,7 +83,7 @@ def train_step(*args: Any, **options: Any) -> StepStats:
 def start_step(
     model: Seq2Seq,
     microbatches: Sequence[Batch],
-    optimizer: torch.optim.Optimizer,
+    optimizer: AdamW,
     config: TrainConfig,
     *,
     tokens: int | None = None,
@@ -117,7 +118,7 @@ def start_step(
     scaler = scaler or GradScaler(enabled=False)
     group = group or RankGroup()
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     try:
         losses = [_backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]]
         if microbatches:
@@ -126,7 +127,7 @@ def start_step(
     except RuntimeError as error:
         if not runtime.is_out_of_memory(error):
             raise
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         raise MemoryError from None
     parameters = list(model.parameters())
     device = parameters[0].device
@@ -136,11 +137,11 @@ def start_step(
     else:
         group.all_reduce_([*map(gradient, parameters), total])
     loss_scale = scaler.scale(torch.ones((), device=device))  # also initializes the scaler if there is no batch
-    scaler.unscale_(optimizer)
+    scaler.unscale_(optimizer)  # type: ignore[arg-type]
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)
     if not scaler.is_enabled():  # the fused kernel skips the update, as for a scaler
-        optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
-    scaler.step(optimizer)
+        optimizer.found_inf = (~norm.isfinite()).float()
+    scaler.step(optimizer)  # type: ignore[arg-type]
     scaler.update()
     return PendingStats(torch.stack((total, norm, loss_scale)), losses, microbatches, tokens)
 

@@ -7,6 +7,8 @@ import hypothesis
 import pytest
 from commandline import CommandLine, sentences, write
 
+from nmt.train import fine_tuning
+
 # An example may take longer while the other worker is busy: no test is timed.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
@@ -15,6 +17,12 @@ hypothesis.settings.load_profile("untimed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the longest tests, so that no worker waits for them at the end."""
     items.sort(key=lambda item: item.path.name != "test_experiments.py")
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fine-tuning in the test process ends with significance tests, which would take a second each."""
+    monkeypatch.setattr(fine_tuning, "RESAMPLES", 100)
 
 
 @pytest.fixture(scope="session")

@@ -1,46 +1,26 @@
 """The command line: a file per command or group of commands, their shared helpers, and one place that handles errors.
 
-Commands import PyTorch and other slow modules when they run, so that `nmt --help` is fast.
+A file is imported when its command runs, and imports PyTorch and other slow modules in functions, so that all commands
+start fast.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import keyword
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
 
 from nmt import __version__
-from nmt.cli import (
-    attention,
-    average,
-    backtranslate,
-    calibrate,
-    compare,
-    config,
-    data,
-    distill,
-    doctor,
-    environment,
-    evaluate,
-    export,
-    import_,
-    info,
-    models,
-    plot,
-    reproduce,
-    score,
-    serve,
-    summary,
-    sweep,
-    tokenizer,
-    train,
-    translate,
-)
+from nmt.cli import environment
 from nmt.console import escape_control
 from nmt.errors import NMTError, UsageError
 
@@ -54,11 +34,53 @@ HINTS = {
     errno.ENOTDIR: "a parent of this path is a file, not a directory",
 }  # fmt: skip
 """Hint for each error number of the operating system."""
+COMMANDS = (
+    "train", "translate", "backtranslate", "distill", "evaluate", "compare", "calibrate", "score", "average", "export",
+    "import", "models", "info", "summary", "attention", "reproduce", "sweep", "serve", "config", "doctor",
+    "data", "tokenizer", "plot",
+)  # fmt: skip
+"""All commands, each in a module of its name, in the order of `nmt --help`."""
 TRAINING_COMMANDS = ("train", "sweep", "reproduce")
+
+
+class Commands(Mapping[str, Any]):
+    """Click commands by name, made on first use: making all of them would take longer than a short translation."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _command(name: str) -> Any:
+    module_name = f"{name}_" if keyword.iskeyword(name) else name
+    module = import_module(f"nmt.cli.{module_name}")
+    if hasattr(module, "app"):
+        command = typer.main.get_group(module.app)
+        command.name = name
+        return command
+    single = typer.Typer(add_completion=False)
+    single.command(name)(getattr(module, module_name))
+    return typer.main.get_command(single)
 
 
 class ErrorHandlingGroup(TyperGroup):
     """Reports expected errors as one line, a hint and an exit code. Other exceptions are bugs and propagate."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Commands()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return [*COMMANDS]
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command and exit with its code."""
@@ -116,16 +138,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Train, run and evaluate neural machine translation models.",
 )
-for command in (
-    train.train, translate.translate, backtranslate.backtranslate, distill.distill, evaluate.evaluate,
-    compare.compare, calibrate.calibrate, score.score, average.average, export.export, import_.import_, models.models,
-    info.info, summary.summary, attention.attention, reproduce.reproduce, sweep.sweep, serve.serve, config.config,
-    doctor.doctor,
-):  # fmt: skip
-    app.command(command.__name__.rstrip("_"))(command)
-app.add_typer(data.app, name="data")
-app.add_typer(tokenizer.app, name="tokenizer")
-app.add_typer(plot.app, name="plot")
 
 
 def version(value: bool) -> None:

@@ -205,7 +205,7 @@ def _group(values: Iterable[int], limits: Sequence[int], unit: str) -> dict[str,
 
 
 def significance(
-    first: System, second: System, test: TestSet, names: Sequence[str], resamples: int = 1000
+    first: System, second: System, test: TestSet, names: Sequence[str], resamples: int
 ) -> list[MetricResult]:
     """Score two systems and test the significance of the differences; see `compare` for the arguments."""
     from sacrebleu.metrics.bleu import BLEU

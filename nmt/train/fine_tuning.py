@@ -23,6 +23,8 @@ from nmt.runs import checkpoint, discovery, run_info
 METRICS = ("bleu", "chrf")
 MAX_LINES, MAX_LINES_WITH_TIME_LIMIT = 10_000, 1_000
 """Maximum number of sentences of each test set. The first limits the memory of the significance tests."""
+RESAMPLES = 1000
+"""Bootstrap resamples of the significance tests."""
 LIMITS = ("max_source_length", "max_sentences_per_line")
 
 
@@ -76,7 +78,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     before = _translate(start.checkpoint, tests, config.search, device)
     after = before if is_start else _translate(best, tests, config.search, device)
     results = [
-        significance(System("start", first), System("tuned", second), test, METRICS)
+        significance(System("start", first), System("tuned", second), test, METRICS, RESAMPLES)
         for test, first, second in zip(tests, before, after, strict=True)
     ]
     log(f"start model {config.train.init_from} and fine-tuned model {best}:")

@@ -90,7 +90,7 @@ def test_updates_equal_the_formula() -> None:
     reference = copy.deepcopy(model)
     adam_of_all = adam(reference, options)
     momenta: dict[str, torch.Tensor] = {}
-    stacked = {"self_attention.qkv": (16, 8, 8), "cross_attention.kv": (8, 8), "up": (24, 24)}
+    heads = {"qkv": (0, 4), "cross_attention.q": (0, 4), "kv": (0, 4), "out": (1, 4), "up": (0, 24)}
     for _ in range(2):
         set_gradients(model)
         for one, other in zip(model.parameters(), reference.parameters(), strict=True):
@@ -107,8 +107,8 @@ def test_updates_equal_the_formula() -> None:
             momentum = momenta[name] = 0.9 * momenta.get(name, torch.zeros(())) + 0.1 * parameter.grad
             direction = 0.1 * parameter.grad + 0.9 * momentum
             weights[name] *= 1 - 0.02 * 0.1
-            sizes = next((rows for key, rows in stacked.items() if key in name), (len(parameter),))
-            for matrix, weight in zip(direction.split(sizes), weights[name].split(sizes), strict=True):
+            axis, size = next((split for key, split in heads.items() if f"{key}.weight" in name), (0, len(parameter)))
+            for matrix, weight in zip(direction.split(size, axis), weights[name].split(size, axis), strict=True):
                 u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
                 weight -= 0.02 * 0.2 * max(matrix.shape) ** 0.5 * u @ vh
             torch.testing.assert_close(parameter.detach(), weights[name], atol=1e-5, rtol=0)

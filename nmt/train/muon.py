@@ -2,8 +2,7 @@
 
 Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks". The update of a matrix is scaled to the
 typical size of an Adam update (Liu et al. 2025, "Muon is scalable for LLM training", equation 4), so one learning-rate
-schedule serves both. `torch.optim.Muon` orthogonalizes one matrix at a time, always in bf16, and a stacked matrix, such
-as query, key and value, as one.
+schedule serves both. The matrices of attention are orthogonalized head by head, which trains better in the same time. `torch.optim.Muon` orthogonalizes one parameter at a time, always in bf16.
 
 Shape suffixes: N matrices, R rows, C columns, R <= C.
 """
@@ -36,19 +35,18 @@ SAFETY = 1.01
 """Factor by which singular values may exceed 1 because of rounding."""
 
 
-class Part(NamedTuple):
-    """A matrix to orthogonalize: some rows of a parameter."""
+class Blocks(NamedTuple):
+    """How a parameter is divided into matrices."""
 
-    parameter_index: int
-    """Index of the parameter in its group."""
-    rows: slice
-    is_tall: bool
-    """Whether it has more rows than columns, and is transposed for its products."""
+    axis: int
+    """0: a matrix has some of the rows; 1: some of the columns."""
+    size: int
+    """Number of rows or columns of a matrix."""
 
-    def of(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Return the matrix of the parameter's weight, gradient or momentum, as a view with R <= C."""
-        part = tensors[self.parameter_index][self.rows]
-        return part.mT if self.is_tall else part
+    def view(self, tensor: Tensor) -> Tensor:
+        """Return the matrices of the parameter's weight, gradient or momentum, as a view with R <= C."""
+        blocks: Tensor = tensor.unflatten(self.axis, (-1, self.size)).movedim(self.axis, 0)
+        return blocks.mT if blocks.shape[1] > blocks.shape[2] else blocks
 
 
 class Muon(AdamW):
@@ -59,7 +57,7 @@ class Muon(AdamW):
 
     def __init__(
         self,
-        matrices: Mapping[Tensor, Sequence[int]],
+        matrices: Mapping[Tensor, Blocks],
         others: Iterable[Tensor],
         *,
         momentum: float,
@@ -71,7 +69,7 @@ class Muon(AdamW):
         """Create the optimizer with learning rate 0.
 
         Args:
-            matrices: parameters [rows, columns], and the number of rows of each matrix that is stacked in them.
+            matrices: parameters [rows, columns] with one or more matrices.
             others: the other parameters.
             momentum: decay rate of the momentum.
             ns_steps: number of steps of the orthogonalization.
@@ -82,7 +80,9 @@ class Muon(AdamW):
         super().__init__(others, **adam_options)
         self.param_groups.append({"params": list(matrices), "lr": 0.0})
         self.momentum, self.ns_steps, self.lr_scale, self.dtype = momentum, ns_steps, lr_scale, dtype
-        self.stacks = _stack_by_shape(matrices.items())
+        self.stacks: dict[torch.Size, list[tuple[int, Blocks]]] = {}
+        for index, (parameter, blocks) in enumerate(matrices.items()):  # to orthogonalize with batched products
+            self.stacks.setdefault(blocks.view(parameter).shape[1:], []).append((index, blocks))
 
     @torch.no_grad()
     def step(self) -> None:
@@ -95,11 +95,13 @@ class Muon(AdamW):
         directions = self._directions(weights)
         if self.weight_decay:
             torch._foreach_mul_(weights, 1 - lr * self.weight_decay)
-        for parts in self.stacks:
-            stacked_NRC = torch.stack([part.of(directions) for part in parts])
-            update_NRC = orthogonalize(stacked_NRC, self.ns_steps, self.dtype).float()
+        for stack in self.stacks.values():
+            direction_NRC = torch.cat([blocks.view(directions[index]) for index, blocks in stack])
+            update_NRC = orthogonalize(direction_NRC, self.ns_steps, self.dtype).float()
             size = 0.2 * math.sqrt(update_NRC.shape[-1])  # the root mean square becomes that of Adam, about 0.2
-            torch._foreach_sub_([part.of(weights) for part in parts], list(update_NRC.mul_(lr * size)))
+            views = [blocks.view(weights[index]) for index, blocks in stack]
+            updates = update_NRC.mul_(lr * size).split([len(view) for view in views])
+            torch._foreach_sub_(views, list(updates))
 
     def _directions(self, weights: Sequence[Any]) -> list[Tensor]:
         """Update the momentum and return the directions of the update, before their orthogonalization.
@@ -116,18 +118,6 @@ class Muon(AdamW):
             gradients = [torch.where(is_skipped, m, g) for m, g in zip(momenta, gradients, strict=True)]
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
         return list(torch._foreach_lerp(gradients, momenta, self.momentum))
-
-
-def _stack_by_shape(matrices: Iterable[tuple[Tensor, Sequence[int]]]) -> list[list[Part]]:
-    """Return the matrices of each shape, to orthogonalize them with batched products."""
-    stacks: dict[tuple[int, int], list[Part]] = {}
-    for index, (parameter, sizes) in enumerate(matrices):
-        first, columns = 0, parameter.shape[1]
-        for rows in sizes:
-            part = Part(index, slice(first, first + rows), is_tall=rows > columns)
-            stacks.setdefault((min(rows, columns), max(rows, columns)), []).append(part)
-            first += rows
-    return list(stacks.values())
 
 
 def orthogonalize(x_NRC: Tensor, steps: int, dtype: torch.dtype) -> Tensor:

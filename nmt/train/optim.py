@@ -11,15 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt.config import TrainConfig
 from nmt.errors import ConfigError
-from nmt.model.layers import Linear
+from nmt.model.attention import Attention
+from nmt.model.layers import FeedForward, Linear
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.registry import parse, resolve
 from nmt.train.adam import AdamW
-from nmt.train.muon import Muon
+from nmt.train.muon import Blocks, Muon
 
 Schedule = Callable[..., float]
 OptimizerFactory = Callable[[Seq2Seq, TrainConfig], AdamW]
@@ -99,8 +101,15 @@ def muon(
     multiple of that of the schedule. Products have the dtype of the activations.
     """
     assert isinstance(model, Transformer)  # `optimizer` checks it
-    layers = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
-    matrices = {layer.weight: layer.parts for layer in layers if isinstance(layer, Linear)}
+    matrices: dict[Tensor, Blocks] = {}
+    for module in (*model.encoder.modules(), *model.decoder.modules()):
+        if isinstance(module, Attention):
+            inputs = [layer for layer in module.children() if isinstance(layer, Linear) and layer is not module.out]
+            matrices |= {layer.weight: Blocks(0, module.head_dim) for layer in inputs}
+            matrices[module.out.weight] = Blocks(1, module.head_dim)
+        elif isinstance(module, FeedForward):
+            ffn_dim, dim = module.down.in_features, module.down.out_features
+            matrices |= {module.up.weight: Blocks(0, ffn_dim), module.down.weight: Blocks(0, dim)}
     others = [parameter for parameter in model.parameters() if parameter not in matrices]
     return Muon(
         matrices, others, momentum=momentum, ns_steps=ns_steps, lr_scale=lr_scale,

@@ -2,7 +2,8 @@
 
 Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks". The update of a matrix is scaled to the
 typical size of an Adam update (Liu et al. 2025, "Muon is scalable for LLM training", equation 4), so one learning-rate
-schedule serves both. The matrices of attention are orthogonalized head by head, which trains better in the same time. `torch.optim.Muon` orthogonalizes one parameter at a time, always in bf16.
+schedule serves both. The matrices of attention are orthogonalized head by head, which trains better in the same time.
+`torch.optim.Muon` orthogonalizes one parameter at a time, always in bf16.
 
 Shape suffixes: N matrices, R rows, C columns, R <= C.
 """

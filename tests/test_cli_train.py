@@ -199,7 +199,7 @@ def test_run_is_usable_after_sigkill(nmt: CommandLine) -> None:
     run = nmt.directory / "runs/killed"
     options = training("runs/killed", train__valid_every="1", train__valid_pairs="1", **FOREVER)
     moment = random.Random(0)
-    for attempt in range(4):  # with a checkpoint after each update, most of the time is spent saving
+    for attempt in range(3):  # with a checkpoint after each update, most of the time is spent saving
         process = nmt.start(*options, *(["--resume"] if attempt else []), stderr=subprocess.DEVNULL)
         wait_past(process, run, step(run) if attempt else 1)
         time.sleep(moment.uniform(0.0, 0.3))
@@ -217,7 +217,7 @@ def test_run_is_usable_after_sigkill(nmt: CommandLine) -> None:
 @pytest.mark.slow
 def test_repeated_sigkill_gives_bitwise_identical_weights(nmt: CommandLine) -> None:
     """Set KILLS for a longer test, as scripts/kill_and_resume.sh does."""
-    kills = int(os.environ.get("KILLS", "3"))
+    kills = int(os.environ.get("KILLS", "2"))
     changes = {
         "train__steps": str(40 * kills), "train__valid_every": "4", "train__valid_pairs": "2",
         "train__grad_accumulation": "2",

@@ -145,7 +145,7 @@ def test_wmt14_script(tmp_path: Path) -> None:
         assert script("../wmt14.sh", code=1, GPUS="") == []
 
 
-def test_fine_tuning_script(tmp_path: Path) -> None:
+def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
     source, target = sentences(300)
     for name, part in (("train", slice(0, 60)), ("valid", slice(60, 70)), ("test", slice(70, 80))):
         (tmp_path / "multi30k").mkdir(exist_ok=True)
@@ -155,7 +155,8 @@ def test_fine_tuning_script(tmp_path: Path) -> None:
     corpus = f"files(train='{tmp_path / 'general'}')"
     directories = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     environment = directories | {"MULTI30K": str(tmp_path / "multi30k"), "REPLAY": corpus, "GENERAL": corpus}
-    arguments = ("en-de-small", str((tmp_path / "software").relative_to("/")), "--set", "train.steps=2")
+    tiny = str((pristine / "runs" / "tiny").relative_to("/"))
+    arguments = (tiny, str((tmp_path / "software").relative_to("/")), "--set", "train.steps=2")
     tables = [script("../finetune.sh", *arguments, **environment) for _ in range(2)]  # completed runs are not repeated
     assert tables[0] == tables[1]
     assert [row[:2] for row in tables[0][2:]] == [[a, b] for a in ("multi30k", "software") for b in ("no", "yes")]

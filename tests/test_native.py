@@ -534,9 +534,9 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(tmp_path: Path) ->
     variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     several = [
         subprocess.Popen([sys.executable, "-c", TRANSLATION], env=variables, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
+        for _ in range(2)
     ]
-    assert [process.communicate()[0].strip() for process in several] == [NATIVE] * 3
+    assert [process.communicate()[0].strip() for process in several] == [NATIVE] * 2
     (library,) = tmp_path.glob("nmt/*.so")
     written = library.stat().st_mtime_ns
     assert translated(tmp_path) == (NATIVE, "")

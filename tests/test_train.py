@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tiny import config, copy_text
+from tqdm import tqdm
 
 from nmt.config import Config, ModelConfig, config_io
 from nmt.data.batching import Batch, collate
@@ -738,3 +739,10 @@ def test_bf16_trains_and_resumes(directory: Path) -> None:
     train(longer, directory / "run", resume=True, device="cpu", precision="bf16")
     weights = load_file(checkpoint.checkpoints(directory / "run")[-1] / checkpoint.WEIGHTS)
     assert {t.dtype for t in weights.values()} == {torch.float32}
+
+
+def test_progress_line_shows_the_bleu_of_the_last_validation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(tqdm, "set_postfix_str", lambda bar, text, refresh: shown.append(text))
+    run(config(directory, "train.steps=4", "train.valid_every=2"), directory)
+    assert [", BLEU " in text for text in shown] == [False, False, True, True]

@@ -39,14 +39,17 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
         return True
     trainer.model.train()
     stats, last_step, exchange_step = UpdateStats(trainer.device.type == "cuda"), config.steps, 0
+    bleu = ""  # of the last validation
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
         for update in trainer.updates():
             pending = trainer.update(update, last_step)
             stats.add(state.step, pending)
             state.seconds = budget.seconds_before + budget.elapsed()
+            if state.scores:
+                bleu = f", BLEU {state.scores['valid_bleu']:.1f}"
             state.scores = {}
             lr = trainer.optimizer.param_groups[0]["lr"]
-            bar.set_postfix_str(f"{stats}, lr {lr:.1e}", refresh=False)
+            bar.set_postfix_str(f"{stats}, lr {lr:.1e}{bleu}", refresh=False)
             bar.update()
             if state.step % config.log_every == 0:
                 means = stats.finish()

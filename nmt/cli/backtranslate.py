@@ -41,7 +41,7 @@ def backtranslate(
 ) -> None:
     """Translate text of the target language into the source language, as additional training data.
 
-    The teacher is a model of the opposite direction. Its translations become the source side of a new corpus, and the
+    The model translates in the opposite direction. Its translations become the source side of a new corpus, and the
     text becomes the target side (back-translation, Sennrich et al. 2016). Repeated and overlong lines, bad translations
     and pairs that nmt data check would drop are left out and counted. Prints the directory of the corpus, and logs the
     command that trains on it. Several hypotheses per line, as of sample(n_best=4), become several pairs.

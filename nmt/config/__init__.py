@@ -24,7 +24,7 @@ class DataConfig:
     train: tuple[str, ...] = ("phrasebook",)
     """Training corpora: names from `nmt data list`, or files(train='PREFIX'). All accept weight=0.5 and tag=True."""
     temperature: float = 1.0
-    """Temperature T of the mix of corpora: above 1, smaller ones are repeated; sizes n have shares of n^(1/T)."""
+    """Sampling temperature T: a corpus of n pairs has a share proportional to n^(1/T). 1: no upsampling."""
     replay: tuple[str, ...] = ()
     """Corpora to mix into fine-tuning, so that the model keeps its quality on other text; see train.replay_share."""
     valid: str = ""
@@ -32,7 +32,7 @@ class DataConfig:
     test: str = ""
     """Corpus that provides the test split. Empty: the first training corpus."""
     general_test: tuple[str, ...] = ()
-    """Test sets on other text, compared after fine-tuning. Empty: that of the start run's or a replay corpus."""
+    """Test sets of other domains, compared after fine-tuning. Empty: from the start model's data or data.replay."""
     clean: tuple[str, ...] = ("normalize", "length(max=200)", "ratio(max=3.0)", "dedup")
     """Cleaning steps for the training data, in order."""
     placeholders: bool = False
@@ -114,7 +114,7 @@ class TrainConfig:
     schedule: str = "linear(peak=2e-3, warmup=400)"
     """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd (warmup-stable-decay)."""
     optimizer: str = "adamw"
-    """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale multiplies that of matrices."""
+    """Optimizer: adamw, or muon(momentum=0.95, ns_steps=4, lr_scale=1.0); lr_scale is a factor for matrices."""
     beta1: float = 0.9
     """Adam: decay rate of the first moment."""
     beta2: float = 0.98
@@ -130,13 +130,13 @@ class TrainConfig:
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, which is used for inference. 0: off."""
     init_from: str = ""
-    """Run or checkpoint to initialize the weights from (fine-tuning). Empty: random initialization."""
+    """Run, checkpoint, pretrained or published model to fine-tune. Empty: random initialization."""
     replay_share: float = 0.5
     """Share of the training pairs of an epoch that come from data.replay, between 0 and 1."""
     teacher: str = ""
     """Run, checkpoint or pretrained model to distill; it must have the same tokenizer. Empty: no distillation."""
     distill_weight: float = 0.5
-    """Weight of the divergence from the teacher's distribution, between 0 and 1; the rest is that of the labels."""
+    """Weight w of the KL divergence from the teacher, between 0 and 1; the cross-entropy has weight 1 - w."""
     distill_top_k: int = 8
     """Number of most probable tokens of the teacher's distribution; others share the rest of the probability."""
     source_noise: tuple[str, ...] = ()

@@ -91,7 +91,7 @@ def test_fast_commands_do_not_import_slow_modules(
 
 
 @pytest.mark.parametrize(
-    ("command", "trains"), [("train", True), ("sweep", True), ("reproduce", True), ("translate", False)]
+    ("command", "trains"), [("train", True), ("sweep", False), ("reproduce", True), ("translate", False)]
 )
 def test_commands_set_process_settings(command: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [*environment.DEFAULTS]

@@ -22,7 +22,7 @@ from nmt.train import loss as loss_module
 from nmt.train import session
 from nmt.train.distillation import Teacher
 from nmt.train.loss import batch_loss
-from nmt.train.optim import adam
+from nmt.train.optim import adamw
 from nmt.train.reproduce import reproduce
 from nmt.train.session import train_step
 
@@ -101,7 +101,7 @@ def test_memory_of_the_distribution_is_bounded_by_the_number_of_tokens() -> None
 def test_microbatches_have_the_gradient_of_one_batch() -> None:
     student, teacher = make(0), Teacher(make(1), 0.5, 4)
     options = TrainConfig(clip_norm=0.0)
-    optimizer = adam(student, options)  # with learning rate 0
+    optimizer = adamw(student, options)  # with learning rate 0
     gradients = []
     for microbatches in (
         [collate(PAIRS)],
@@ -117,7 +117,9 @@ def test_microbatches_have_the_gradient_of_one_batch() -> None:
 def test_fp16_gradients_are_unscaled() -> None:
     student, teacher, options = make(0), Teacher(make(1), 0.5, 4), TrainConfig()
     norms = [
-        train_step(student, [collate(PAIRS)], adam(student, options), options, teacher=teacher, scaler=scaler).grad_norm
+        train_step(
+            student, [collate(PAIRS)], adamw(student, options), options, teacher=teacher, scaler=scaler
+        ).grad_norm
         for scaler in (None, GradScaler("cpu", init_scale=2.0**10))
     ]
     assert norms[1] == pytest.approx(norms[0], rel=1e-5)

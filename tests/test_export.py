@@ -25,9 +25,9 @@ from nmt.data.normalization import normalize
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import NMTError, UsageError
 from nmt.export import EXPORTS, LOADERS, safetensors, verify
-from nmt.export.common import greedy_translator, max_tokens
+from nmt.export.common import greedy_translator
 from nmt.export.onnx import OnnxModel, graphs
-from nmt.inference import Source
+from nmt.inference import Source, max_tokens
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Line, Translator

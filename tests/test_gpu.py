@@ -42,7 +42,7 @@ from nmt.train import profiling
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.distributed import process_group
-from nmt.train.optim import adam
+from nmt.train.optim import adamw
 from nmt.train.session import plan, train, train_step
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -209,7 +209,7 @@ def test_batches_that_do_not_fit_are_split(tmp_path: Path, monkeypatch: pytest.M
 def gradients(model: Seq2Seq, device: str) -> tuple[float, dict[str, torch.Tensor]]:
     """Return loss and gradients of an update of a copy of the model."""
     model = copy.deepcopy(model).to(device).train()
-    stats = train_step(model, [batch_on(device)], adam(model, TrainConfig()), TrainConfig())
+    stats = train_step(model, [batch_on(device)], adamw(model, TrainConfig()), TrainConfig())
     return stats.loss, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -234,7 +234,7 @@ def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_upd
     """Count the waits of updates after the first, whose statistics are read one update later."""
     model = model.to("cuda:0").train()
     model.compute_dtype = DTYPES[dtype]
-    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
+    optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
     previous = None
     for number in range(num_updates + 1):
         if number == 1:
@@ -305,7 +305,7 @@ def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, m
 
 def test_fp16_rank_may_begin_without_a_batch(gpu: FakeCUDA) -> None:
     model = build_model(TINY, VOCABULARY).to("cuda:0").train()
-    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda")
+    optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda")
     stats = train_step(model, [], optimizer, TrainConfig(), tokens=5, scaler=scaler)
     assert (stats.loss, stats.grad_norm, stats.skipped) == (0, 0, False)
 
@@ -313,7 +313,7 @@ def test_fp16_rank_may_begin_without_a_batch(gpu: FakeCUDA) -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_non_finite_update_keeps_the_weights(precision: str, gpu: FakeCUDA) -> None:
     model = build_model(TINY, VOCABULARY).to("cuda:0").train()
-    optimizer, scaler = adam(model, TrainConfig()), GradScaler("cuda", enabled=precision == "fp16", init_scale=4.0)
+    optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda", enabled=precision == "fp16", init_scale=4.0)
     optimizer.param_groups[0]["lr"] = 0.1
     model.output_weight_VD.register_hook(lambda gradient: gradient * float("inf"))
     before = {name: weight.clone() for name, weight in model.state_dict().items()}

@@ -17,7 +17,7 @@ from nmt.model.build import build_model
 from nmt.train import gradient_reducer
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
-from nmt.train.optim import adam
+from nmt.train.optim import adamw
 from nmt.train.step import start_step
 
 BATCHES = [collate([([5, 6, 7], [8, 9]), ([4], [5])]), collate([([10, 11, 12, 13], [16, 17])]), collate([([7], [9])])]
@@ -31,7 +31,7 @@ def train(rank: int, path: Path, overlap: bool) -> tuple[list[float], list[int]]
     """Make all updates, and save the weights. Return the losses and the number of buckets sent before each failure."""
     torch.manual_seed(0)
     model = build_model(TINY, VOCABULARY).eval()  # without dropout
-    optimizer, reducer = adam(model, TrainConfig()), GradientReducer(list(model.parameters())) if overlap else None
+    optimizer, reducer = adamw(model, TrainConfig()), GradientReducer(list(model.parameters())) if overlap else None
     optimizer.param_groups[0]["lr"] = 1e-2
     losses, num_sent, fails = [], [], False
 

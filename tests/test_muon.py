@@ -18,9 +18,9 @@ from nmt.errors import ConfigError, TrainingError, UsageError
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint, run_info
-from nmt.train.adam import AdamW
+from nmt.train.adamw import AdamW
 from nmt.train.muon import Muon, orthogonalize
-from nmt.train.optim import adam, optimizer
+from nmt.train.optim import adamw, optimizer
 from nmt.train.reproduce import reproduce
 from nmt.train.session import train, train_step
 
@@ -88,7 +88,7 @@ def test_updates_equal_the_formula() -> None:
     model, built = make("muon(momentum=0.9, ns_steps=12, lr_scale=2.0)", options)
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     reference = copy.deepcopy(model)
-    adam_of_all = adam(reference, options)
+    adam_of_all = adamw(reference, options)
     momenta: dict[str, torch.Tensor] = {}
     heads = {"qkv": (0, 4), "cross_attention.q": (0, 4), "kv": (0, 4), "out": (1, 4), "up": (0, 24)}
     for _ in range(2):

@@ -10,8 +10,8 @@ import torch
 from nmt.config import ModelConfig, TrainConfig
 from nmt.errors import ConfigError
 from nmt.model.build import build_model
-from nmt.train.adam import AdamW
-from nmt.train.optim import adam, schedule
+from nmt.train.adamw import AdamW
+from nmt.train.optim import adamw, schedule
 
 TOTAL, DIM = 1000, 512
 CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [
@@ -55,7 +55,7 @@ def test_training_shorter_than_the_warmup_has_positive_rates(name: str) -> None:
 
 def test_adam_uses_the_constants_of_the_paper() -> None:
     model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
-    optimizer = adam(model, TrainConfig())
+    optimizer = adamw(model, TrainConfig())
     assert (optimizer.beta1, optimizer.beta2) == (0.9, 0.98)
     assert optimizer.eps == 1e-9
     assert optimizer.weight_decay == 0
@@ -73,7 +73,7 @@ def test_invalid_schedules_raise(spec: str) -> None:
 
 def test_adam_update_equals_the_formula() -> None:
     model = build_model(ModelConfig(dim=8, heads=2, ffn_dim=8, encoder_layers=1, decoder_layers=1), 9)
-    optimizer = adam(model, TrainConfig())
+    optimizer = adamw(model, TrainConfig())
     parameter = model.output_weight_VD
     before, gradient = parameter.detach().clone(), torch.randn_like(parameter)
     parameter.grad = gradient.clone()

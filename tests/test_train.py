@@ -36,7 +36,7 @@ from nmt.train import session as training
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.loss import cross_entropy
-from nmt.train.optim import adam, schedule
+from nmt.train.optim import adamw, schedule
 from nmt.train.session import Trainer, train, train_step
 
 
@@ -223,7 +223,7 @@ def test_accumulated_gradients_equal_those_of_one_batch(directory: Path) -> None
     torch.manual_seed(0)
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1, dropout=0.0), 20)
     pairs = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]
-    optimizer = adam(model, config(directory).train)  # with learning rate 0, so the weights do not change
+    optimizer = adamw(model, config(directory).train)  # with learning rate 0, so the weights do not change
     gradients = []
     for microbatches in (
         [collate(pairs)],
@@ -293,7 +293,7 @@ def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: p
 def test_clipping_limits_the_gradient_norm(directory: Path) -> None:
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
     experiment = config(directory, "train.clip_norm=0.01")
-    stats = train_step(model, [collate([([5], [6, 7])])], adam(model, experiment.train), experiment.train)
+    stats = train_step(model, [collate([([5], [6, 7])])], adamw(model, experiment.train), experiment.train)
     assert stats.grad_norm > 0.01  # the norm before clipping
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
@@ -306,7 +306,7 @@ def test_update_uses_the_configured_label_smoothing(directory: Path) -> None:
     for smoothing in (0.0, 0.3):
         options = config(directory, f"train.label_smoothing={smoothing}").train
         expected = cross_entropy(hidden_ND, model.output_weight_VD, batch.labels_N, smoothing=smoothing) / batch.tokens
-        assert train_step(model, [batch], adam(model, options), options).loss == pytest.approx(
+        assert train_step(model, [batch], adamw(model, options), options).loss == pytest.approx(
             expected.item(), rel=1e-5
         )
 
@@ -321,7 +321,7 @@ def test_learning_rates_follow_the_schedule(directory: Path) -> None:
 @pytest.mark.parametrize("name", ["loss", "gradient"])
 def test_non_finite_update_raises_and_keeps_the_weights(directory: Path, name: str) -> None:
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
-    optimizer = adam(model, config(directory).train)
+    optimizer = adamw(model, config(directory).train)
     optimizer.param_groups[0]["lr"] = 0.1
     if name == "loss":
         with torch.no_grad():
@@ -340,7 +340,7 @@ def test_fp16_overflow_skips_the_update(directory: Path) -> None:
     from torch.amp.grad_scaler import GradScaler
 
     model = build_model(ModelConfig(dim=16, heads=2, ffn_dim=32, encoder_layers=1, decoder_layers=1), 20)
-    optimizer, scaler = adam(model, config(directory).train), GradScaler("cpu", init_scale=2.0**20)
+    optimizer, scaler = adamw(model, config(directory).train), GradScaler("cpu", init_scale=2.0**20)
     optimizer.param_groups[0]["lr"] = 0.1
     before = model.output_weight_VD.detach().clone()
     handle = model.output_weight_VD.register_hook(lambda grad: grad * float("inf"))

@@ -40,7 +40,8 @@ COMMANDS = (
     "data", "tokenizer", "plot",
 )  # fmt: skip
 """All commands, each in a module of its name, in the order of `nmt --help`."""
-TRAINING_COMMANDS = ("train", "sweep", "reproduce")
+TRAINING_COMMANDS = ("train", "reproduce")
+"""Commands that train in their own process."""
 
 
 class Commands(Mapping[str, Any]):

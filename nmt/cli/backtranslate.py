@@ -14,6 +14,7 @@ from nmt.cli.options import (
     SearchOption,
     SearchPrecisionOption,
     check_encoding_errors,
+    load_translator,
 )
 
 
@@ -65,7 +66,7 @@ def backtranslate(
     synthesis.check_options(output, search, "", min_score, steps, ignored)
     if synthesis.is_complete(output, resume):
         return
-    teacher = synthesis.load_teacher(model, device, precision)
+    teacher = load_translator(model, device, precision)
     data = teacher.config.data
     filters = Filters((data.src, data.tgt), is_reversed=True, min_score=min_score, clean=steps, ignore=ignored)
     options = synthesis.Options(

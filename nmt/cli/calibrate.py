@@ -15,6 +15,8 @@ from nmt.cli.options import (
     SearchOption,
     SearchPrecisionOption,
     check_encoding_errors,
+    check_test_options,
+    load_translator,
 )
 from nmt.cli.output import show, write_file
 from nmt.errors import CheckpointError, NMTError, UsageError
@@ -75,8 +77,7 @@ def calibrate(
       nmt calibrate --model en-de-small --evaluate-only --test multi30k
     """
     check_encoding_errors(encoding_errors)
-    if (src is None) != (not ref):
-        raise UsageError("--src and --ref must be used together")
+    check_test_options(src, ref, None)
     if src is not None and data:
         raise UsageError("pass either --src and --ref, or --data")
     if evaluate_only and data:
@@ -84,18 +85,13 @@ def calibrate(
     if evaluate_only and src is None and not test:
         raise UsageError("--evaluate-only needs a test set", "add --test, or --src and --ref")
 
-    from nmt.console import log
     from nmt.evaluate.calibration import calibrate as fit
     from nmt.evaluate.calibration import chrf_quality, comet_quality, measure
     from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
-    from nmt.inference.translator import Translator
     from nmt.paths import check_not_overwriting
-    from nmt.runs import discovery
 
     check_not_overwriting([html] if html else [], [path for path in (src, *(ref or ())) if path])
-    translator = Translator.load(model or discovery.newest_run(), device, precision)
-    if model is None:
-        log(f"using {translator.checkpoint}")
+    translator = load_translator(model, device, precision)
     metric = comet_quality(comet) if comet else chrf_quality()
     languages = translator.config.data.src, translator.config.data.tgt
     tests = [named_test_set(name, *languages) for name in test or ()]
@@ -118,7 +114,7 @@ def calibrate(
         import json
         from dataclasses import asdict
 
-        report = {"calibration": asdict(calibration), "reliability": [each.as_dict() for each in results]}
+        report = {"calibration": asdict(calibration), "reliability": [asdict(each) for each in results]}
         show(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         show(_format(calibration, results))

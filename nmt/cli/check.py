@@ -84,23 +84,23 @@ def check(
         raise UsageError("--set requires --config", "add --config CONFIG")
     tests: list[tuple[str, list[Pair]]] = []
     if src is not None:
-        languages, texts = _file_texts(src, tgt, src_lang, tgt_lang, encoding_errors)
+        languages, corpora = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
-        languages, texts, tests = _config_texts(str(config), set_ or [], with_tests=test is None)
+        languages, corpora, tests = _config_corpora(str(config), set_ or [], with_tests=test is None)
     tests += [load_test_pairs(name, languages, encoding_errors) for name in test or []]
     outputs = _outputs(fix, languages) if fix is not None else []
     inputs = [
-        *(path for text in texts for path in text.files),
+        *(path for text in corpora for path in text.files),
         *(path for name in test or [] for path in _test_files(name)),
     ]
     check_not_overwriting([*outputs, *([html] if html else [])], inputs)
     for code in languages:
         _check_language(code)
-    report = run_checks(texts, tests, languages, ignore=ignore or [], max_examples=examples)
+    report = run_checks(corpora, tests, languages, ignore=ignore or [], max_examples=examples)
     if html:
         write_file(html, report.to_html())
     if outputs:
-        _write_repaired(texts, report, outputs)
+        _write_repaired(corpora, report, outputs)
     show(_json(report) if json_ else _table(report))
     raise typer.Exit(EXIT_CODES[report.severity.name.lower()] if report.severity is not None else 0)
 
@@ -115,7 +115,7 @@ def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
     return [prefix.with_name(f"{prefix.name}.{ending}") for ending in endings]
 
 
-def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[Path]) -> None:
+def _write_repaired(corpora: list[ParallelCorpus], report: Report, outputs: list[Path]) -> None:
     from nmt.data.check import CHECKS, repair
     from nmt.data.pairs import write_pairs
 
@@ -123,7 +123,7 @@ def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[P
     try:
         outputs[0].parent.mkdir(parents=True, exist_ok=True)
         with progress(pairs, "repairing", " pairs", unit_scale=True) as bar:
-            kept = write_pairs(outputs[0], outputs[1], with_progress(repair(texts, report), bar.update))
+            kept = write_pairs(outputs[0], outputs[1], with_progress(repair(corpora, report), bar.update))
     except OSError as error:
         raise NMTError(f"cannot write {outputs[0]}: {error.strerror}", "name another prefix") from None
     log(f"wrote {kept:,} of {pairs:,} pairs to {outputs[0]} and {outputs[1]}")
@@ -135,7 +135,7 @@ def _write_repaired(texts: list[ParallelCorpus], report: Report, outputs: list[P
             log("unequal-line-counts: dropped the extra lines of the longer side")
 
 
-def _file_texts(
+def _file_corpora(
     src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
 ) -> tuple[tuple[str, str], list[ParallelCorpus]]:
     from nmt.data.check import ParallelCorpus
@@ -159,7 +159,7 @@ def _file_texts(
     return languages, [ParallelCorpus(str(src), pairs, count_lines(src), (src, tgt))]
 
 
-def _config_texts(
+def _config_corpora(
     name: str, overrides: list[str], *, with_tests: bool
 ) -> tuple[tuple[str, str], list[ParallelCorpus], list[tuple[str, list[Pair]]]]:
     from nmt.config import config_io
@@ -180,10 +180,10 @@ def _config_texts(
             missing.setdefault(error.message, []).append(split)
     for message, names in missing.items():
         log(f"not checking for overlap with the {' and '.join(names)} data: {message}")
-    texts = [
+    corpora = [
         ParallelCorpus(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits
     ]
-    return (data.src, data.tgt), texts, tests
+    return (data.src, data.tgt), corpora, tests
 
 
 def _test_files(name: str) -> tuple[()] | tuple[Path, Path]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from nmt.cli.options import SetOption
 from nmt.config import Config
 from nmt.errors import UsageError
 from nmt.registry import parse
@@ -15,10 +16,7 @@ def config(
     name: Annotated[
         str | None, typer.Argument(help="YAML file, or the name of a built-in config.", show_default="quickstart")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a config option; may be repeated."),
-    ] = None,
+    set_: SetOption = None,
     options: Annotated[
         bool, typer.Option("--options", help="List all options with defaults and descriptions.")
     ] = False,

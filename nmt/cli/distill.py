@@ -14,6 +14,7 @@ from nmt.cli.options import (
     SearchOption,
     SearchPrecisionOption,
     check_encoding_errors,
+    load_translator,
 )
 from nmt.errors import UsageError
 
@@ -88,7 +89,7 @@ def distill(
     synthesis.check_options(output, search, select, min_score, steps, ignored)
     if synthesis.is_complete(output, resume):
         return
-    teacher = synthesis.load_teacher(model, device, precision)
+    teacher = load_translator(model, device, precision)
     filters = Filters(
         (teacher.config.data.src, teacher.config.data.tgt), is_reversed=False, select=select, min_score=min_score,
         clean=steps, ignore=ignored,

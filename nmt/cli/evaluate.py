@@ -25,6 +25,7 @@ from nmt.cli.options import (
     check_encoding_errors,
     check_test_options,
     load_test_sets,
+    load_translator,
     search_spec,
 )
 
@@ -74,16 +75,11 @@ def evaluate(
 
     import json
 
-    from nmt.console import log
     from nmt.evaluate.evaluation import MetricOptions
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
-    from nmt.inference.translator import Translator
-    from nmt.runs import discovery
     from nmt.runs.model_card import write_card
 
-    translator = Translator.load(model or discovery.newest_run(), device, precision)
-    if model is None:
-        log(f"using {translator.checkpoint}")
+    translator = load_translator(model, device, precision)
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = load_test_sets(translator.config.data, src, ref, test, encoding_errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from nmt.console import log
 from nmt.errors import UsageError
 from nmt.registry import format_spec, parse
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
     from nmt.evaluate.test_sets import TestSet
+    from nmt.inference.translator import Translator
 
 ConfigOption = Annotated[
     str,
@@ -140,3 +142,14 @@ def search_spec(
         if top_beams > options.get("beam_size", cast(Any, SEARCHES[name]).beam_size):
             options["beam_size"] = -(-top_beams // groups) * groups
     return format_spec(name, options)
+
+
+def load_translator(model: Path | list[Path] | None, device: str, precision: str) -> Translator:
+    """Load the model of --model, or the newest run, whose checkpoint is logged."""
+    from nmt.inference.translator import Translator
+    from nmt.runs import discovery
+
+    translator = Translator.load(model or discovery.newest_run(), device, precision)
+    if model is None:
+        log(f"using {translator.checkpoint}")
+    return translator

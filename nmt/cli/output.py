@@ -117,7 +117,8 @@ def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
 def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLine]:
     """Yield a function that writes a line to a file, or to stdout if `path` is None.
 
-    An existing file is keep_content when the first line is written, so an earlier error leaves it unchanged.
+    Unless `append` is set, an existing file is truncated when the first line is written, so an earlier error leaves it
+    unchanged.
 
     Raises:
         UsageError: the file cannot be opened.

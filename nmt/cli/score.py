@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import MODELS_HELP, DeviceOption, EncodingErrorsOption, check_encoding_errors
+from nmt.cli.options import MODELS_HELP, DeviceOption, EncodingErrorsOption, check_encoding_errors, load_translator
 from nmt.cli.output import check_output_format, open_output
 from nmt.errors import UsageError
 
@@ -46,18 +46,14 @@ def score(
     check_encoding_errors(encoding_errors)
     check_output_format(format)
 
-    from nmt.console import log, progress
+    from nmt.console import progress
     from nmt.data.pairs import count_lines, open_text, read_pairs
-    from nmt.inference.translator import Translator
-    from nmt.runs import discovery
 
     for file in (src, tgt):
         open_text(file).close()
         if output and output.exists() and output.samefile(file):
             raise UsageError(f"--output {output} is an input file", "choose another file")
-    translator = Translator.load(model or [discovery.newest_run()], device, "fp32")
-    if model is None:
-        log(f"using {translator.checkpoint}")
+    translator = load_translator(model, device, "fp32")
     pairs, inputs = tee(read_pairs(src, tgt, errors=encoding_errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:
         for (source, target), translation in zip(inputs, translator.score(pairs), strict=True):

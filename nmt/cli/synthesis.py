@@ -153,13 +153,6 @@ def parse_shard(text: str | None) -> Shard:
     return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
 
 
-def load_teacher(models: list[Path], device: str, precision: str) -> Translator:
-    """Load the teacher, or an ensemble of teachers."""
-    from nmt.inference.translator import Translator
-
-    return Translator.load(models, device, precision)
-
-
 def is_complete(output: Path, resume: bool) -> bool:
     """Return whether the corpus exists already, which is an error unless `resume` is set."""
     from nmt.synthetic.corpus import RECORD
@@ -191,7 +184,7 @@ def synthesize(
     from nmt.synthetic.source_text import SOURCE
 
     teachers = find_models(models)
-    tests = [load_test_pairs(name, _languages(options.filters), options.encoding_errors) for name in options.tests]
+    tests = [load_test_pairs(name, options.filters.corpus_languages, options.encoding_errors) for name in options.tests]
     settings: dict[str, Any] = {
         "command": options.command,
         "text": text.checksums,
@@ -225,11 +218,6 @@ def synthesize(
             _finish(options, settings, statistics, tests, lambda build: train_command(teachers[0], build))
         if options.output.exists():
             _remove(options)
-
-
-def _languages(filters: Filters) -> tuple[str, str]:
-    """Return the source and target language of the corpus."""
-    return filters.languages[::-1] if filters.is_reversed else filters.languages
 
 
 @contextmanager
@@ -303,7 +291,7 @@ def _finish(
     from nmt.synthetic.corpus import write_record
     from nmt.synthetic.source_text import REFERENCE, SOURCE
 
-    work, languages = options.work, _languages(options.filters)
+    work, languages = options.work, options.filters.corpus_languages
     with new_directory(options.output) as directory:
         outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
         num_pairs, dropped = options.filters.apply(work / SOURCE, work / REFERENCE, work / HYPOTHESES, outputs, tests)

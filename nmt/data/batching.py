@@ -7,7 +7,7 @@ padding.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,13 +130,18 @@ def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None =
     return torch.from_numpy(padded)
 
 
+def token_mask(lengths: Iterable[int]) -> Tensor:
+    """Return the mask [B, longest] of padded rows of these lengths, True for tokens."""
+    lengths_B = torch.tensor([*lengths])
+    return torch.arange(int(lengths_B.max()))[None] < lengths_B[:, None]
+
+
 def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = (), *, source_eos: bool = True) -> Batch:
     """Return the tensors of a batch; with `source_eos`, sources end with </s>."""
     src_BS, src_mask_BS = collate_source([src for src, _ in pairs], source_eos=source_eos)
     targets = [tgt for _, tgt in pairs]
     tgt_out_BT = pad_rows(targets, after=EOS)
-    lengths_B = torch.tensor([len(tgt) + 1 for tgt in targets])
-    tgt_mask_BT = torch.arange(tgt_out_BT.shape[1])[None] < lengths_B[:, None]
+    tgt_mask_BT = token_mask(len(tgt) + 1 for tgt in targets)
     target_index_N = tgt_mask_BT.flatten().nonzero().squeeze(1)
     tgt_in_BT = pad_rows(targets, before=BOS)
     return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, tgt_out_BT[tgt_mask_BT], tuple(pair_ids))
@@ -147,5 +152,4 @@ def collate_source(sources: Sequence[Ids], *, source_eos: bool = True) -> tuple[
     if not source_eos:
         sources = [encoder_input(src, source_eos) for src in sources]
     src_BS = pad_rows(sources, after=EOS if source_eos else None)
-    lengths_B = torch.tensor([len(src) + source_eos for src in sources])
-    return src_BS, torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]
+    return src_BS, token_mask(len(src) + source_eos for src in sources)

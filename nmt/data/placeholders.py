@@ -16,9 +16,9 @@ from nmt.data.spans import find_spans
 
 PLACEHOLDERS = tuple(chr(0xE000 + i) for i in range(8))
 """The characters, in the order of their use in a sentence. Further spans of a sentence are not replaced."""
-SHARE_OF_WORDS = 0.05
-"""Share of the pairs without protected spans in which up to three words that both sides have, such as names, become
-placeholders. Many corpora have few URLs, and a name occurs in similar contexts."""
+SHARE_OF_WORD_PAIRS = 0.05
+"""Share of the pairs without protected spans that get placeholders for up to three words that both sides have, such as
+names. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
 """A capitalized word or a number."""
 
@@ -27,7 +27,7 @@ def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Replace protected spans that both sides contain with placeholders. The result depends on each pair only."""
     for source, target in pairs:
         spans = [source[span.start : span.end] for span in find_spans(source) if span.is_opaque]
-        if not spans and (draw := zlib.crc32(f"{source}\t{target}".encode())) < SHARE_OF_WORDS * 2**32:
+        if not spans and (draw := zlib.crc32(f"{source}\t{target}".encode())) < SHARE_OF_WORD_PAIRS * 2**32:
             words = [word for word in _SHARED_WORD.findall(source) if word in target]
             first = draw % max(1, len(words))
             spans = words[first : first + 1 + draw % 3]

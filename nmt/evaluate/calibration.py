@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -112,10 +111,6 @@ class Reliability:
     bins: list[Bin]
     """Bins of equal size, from the lowest to the highest confidence."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self)
-
 
 def observe(
     translator: Translator, test: TestSet, search: str, metric: QualityMetric, deadline: float | None = None
@@ -185,13 +180,12 @@ def calibrate(
         raise _too_few_error(development, count)
     fitted = fit(observations)
     held_out = reliability(f"{development.name}, cross-validation", cross_validate(observations), observations)
-    scores = held_out.as_dict()
     calibration = Calibration(
         bias=fitted.bias, log_length_ratio=fitted.log_length_ratio, features=fitted.features,
         definition=definition(metric.name), metric=metric.name,
         checkpoint=translator.checkpoint.name, weights=read_meta(translator.checkpoint)["sha256"][WEIGHTS],
         search=search, data=development.name, sentences=count,
-        held_out={name: round(scores[name], DECIMALS) for name in HELD_OUT_SCORES},
+        held_out={name: round(getattr(held_out, name), DECIMALS) for name in HELD_OUT_SCORES},
     )  # fmt: skip
     return calibration, held_out
 

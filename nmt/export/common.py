@@ -13,6 +13,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.data.tokenizer import BOS, EOS, Tokenizer, encoder_input, tokenizer_file
 from nmt.errors import UsageError
+from nmt.inference import max_tokens
 from nmt.model.transformer import Transformer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
@@ -72,11 +73,6 @@ def require_package(name: str, package: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise UsageError(f"{name} is not installed", f"pip install {package}") from None
-
-
-def max_tokens(source_length: int) -> int:
-    """Return the maximum number of tokens of a translation, without the end token, as in `nmt translate`."""
-    return 2 * (source_length + 1) + 10
 
 
 def num_positions(loaded: LoadedModel) -> int:

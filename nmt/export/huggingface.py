@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from nmt.data.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
-from nmt.export.common import Translate, max_tokens, num_positions, require_package, require_transformer
+from nmt.export.common import Translate, num_positions, require_package, require_transformer
+from nmt.inference import max_tokens
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.runs.discovery import LoadedModel

@@ -39,6 +39,14 @@ class TokenScores:
     """Cross-attention weights; S includes the end token, if the encoder reads it. None: the engine returns none."""
 
 
+def max_tokens(source_length: int) -> int:
+    """Return the maximum number of tokens of a translation, without the end token.
+
+    It depends on the sentence only, so that the batch does not change a translation.
+    """
+    return 2 * (source_length + 1) + 10
+
+
 class Engine(Protocol):
     """Translates and scores token ids."""
 

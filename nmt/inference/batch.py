@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 from nmt.errors import NMTError
-from nmt.inference import Source, TokenScores
+from nmt.inference import Source, TokenScores, max_tokens
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 
 T = TypeVar("T")
@@ -132,9 +132,8 @@ class BatchEngine:
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         def run() -> list[list[Hypothesis]]:
-            # The limits depend on each sentence only, so that the batch does not change a translation. One position
-            # is for the start token.
-            max_length_B = np.array([2 * (len(source.ids) + 1) + 10 for source in sources])
+            # One position is for the start token.
+            max_length_B = np.array([max_tokens(len(source.ids)) for source in sources])
             hypotheses = search(
                 self.model,
                 SearchRequest(

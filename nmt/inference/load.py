@@ -6,23 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nmt import runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.inference import native
 from nmt.inference.batch import GPU_BATCH_SCALE, BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
-from nmt.inference.native import NativeModel
+from nmt.inference.native import NativeModel, Weights
 from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import ModelFiles
 
 if TYPE_CHECKING:  # the native engine does not need PyTorch
     from nmt.model.seq2seq import Seq2Seq
 
-Weights = Mapping[str, NDArray[np.float32]]
 Detokenize = Callable[[Sequence[int]], str]
 
 
@@ -66,18 +62,13 @@ def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detoke
         CheckpointError: weights are missing or damaged, or do not match their configuration.
         UsageError: the device does not support the precision for this model.
     """
-    if runs_natively([each.config.model for each in files], device):
-
-        def make_native(precision: str) -> Model:
-            return _ensemble([_load_native(each, precision) for each in files])
-
-        config = files[0].config.model
-        threads = runtime.num_threads()
-        return BatchEngine(
-            make_native, _native_precision(precision, config), detokenize, threads, source_eos=config.source_eos
-        )
-    models = [discovery.load(each.checkpoint).model for each in files]
-    return _pytorch_engine(models, device, precision, detokenize)
+    configs = [each.config.model for each in files]
+    if not runs_natively(configs, device):
+        models = [discovery.load(each.checkpoint).model for each in files]
+        return _pytorch_engine(models, device, precision, detokenize)
+    return _native_engine(
+        configs[0], lambda precision: [_load_native(each, precision) for each in files], precision, detokenize
+    )
 
 
 def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
@@ -86,17 +77,14 @@ def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, d
     Raises:
         UsageError: the device does not support the precision for these models.
     """
-    if not runs_natively([model.config for model in models], device):
+    configs = [model.config for model in models]
+    if not runs_natively(configs, device):
         return _pytorch_engine(models, device, precision, detokenize, copy=True)
 
-    def make_native(precision: str) -> Model:
-        return _ensemble([NativeModel(m.config, _to_numpy(m.state_dict()), precision) for m in models])
+    def load(precision: str) -> list[NativeModel]:
+        return [NativeModel(m.config, _to_numpy(m.state_dict()), precision) for m in models]
 
-    config = models[0].config
-    threads = runtime.num_threads()
-    return BatchEngine(
-        make_native, _native_precision(precision, config), detokenize, threads, source_eos=config.source_eos
-    )
+    return _native_engine(configs[0], load, precision, detokenize)
 
 
 def runs_natively(configs: Sequence[ModelConfig], device: str) -> bool:
@@ -104,12 +92,15 @@ def runs_natively(configs: Sequence[ModelConfig], device: str) -> bool:
     return device == "cpu" and all(map(native.supports, configs)) and native.is_available()
 
 
-def _native_precision(precision: str, config: ModelConfig) -> str:
-    return native.fastest_precision(config) if precision == "auto" else precision
+def _native_engine(
+    config: ModelConfig, load: Callable[[str], list[NativeModel]], precision: str, detokenize: Detokenize
+) -> BatchEngine:
+    def make_model(precision: str) -> Model:
+        models = load(precision)
+        return models[0] if len(models) == 1 else NativeEnsemble(models)
 
-
-def _ensemble(models: Sequence[NativeModel]) -> Model:
-    return models[0] if len(models) == 1 else NativeEnsemble(models)
+    precision = native.fastest_precision(config) if precision == "auto" else precision
+    return BatchEngine(make_model, precision, detokenize, runtime.num_threads(), source_eos=config.source_eos)
 
 
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:

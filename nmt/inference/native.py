@@ -47,6 +47,7 @@ MATRICES = (
     "feed_forward.up", "feed_forward.down",
 )  # fmt: skip
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
+"""These five tuples have the order of the enums in engine.c."""
 Weights = Mapping[str, NDArray[np.float32]]
 
 
@@ -261,7 +262,7 @@ class NativeState:
             model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
         )
         self._num_parents = rows
-        return StepResult(log_p_RK, tokens_RK, None if request.gather_RP is None else gathered_log_p_RP, log_p_RV)
+        return StepResult(log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV)
 
 
 class Matrix:

@@ -51,7 +51,7 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     """
     if not line.text.strip():
         return ()
-    problems = (*missing_spans(line, text), *_crossed_tags(line, text))
+    problems = (*_span_problems(line, text), *_crossed_tags(line, text))
     source = line.text
     for span in reversed([span for span in line.fixed if not span.is_term]):  # equal in both, so they prove nothing
         source = f"{source[: span.start]} {source[span.end :]}"
@@ -59,7 +59,7 @@ def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[st
     return (*problems, *_text_problems(source, text, *languages))
 
 
-def missing_spans(line: Line, text: str) -> Iterator[str]:
+def _span_problems(line: Line, text: str) -> Iterator[str]:
     """Yield a problem for each fixed span that occurs in the translation less often than in the line, or, except for
     numbers and terms, more often.
     """

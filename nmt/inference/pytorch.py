@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.batching import collate, pad_rows
+from nmt.data.batching import collate, pad_rows, token_mask
 from nmt.inference import TokenScores
 from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
@@ -45,10 +45,7 @@ class TorchModel:
     @fused_kernels()
     def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
-        src_BS = pad_rows(sources)
-        lengths_B = torch.tensor([len(source) for source in sources])
-        mask_BS = torch.arange(src_BS.shape[1])[None] < lengths_B[:, None]
-        src_BS, mask_BS = self.transfer(src_BS), self.transfer(mask_BS)
+        src_BS, mask_BS = self.transfer(pad_rows(sources)), self.transfer(token_mask(map(len, sources)))
         states = [network.init_search_state(src_BS, mask_BS) for network in self.networks]
         if track_attention:
             for state in states:

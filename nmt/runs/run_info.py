@@ -77,7 +77,7 @@ def collect(run: Path) -> dict[str, Any]:
     best = checkpoint.best(run) if run.is_dir() else None
     if best is None or not (run / "config.yaml").is_file():
         raise CheckpointError(f"{run} has no checkpoint", "choose a directory under runs/")
-    data = _read_json(run / "data.json")
+    data = read_json(run / "data.json")
     recipe = data.get("recipe", {})
     last = _last_progress(run, best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
@@ -115,9 +115,9 @@ def collect(run: Path) -> dict[str, Any]:
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
             for line in _read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
-        "comparison": comparison if _is_comparison(comparison := _read_json(run / COMPARISON)) else None,
+        "comparison": comparison if _is_comparison(comparison := read_json(run / COMPARISON)) else None,
         "calibration": _calibration(run, best),
-        "tests": list(filter(_is_report, map(_read_json, report_paths))),
+        "tests": list(filter(_is_report, map(read_json, report_paths))),
         "sessions": list(filter(_is_session, _read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
@@ -129,7 +129,7 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
 
     It contains the origins of all imported models among its ancestors, because their licenses apply.
     """
-    data = _read_json(model.run / "data.json")
+    data = read_json(model.run / "data.json")
     parents = filter(_is_parent, data.get("derived_from", []))
     imported = [data["imported"]] if data.get("imported") else [each for p in parents for each in p["imported"]]
     return {
@@ -142,7 +142,7 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
 
 def is_imported(run: Path) -> bool:
     """Return whether a run is an import without training by nmt, so that its training data is unknown."""
-    return bool(_read_json(run / "data.json").get("imported"))
+    return bool(read_json(run / "data.json").get("imported"))
 
 
 def _corpora(recipe: dict[str, Any], mix: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -215,7 +215,7 @@ def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
     weights = checkpoint.read_meta(best)["sha256"].get(checkpoint.WEIGHTS)
     for directory in (pretrained.output_dir(run), run):
-        content = _read_json(directory / checkpoint.CALIBRATION)
+        content = read_json(directory / checkpoint.CALIBRATION)
         is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
         if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):
             return content
@@ -246,7 +246,8 @@ def _file_size(path: Path) -> int:
     return 0
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, or an empty one if the file is missing or damaged."""
     with suppress(OSError, ValueError):
         content = json.loads(path.read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}

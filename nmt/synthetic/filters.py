@@ -56,6 +56,11 @@ class Filters:
     ignore: tuple[str, ...] = ()
     """Filters of `NAMES` that are switched off."""
 
+    @property
+    def corpus_languages(self) -> tuple[str, str]:
+        """Source and target language of the corpus."""
+        return self.languages[::-1] if self.is_reversed else self.languages
+
     def apply(
         self, sources: Path, references: Path, hypotheses: Path, outputs: tuple[Path, Path],
         tests: Sequence[tuple[str, Sequence[Pair]]] = (),
@@ -113,9 +118,9 @@ class Filters:
         dropped: Counter[str],
     ) -> int:  # fmt: skip
         """Write the pairs that `nmt data check --fix` keeps, and count the others by their most severe problem."""
-        languages = self.languages[::-1] if self.is_reversed else self.languages
         corpus = ParallelCorpus(str(draft[0]), partial(read_pairs, *draft))
-        report = run_checks([corpus], tests, languages, ignore=(*UNSUITABLE_CHECKS, *self.ignore), max_examples=0)
+        ignore = (*UNSUITABLE_CHECKS, *self.ignore)
+        report = run_checks([corpus], tests, self.corpus_languages, ignore=ignore, max_examples=0)
         remaining_N = report.dropped_N
         for check in CHECKS:
             if check.fix == "drop" and check.name in BITS:

@@ -34,10 +34,10 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
     A line that the start model translates as a unit must not be split because the new data has short lines only. A
     resumed run keeps the values in its own `data.json`, because the start model may have been deleted.
     """
-    try:
-        saved = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        inherited = {name: saved[name] for name in (*LIMITS, "derived_from")}
-    except (OSError, ValueError, KeyError, TypeError):  # a new run
+    saved, names = run_info.read_json(run / "data.json"), (*LIMITS, "derived_from")
+    if saved.keys() >= {*names}:
+        inherited = {name: saved[name] for name in names}
+    else:  # a new run
         model = discovery.find_model(start)
         limits = dict(zip(LIMITS, (model.max_source_length, model.max_sentences), strict=True))
         inherited = {name: max(prepared.meta[name], limit) for name, limit in limits.items()}
@@ -63,7 +63,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     """
     best = checkpoint.best(run)
     path = run / run_info.COMPARISON
-    if best is None or _is_compared(path, best):
+    if best is None or run_info.read_json(path).get("checkpoint") == best.name:
         return
     start = discovery.find_model(Path(config.train.init_from))
     max_lines = MAX_LINES_WITH_TIME_LIMIT if bounded else MAX_LINES
@@ -98,13 +98,6 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         ],
     }
     write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def _is_compared(path: Path, best: Path) -> bool:
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["checkpoint"] == best.name)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _load_test_sets(config: Config, prepared: PreparedData, start: discovery.ModelFiles) -> list[TestSet]:

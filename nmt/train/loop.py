@@ -161,7 +161,7 @@ class UpdateStats:
         self._read(self.max_pending)
 
     def finish(self) -> dict[str, float]:
-        """Read all statistics, return the means since the previous period, and start a new one.
+        """Read all statistics, return the means of this period, and start a new one.
 
         Raises:
             TrainingError: see `PendingStats.read`.
@@ -186,7 +186,7 @@ class UpdateStats:
 
 
 class RunningStats:
-    """Mean loss, gradient norm and speed since the previous log line."""
+    """Mean loss, gradient norm and speed of a period of updates."""
 
     def __init__(self) -> None:
         self.start_time = time.monotonic()

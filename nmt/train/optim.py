@@ -20,7 +20,7 @@ from nmt.model.layers import FeedForward, Linear
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.registry import parse, resolve
-from nmt.train.adam import AdamW
+from nmt.train.adamw import AdamW
 from nmt.train.muon import Blocks, Muon
 
 Schedule = Callable[..., float]
@@ -87,7 +87,7 @@ def schedule(spec: str) -> Schedule:
     return function
 
 
-def adam(model: Seq2Seq, config: TrainConfig) -> AdamW:
+def adamw(model: Seq2Seq, config: TrainConfig) -> AdamW:
     """Build AdamW for all parameters."""
     return AdamW(model.parameters(), **_adam_options(config))
 
@@ -117,7 +117,7 @@ def muon(
     )  # fmt: skip
 
 
-OPTIMIZERS: dict[str, Callable[..., AdamW]] = {"adamw": adam, "muon": muon}
+OPTIMIZERS: dict[str, Callable[..., AdamW]] = {"adamw": adamw, "muon": muon}
 
 
 def optimizer(spec: str, arch: str) -> OptimizerFactory:

@@ -17,7 +17,7 @@ from nmt.config import TrainConfig
 from nmt.data.batching import Batch
 from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
-from nmt.train.adam import AdamW
+from nmt.train.adamw import AdamW
 from nmt.train.distillation import Teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer, gradient

@@ -14,11 +14,14 @@ T = TypeVar("T")
 
 
 class _InterruptedError(BaseException):
-    """A stop signal interrupted a validation. Like KeyboardInterrupt, `except Exception` must not catch it."""
+    """A stop signal interrupted a function. Like KeyboardInterrupt, `except Exception` must not catch it."""
 
 
 class StopSignal:
-    """Signal handler. The first requests a stop or interrupts a validation; the second raises KeyboardInterrupt."""
+    """Signal handler. The first signal requests a stop, and ends a function that runs in `interruptible`.
+
+    The second raises KeyboardInterrupt.
+    """
 
     def __init__(self) -> None:
         self.requested = False

@@ -31,7 +31,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.inference.translator import Translator
 from nmt.model.build import count_parameters
 from nmt.runs import discovery
-from nmt.train.optim import adam
+from nmt.train.optim import adamw
 from nmt.train.precision import training_dtype
 from nmt.train.session import train_step
 
@@ -86,7 +86,7 @@ def subject(run: Path, lines: list[str]) -> Subject:
     model, config = loaded.model.to(device).train(), loaded.config
     dtype = training_dtype("auto", device, config)
     model.compute_dtype = None if dtype == torch.float32 else dtype
-    optimizer = adam(model, config.train)
+    optimizer = adamw(model, config.train)
     for group in optimizer.param_groups:
         group["lr"] = 1e-9  # do not change the model
     batches = [each.to(device) for each in make_batches(loaded.tokenizer, lines, config.train.batch_tokens)]

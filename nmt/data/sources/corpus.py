@@ -58,15 +58,12 @@ class Split:
     name: str
     checksum: str
     """SHA-256 that changes whenever the text changes."""
-    read: PairReader
+    pairs: PairReader
+    """Iterates over (source, target) from the beginning."""
     count: Callable[[], int] | None = None
     """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
     """The user's files that are read."""
-
-    def pairs(self) -> Iterator[Pair]:
-        """Iterate over (source, target) from the beginning."""
-        return self.read()
 
 
 class Corpus(Protocol):

@@ -20,26 +20,27 @@ from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile
 from nmt.errors import DataError, DownloadError
 from nmt.paths import data_dir
 
+DIRECTORY = "de-en"
 _SPLIT_PATTERN = re.compile(r"(?:^|[-_])(train|validation|test)\b")
 _SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
-def hub(name: str, repository: str, info: CorpusInfo, config: str = "de-en") -> DownloadableCorpus:
-    """Return a translation corpus whose parquet files are in the directory `config` of a Hub repository."""
+def hub(name: str, repository: str, info: CorpusInfo) -> DownloadableCorpus:
+    """Return a translation corpus whose parquet files are in the directory `DIRECTORY` of a Hub repository."""
     return DownloadableCorpus(
         name=name,
         info=info,
-        list_files=partial(_list_files, name, repository, config),
-        find_splits=partial(_find_splits, languages=("en", "de")),
-        expected_files=f"a directory with the parquet files of {config}",
+        list_files=partial(_list_files, name, repository),
+        find_splits=_find_splits,
+        expected_files=f"a directory with the parquet files of {DIRECTORY}",
     )
 
 
-def _list_files(name: str, repository: str, config: str) -> list[RemoteFile]:
+def _list_files(name: str, repository: str) -> list[RemoteFile]:
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
     listing = data_dir() / "downloads" / name / "listing.json"
     listing.unlink(missing_ok=True)
-    url = f"{endpoint}/api/datasets/{repository}/tree/main/{config}"
+    url = f"{endpoint}/api/datasets/{repository}/tree/main/{DIRECTORY}"
     download.fetch(url, listing, corpus=name)
     try:
         entries = json.loads(listing.read_text(encoding="utf-8"))
@@ -67,15 +68,15 @@ def _split_of(name: str) -> str:
     return _SPLIT_NAMES[match[1]] if match else ""
 
 
-def _find_splits(files: Sequence[Path], errors: str, *, languages: tuple[str, str]) -> SplitReaders:
+def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
     paths_by_split: dict[str, list[Path]] = {}
     for path in sorted(files):
         if split := _split_of(path.name):
             paths_by_split.setdefault(split, []).append(path)
-    return {split: partial(_read_parquet, paths, languages) for split, paths in paths_by_split.items()}
+    return {split: partial(_read_parquet, paths) for split, paths in paths_by_split.items()}
 
 
-def _read_parquet(files: Sequence[Path], languages: tuple[str, str]) -> Iterator[Pair]:
+def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
     """Stream the column `translation` of parquet files in batches of a thousand rows."""
     from datasets import load_dataset
 
@@ -83,8 +84,8 @@ def _read_parquet(files: Sequence[Path], languages: tuple[str, str]) -> Iterator
         rows = load_dataset("parquet", data_files=[str(path) for path in files], split="train", streaming=True)
         for batch in rows.iter(batch_size=1000):
             for row in batch["translation"]:
-                yield row[languages[0]] or "", row[languages[1]] or ""
+                yield row["en"] or "", row["de"] or ""
     except (KeyError, TypeError):
-        raise DataError(f"{files[0].name} has no column 'translation' with {' and '.join(languages)}") from None
+        raise DataError(f"{files[0].name} has no column 'translation' with en and de") from None
     except Exception as error:  # pyarrow, fsspec and datasets have different exceptions
         raise DataError(f"{files[0].parent}: corrupted parquet file: {error}", "download the files again") from error

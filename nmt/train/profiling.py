@@ -154,12 +154,13 @@ def estimate(trainer: Trainer) -> Estimate:
     num_updates, num_tokens, seconds = _measure_speed(trainer)
     num_parameters = count_parameters(trainer.model)
     num_checkpoints = config.keep_last + config.keep_best + (1 if config.average_last else 0)
-    num_copies = 4 if config.ema else 3  # weights and two Adam moments; with EMA also the non-averaged weights
+    num_saved = num_parameters * (2 if config.ema else 1)  # with EMA also the non-averaged weights
+    num_saved += sum(tensor.numel() for state in trainer.optimizer.state.values() for tensor in state.values())
     return Estimate(
         num_parameters, loader.num_pairs, describe(loader.corpora), epoch_tokens,
         -(-len(batches) // config.grad_accumulation),
         1 - epoch_tokens / epoch_positions, num_updates, num_tokens / seconds, seconds / num_updates,
-        _peak_memory(device), 4 * num_parameters * num_copies * num_checkpoints,
+        _peak_memory(device), 4 * num_saved * num_checkpoints,
     )  # fmt: skip
 
 

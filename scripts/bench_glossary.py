@@ -10,46 +10,26 @@ translation, as Dinu et al. 2019 do, so that applying a term is right.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections import Counter
-from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import sacrebleu
 
+from lexicon import aligned_words
 from nmt.data.pairs import read_lines, read_pairs
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.guard import Guard
 from nmt.inference.problems import is_missing
 from nmt.inference.translator import Translator
 
-MIN_COUNT, MIN_DICE = 5, 0.5
-
-
-def words(text: str) -> set[str]:
-    return set(re.findall(r"[^\W\d_]{4,}", text))
-
 
 def make_glossary(source: Path, target: Path, language: str) -> Glossary:
     """Return the word pairs with a high Dice coefficient whose target is a capitalized word: German nouns."""
-    sources: Counter[str] = Counter()
-    targets: Counter[str] = Counter()
-    pairs: Counter[tuple[str, str]] = Counter()
-    for src, tgt in read_pairs(source, target):
-        source_words = {word for word in words(src) if word.islower()}
-        target_words = {word for word in words(tgt) if word[0].isupper()}
-        sources.update(source_words)
-        targets.update(target_words)
-        pairs.update(product(source_words, target_words))
-    best: dict[str, tuple[float, str]] = {}
-    for (src, tgt), count in pairs.items():
-        dice = 2 * count / (sources[src] + targets[tgt])
-        if count >= MIN_COUNT and dice >= MIN_DICE:
-            best[src] = max(best.get(src, (0.0, "")), (dice, tgt))
-    return Glossary(Term(src, tgt, language) for src, (_, tgt) in best.items())
+    words = aligned_words(read_pairs(source, target), min_dice=0.5, min_count=5)
+    nouns = ((src, tgt) for src, tgt in words if src.islower() and tgt[0].isupper() and len(src) > 3)
+    return Glossary(Term(src, tgt, language) for src, tgt in nouns)
 
 
 def main() -> None:

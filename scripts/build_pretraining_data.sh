@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 # Build the training data of the pretrained models in data/everyday, without the sentences of the test set:
-#   everyday          Tatoeba, 20,000 pairs of Europarl and the phrasebook
-#   both              the same pairs and their reverse: each file has both languages
-#   courtesies-en-de  greetings and courtesies in their usual spellings, one file pair per direction
-#   courtesies-de-en
+#   everyday     Tatoeba, 20,000 pairs of Europarl, a third of the phrasebook, with various names and numbers
+#   short-en-de  greetings, commands and words in their usual spellings, one file pair per direction
+#   short-de-en
 #
 #   scripts/build_pretraining_data.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/build_pretraining_data.sh      # with local files
+#   SOFTWARE=my/manuals scripts/build_pretraining_data.sh      # adds pairs of at most 12 words, such as software manuals
 #   SAMPLE=2000 scripts/build_pretraining_data.sh     # at most 2,000 pairs of each corpus, to test the scripts
 #
-# Existing data is rebuilt only if this script, the courtesies or the local files have changed.
+# Existing data is rebuilt only if the scripts, the files in data or the local files have changed.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
 if [ -n "${EUROPARL:-}" ]; then require_parallel EUROPARL .gz; fi
+if [ -n "${SOFTWARE:-}" ]; then require_parallel SOFTWARE .gz; fi
 activate
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-recipe="$(cat scripts/build_pretraining_data.sh scripts/courtesies.py data/courtesies.tsv | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SAMPLE:-}"
+parts=(scripts/{build_pretraining_data.sh,short_texts.py,lexicon.py,vary_names.py} data/*.{tsv,txt})
+recipe="$(cat "${parts[@]}" | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SOFTWARE:-} ${SAMPLE:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
@@ -26,7 +28,7 @@ if [ -z "${EUROPARL:-}" ]; then
   EUROPARL="$data/corpora/europarl/train"
 fi
 # nmt data check drops pairs that overlap with the test set, but ignores single sides of fewer than four words; drop them here.
-python - "$EUROPARL" "$text" "${SAMPLE:-1000000000}" <<'PY'
+python - "$text" "${SAMPLE:-1000000000}" "$EUROPARL" "${SOFTWARE:-}" <<'PY'
 import sys
 from itertools import chain, islice
 from pathlib import Path
@@ -35,21 +37,29 @@ from nmt.data.pairs import write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
 
-europarl, directory, sample = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-tatoeba, parliament, phrasebook = (
-    islice(open_split(corpus, "train", "en", "de").pairs(), sample)
-    for corpus in ("tatoeba", f"files(train={europarl!r}, hold_out=False)", "phrasebook")
-)
+directory, sample, europarl, software = Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
+
+
+def pairs(corpus, limit=sample, step=1):
+    return islice(open_split(corpus, "train", "en", "de").pairs(), 0, min(limit, sample) * step, step)
+
+
+def file(prefix):
+    return f"files(train={prefix!r}, hold_out=False)"
+
+
 test = {sentence_key(side) for pair in open_split("tatoeba", "test", "en", "de").pairs() for side in pair}
-joined = chain(tatoeba, islice(parliament, 20_000), phrasebook)
-write_pairs(directory / "joined.en", directory / "joined.de", (pair for pair in joined if not {*map(sentence_key, pair)} & test))
+corpora = [pairs("tatoeba"), pairs(file(europarl), 20_000), pairs("phrasebook", step=3)]
+if software:
+    corpora.append(pair for pair in pairs(file(software)) if all(len(side.split()) <= 12 for side in pair))
+unseen = (pair for pair in chain(*corpora) if not {*map(sentence_key, pair)} & test)
+write_pairs(directory / "joined.en", directory / "joined.de", unseen)
 PY
-nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/everyday" || case $? in
+scripts/vary_names.py "$text/joined" "$text/varied" > /dev/null
+nmt data check "$text/varied.en" "$text/varied.de" --test tatoeba --fix "$text/everyday" || case $? in
   3 | 4) ;; # problems were found and fixed
   *) exit 1 ;;
 esac
-scripts/courtesies.py en de "$text/courtesies-en-de" --test tatoeba --times 5
-scripts/courtesies.py de en "$text/courtesies-de-en" --test tatoeba --times 5
-cat "$text/everyday.en" "$text/everyday.de" > "$text/both.en"
-cat "$text/everyday.de" "$text/everyday.en" > "$text/both.de"
+scripts/short_texts.py en de "$text/short-en-de" --test tatoeba --lexicon "$text/everyday"
+scripts/short_texts.py de en "$text/short-de-en" --test tatoeba --lexicon "$text/everyday"
 echo "$recipe" > "$text/recipe"

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Write greetings and courtesies in their usual spellings as training data, without the sentences of a test set.
+"""Write greetings, commands and single words as training data, because corpora have few texts shorter than a sentence.
 
-.venv/bin/python scripts/courtesies.py en de PREFIX --test tatoeba       # PREFIX.en and PREFIX.de, English to German
+    scripts/short_texts.py en de PREFIX --test tatoeba                  # PREFIX.en and PREFIX.de, English to German
+    scripts/short_texts.py de en PREFIX --test tatoeba --lexicon train  # also words aligned in train.en and train.de
 
-data/courtesies.tsv has English and German sentences. The first translation of a sentence is its target; the others are
-for the reverse direction. The case and the final punctuation of the source are varied; the target is not changed.
+data/courtesies.tsv and data/words.tsv have English and German texts. The first translation of a text is its target; the
+others are for the reverse direction. The case of the source is varied, and its final punctuation if it has one; the
+target is not changed. Sentences of the test set are left out, and so are the words of data/short_inputs.tsv, which
+tests whether a model translates words that it has not seen alone.
 """
 
 from __future__ import annotations
@@ -12,16 +15,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
-from nmt.data.pairs import Pair, read_tsv, write_pairs
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from lexicon import aligned_words
+from nmt.data.pairs import Pair, read_lines, read_pairs, read_tsv, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
 from nmt.errors import NMTError
 
-COURTESIES = Path(__file__).parent.parent / "data" / "courtesies.tsv"
-FINAL_PUNCTUATION = {"?": ("", "?", "??"), "": ("", ".", "!", "!!", "...")}
-"""Variants of the final punctuation of questions and of other sentences."""
+DATA = Path(__file__).resolve().parent.parent / "data"
+FINAL_PUNCTUATION = {"?": ("", "?", "??"), ".": ("", ".", "!", "!!", "..."), "": ("",)}
+"""Variants of the final punctuation of questions, of other sentences, and of words."""
+MIN_DICE = 0.4
+"""Word pairs with a smaller Dice coefficient are often wrong."""
 
 
 def vary(pairs: Iterable[Pair], excluded: set[str]) -> Iterator[Pair]:
@@ -29,11 +38,11 @@ def vary(pairs: Iterable[Pair], excluded: set[str]) -> Iterator[Pair]:
     seen: set[str] = set()
     for source, target in pairs:
         words = source.rstrip(".,!?")
-        spellings = {words, words.lower()} - seen
+        spellings = {words, words.lower(), words[:1].upper() + words[1:]} - seen
         seen |= spellings
         if not {sentence_key(source), sentence_key(target)} & excluded:
-            for ending in FINAL_PUNCTUATION["?" if source.endswith("?") else ""]:
-                yield from ((text + ending, target) for text in sorted(spellings))
+            kind = "" if source == words else "?" if source.endswith("?") else "."
+            yield from ((text + ending, target) for text in sorted(spellings) for ending in FINAL_PUNCTUATION[kind])
 
 
 def main() -> None:
@@ -41,26 +50,35 @@ def main() -> None:
     parser.add_argument("source", choices=("en", "de"))
     parser.add_argument("target", choices=("en", "de"))
     parser.add_argument("prefix", type=Path)
-    parser.add_argument("--times", type=int, default=1, help="Number of copies of each pair.")
     parser.add_argument("--test", metavar="CORPUS", help="Exclude the sentences of the test set of this corpus.")
+    parser.add_argument("--lexicon", type=Path, metavar="PREFIX", help="Add word pairs from these sentence pairs.")
     options = parser.parse_args()
     if options.source == options.target:
         parser.error("source and target are the same language")
-    if options.times < 1:
-        parser.error("--times must be at least 1")
-    pairs = [pair if options.source == "en" else pair[::-1] for pair in read_tsv(COURTESIES)]
+    words: Iterable[Pair] = read_tsv(DATA / "words.tsv")
+    if options.lexicon:
+        english, german = (options.lexicon.with_name(f"{options.lexicon.name}.{code}") for code in ("en", "de"))
+        words = chain(words, aligned_words(read_pairs(english, german), MIN_DICE))
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
     try:
         excluded: set[str] = set()
         if options.test:
             test = open_split(options.test, "test", options.source, options.target)
             excluded = {sentence_key(side) for pair in test.pairs() for side in pair}
-        print(write_pairs(src, tgt, [*vary(pairs, excluded)] * options.times), "pairs")
+        tested = {sentence_key(line.split("\t")[2]) for line in read_lines(DATA / "short_inputs.tsv")}
+        words = (pair for pair in words if not {*map(sentence_key, pair)} & tested)
+        pairs = vary(_directed(chain(read_tsv(DATA / "courtesies.tsv"), words), options.source), excluded)
+        print(write_pairs(src, tgt, pairs), "pairs")
     except OSError as error:
         parser.error(f"cannot write {options.prefix}: {error.strerror}")
     except NMTError as error:
         print(f"{parser.prog}: error: {error.message}", f"     hint: {error.hint}", sep="\n", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _directed(pairs: Iterable[Pair], source: str) -> Iterator[Pair]:
+    """Yield English-German pairs with the side in the language `source` first."""
+    return (pair if source == "en" else pair[::-1] for pair in pairs)
 
 
 if __name__ == "__main__":

@@ -159,9 +159,9 @@ def test_ensemble_of_different_directions_raises(bare: CommandLine) -> None:
     assert "de-en-small and en-de-small translate in different directions" in done.err
 
 
-def courtesies(directory: Path, source: str, target: str, *options: str) -> dict[str, str]:
-    """Return the pairs that scripts/courtesies.py writes."""
-    script = [sys.executable, ROOT / "scripts" / "courtesies.py", source, target, directory / "hi", *options]
+def short_texts(directory: Path, source: str, target: str, *options: str) -> dict[str, str]:
+    """Return the pairs that scripts/short_texts.py writes."""
+    script = [sys.executable, ROOT / "scripts" / "short_texts.py", source, target, directory / "hi", *options]
     done = subprocess.run(
         script, env=os.environ | {"NMT_DATA": str(directory)}, capture_output=True, text=True, check=False
     )
@@ -169,25 +169,28 @@ def courtesies(directory: Path, source: str, target: str, *options: str) -> dict
     sides = ((directory / f"hi.{code}").read_text().splitlines() for code in (source, target))
     pairs = [*zip(*sides, strict=True)]
     assert done.stdout == f"{len(pairs)} pairs\n"
-    times = int(options[1]) if "--times" in options else 1
-    assert len({text for text, _ in pairs}) * times == len(pairs)  # each source has one translation
+    assert len({text for text, _ in pairs}) == len(pairs)  # each source has one translation
     return dict(pairs)
 
 
-def test_courtesies_have_variants_of_spelling_and_punctuation(tmp_path: Path) -> None:
-    english, german = courtesies(tmp_path, "en", "de"), courtesies(tmp_path, "de", "en")
+def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -> None:
+    english, german = short_texts(tmp_path, "en", "de"), short_texts(tmp_path, "de", "en")
     for text in ("Bye", "bye", "Bye!", "bye!!", "bye..."):
         assert english[text] == "Tschüss!"
     assert english["how are you"] == english["How are you??"] == "Wie geht es dir?"
     assert "how are you!" not in english
+    assert english["sugar"] == english["Sugar"] == "Zucker"
+    assert "sugar!" not in english
     assert german["tschüss"] == german["Tschau."] == "Bye!"
+    assert german["zucker"] == "sugar"
     assert {german[text] for text in ("wie geht's", "Wie geht es Ihnen?")} == {"How are you?"}
-    pairs = [line.split("\t") for line in (ROOT / "data" / "courtesies.tsv").read_text().splitlines()]
-    assert all(len(pair) == 2 for pair in pairs)
-    assert len({tuple(pair) for pair in pairs}) == len(pairs)
+    for name in ("courtesies", "words"):
+        pairs = [line.split("\t") for line in (ROOT / "data" / f"{name}.tsv").read_text().splitlines()]
+        assert all(len(pair) == 2 and all(pair) for pair in pairs)
+        assert len({tuple(pair) for pair in pairs}) == len(pairs)
 
 
-def test_courtesies_of_a_test_set_are_excluded(tmp_path: Path) -> None:
+def test_short_texts_of_a_test_set_are_excluded(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         sides = (
             {"en": "how are you", "de": "Das, Schönste!"} if split == "test" else {"en": "A dog.", "de": "Ein Hund."}
@@ -195,10 +198,34 @@ def test_courtesies_of_a_test_set_are_excluded(tmp_path: Path) -> None:
         for code, text in sides.items():
             (tmp_path / f"{split}.{code}").write_text(f"{text}\n")
     files = f"files(train='{tmp_path}/train', valid='{tmp_path}/valid', test='{tmp_path}/test')"
-    courtesies(tmp_path, "en", "de", "--times", "3")
-    everything, rest = (courtesies(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
+    everything, rest = (short_texts(tmp_path, "en", "de", *options) for options in ((), ("--test", files)))
     assert {everything[text] for text in everything.keys() - rest.keys()} == {"Wie geht es dir?"}
     assert rest.items() <= everything.items()  # without alternative translations
+    rows = [line.split("\t") for line in (ROOT / "data" / "short_inputs.tsv").read_text().splitlines()]
+    assert len(rows) == len({(row[0], row[2]) for row in rows}) == 300
+    assert "\nGermany\tDeutschland\n" in (ROOT / "data" / "words.tsv").read_text()
+    assert "Germany" in {text for _, _, text, _ in rows}
+    assert "Germany" not in everything
+
+
+def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
+    """Words that occur together are added, unless they are tested, and those of the word list have priority."""
+    pairs = [
+        ("The {} is here.", "{} ist hier."),
+        ("I see the {}.", "Ich sehe {}."),
+        ("One {}", "Ein {}"),
+        ("Go!", "Geh!"),
+    ]
+    words = [("zebra", "Zebra"), ("kitchen", "Küche"), ("sugar", "Unsinn")]
+    for side, code in enumerate(("en", "de")):
+        lines = (pair[side].format(word[side]) for word in words for pair in pairs)
+        (tmp_path / f"train.{code}").write_text("".join(f"{line}\n" for line in lines))
+    options = ("--lexicon", str(tmp_path / "train"))
+    english, german = (short_texts(tmp_path, *codes, *options) for codes in (("en", "de"), ("de", "en")))
+    assert english["zebra"] == english["Zebra"] == "Zebra"
+    assert german["zebra"] == "zebra"
+    assert english["sugar"] == "Zucker"
+    assert "kitchen" not in english
 
 
 @pytest.mark.parametrize(
@@ -206,18 +233,45 @@ def test_courtesies_of_a_test_set_are_excluded(tmp_path: Path) -> None:
     [
         (["en", "en", "hi"], "the same language"),
         (["en", "fr", "hi"], "invalid choice: 'fr'"),
-        (["en", "de", "hi", "--times", "0"], "--times must be at least 1"),
         (["en", "de", "hi", "--test", "tatoeb"], "unknown corpus 'tatoeb'\n     hint: did you mean 'tatoeba'?"),
         (["en", "de", "no/hi"], "cannot write no/hi: No such file or directory"),
     ],
 )
-def test_invalid_arguments_of_courtesies(tmp_path: Path, arguments: list[str], message: str) -> None:
-    script = [sys.executable, ROOT / "scripts" / "courtesies.py", *arguments]
+def test_invalid_arguments_of_short_texts(tmp_path: Path, arguments: list[str], message: str) -> None:
+    script = [sys.executable, ROOT / "scripts" / "short_texts.py", *arguments]
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
+    pairs = [(f"Tom's dog number {i} bit Mary.", f"Toms Hund Nummer {i} biss Maria.") for i in range(200, 400)]
+    pairs += [("Tom's here.", "Er ist hier."), ("He's 5.", "Er ist fünf.")] * 20
+    for side, code in enumerate(("en", "de")):
+        (tmp_path / f"in.{code}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    script = [sys.executable, ROOT / "scripts" / "vary_names.py"]
+    done = subprocess.run([*script, "in", "out"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "240 pairs\n"
+    english, german = ((tmp_path / f"out.{code}").read_text().splitlines() for code in ("en", "de"))
+    assert [*zip(english[200:], german[200:], strict=True)] == pairs[200:]
+    names = set()
+    for source, target in zip(english[:200], german[:200], strict=True):
+        read = re.fullmatch(r"(.+)'s dog number (\d{3}) bit Mary\.", source)
+        written = re.fullmatch(r"(.+?)(?:s|'(?<=[sxzß]')) Hund Nummer (\d{3}) biss Maria\.", target)
+        assert read
+        assert written
+        assert read[2] == written[2]
+        titles = {"Mrs.": "Frau", "Ms.": "Frau", "Mr.": "Herr"}
+        title, _, rest = read[1].partition(" ")
+        assert written[1] == (f"{titles[title]} {rest}" if title in titles else read[1])
+        names.add(read[1])
+    assert len(names) > 90
+    assert 40 < sum(name == "Tom" for name in (line.partition("'")[0] for line in english[:200])) < 100
+    for paths, message in {("no", "out"): "no such file: no.en", ("in", "no/out"): "cannot write no/out"}.items():
+        done = subprocess.run([*script, *paths], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, message in done.stderr) == (2, True)
 
 
 def test_add_noise_works_line_by_line_in_any_locale_and_with_a_closed_pipe() -> None:

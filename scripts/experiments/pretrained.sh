@@ -70,21 +70,11 @@ train() {
       translate_sample "$runs/back_translated" de en -m de-en-small --search "sample(temperature=0.8)"
       fine_tune "$1" en-de-small --set "$(decaying 5e-4)" --set "$(add_corpus "$runs/back_translated")"
       ;;
-    # From scratch: one direction only, or half of the updates for both directions and half for one.
-    one_way) train_model "$1" --set "train.steps=$((2 * steps))" --set "train.schedule=linear(peak=2e-3, warmup=$((steps / 4)))" ;;
-    two_way)
-      train_model "$1" --set "train.steps=$steps" --set "train.schedule=constant(peak=2e-3, warmup=$((steps / 4)))" \
-        --set "data.train=files(train='$text/both', hold_out=False)"
-      ;;
-    from_two_way)
-      train two_way
-      fine_tune "$1" "$runs/two_way" --set "$(decaying 2e-3)"
-      ;;
     *) usage_error "unknown method '$1'" "one of ${all[*]}" ;;
   esac
 }
 
-all=(base bpe_dropout no_dropout no_noise constant ema constant/average-5 distilled back_translated one_way two_way from_two_way)
+all=(base bpe_dropout no_dropout no_noise constant ema constant/average-5 distilled back_translated)
 names=("$@")
 if [ "$#" -eq 0 ]; then names=("${all[@]}"); fi
 for name in "${names[@]}"; do

@@ -45,7 +45,7 @@ class Sums:
     """Sums over the chunks of a batch."""
 
     loss: Tensor
-    has_grad: bool
+    need_grad: bool
     grad_bias_V: Tensor | None
 
 
@@ -56,26 +56,26 @@ def logits_loss(
     block = max(16, BLOCK_NUMEL // logits_NV.shape[1]) if logits_NV.device.type == "cpu" else len(logits_NV)
     for first in range(0, len(logits_NV), block):
         rows, targets = slice(first, first + block), targets_N1[first : first + block]
-        prob = logits_NV[rows].float()
+        value_NV = logits_NV[rows].float()  # becomes, in place, the exponentials, probabilities and gradient
         if bias_V is not None:
-            prob += bias_V
-        sums.loss -= (1 - smoothing) * prob.gather(1, targets).sum()
-        max_N1 = prob.amax(-1, keepdim=True)
-        sum_N1 = prob.sub_(max_N1).exp_().sum(-1, keepdim=True)
+            value_NV += bias_V
+        sums.loss -= (1 - smoothing) * value_NV.gather(1, targets).sum()
+        max_N1 = value_NV.amax(-1, keepdim=True)
+        sum_N1 = value_NV.sub_(max_N1).exp_().sum(-1, keepdim=True)
         sums.loss += (max_N1 + sum_N1.log()).sum()
-        if not sums.has_grad:
+        if not sums.need_grad:
             continue
-        prob.div_(sum_N1).scatter_add_(1, targets, prob.new_full((), smoothing - 1).expand_as(targets))
+        value_NV.div_(sum_N1).scatter_add_(1, targets, value_NV.new_full((), smoothing - 1).expand_as(targets))
         if sums.grad_bias_V is not None:
-            sums.grad_bias_V += prob.sum(0)
-        logits_NV[rows] = prob
+            sums.grad_bias_V += value_NV.sum(0)
+        logits_NV[rows] = value_NV
 
 
 def compiled_logits_loss(
     logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
 ) -> None:  # fmt: skip
     """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in their own dtype."""
-    loss, grad_bias_V = _compile()(logits_NV, targets_N1, bias_V, smoothing, sums.has_grad)
+    loss, grad_bias_V = _compile()(logits_NV, targets_N1, bias_V, smoothing, sums.need_grad)
     sums.loss += loss
     if sums.grad_bias_V is not None and grad_bias_V is not None:
         sums.grad_bias_V += grad_bias_V
@@ -87,16 +87,16 @@ def _compile() -> Callable[..., tuple[Tensor, Tensor | None]]:
 
 
 def fused_logits_loss(
-    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, has_grad: bool
+    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, need_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the loss and the gradient of the bias, and replace the logits by their gradient, if `has_grad`.
+    """Return the loss and the gradient of the bias, and replace the logits by their gradient, if `need_grad`.
 
     The target is found by comparison and not by indexing, so that the gradient is one elementwise operation.
     """
     value_NV = logits_NV.float() if bias_V is None else logits_NV.float() + bias_V
     log_sum_N1 = value_NV.logsumexp(-1, keepdim=True)
     loss = log_sum_N1.sum() - (1 - smoothing) * value_NV.gather(1, targets_N1).sum()
-    if not has_grad:
+    if not need_grad:
         return loss, None
     is_target_NV = torch.arange(logits_NV.shape[1], device=logits_NV.device) == targets_N1
     grad_NV = (value_NV - log_sum_N1).exp() - is_target_NV * (1 - smoothing)

@@ -22,10 +22,10 @@ from nmt.data.check import checks
 from nmt.data.check.checks import BITS, bits_with_fix
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.languages import is_wrong_language
-from nmt.data.check.minhash import NUM_HASHES, hash_text, hash_words, minhash, normalized_words
+from nmt.data.check.minhash import NUM_HASHES, hash_words, minhash, normalized_words
 from nmt.data.check.overlap_index import OverlapIndex, Words
 from nmt.data.clean import is_blank
-from nmt.data.pairs import Pair
+from nmt.data.pairs import Pair, hash_text
 
 NUM_BUCKETS = 256
 """Buckets into which word stems are hashed for the alignment."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nmt.data.pairs import hash_text
 
 NUM_HASHES = 64
 """P: the standard error of an estimated similarity is at most 1 / (2 sqrt(P))."""
@@ -34,11 +35,6 @@ def _without_punctuation(word: str) -> str:
 
 
 _cached_alphanumeric = functools.lru_cache(maxsize=1 << 16)(_without_punctuation)
-
-
-def hash_text(text: str) -> int:
-    """Return a 64-bit hash of a text."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def hash_words(words: Sequence[str]) -> int:

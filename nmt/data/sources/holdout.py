@@ -12,7 +12,6 @@ sentences, and every model should learn them.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import re
 import unicodedata
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 
-from nmt.data.pairs import Pair
+from nmt.data.pairs import Pair, hash_text
 from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError
 
@@ -117,4 +116,4 @@ def _hash(sentence: str) -> int | None:
     words = sentence_key(sentence)
     if len(_WORD_OR_LETTER.findall(words)) < MIN_WORDS:
         return None
-    return int.from_bytes(hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=8).digest())
+    return hash_text(words)

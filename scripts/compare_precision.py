@@ -29,7 +29,7 @@ from nmt.data.prepare import PreparedData, prepare
 from nmt.model.layers import Dropout
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.precision import training_dtype
-from nmt.train.session import Trainer
+from nmt.train.trainer import Trainer
 
 WORKLOAD = [
     "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1", "train.batch_tokens=4096",

@@ -43,7 +43,8 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint
 from nmt.search import SearchRequest, search
 from nmt.train.optim import adamw
-from nmt.train.session import train, train_step
+from nmt.train.session import train
+from nmt.train.step import train_step
 
 SWITCHES = ("train.compile=[loss]", "train.compile=[model]", "train.compile=[loss, model]")
 SMALL = [

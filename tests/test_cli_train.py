@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from nmt.cli.duration import format_duration
 from nmt.cli.train import _describe
 from nmt.runs import checkpoint
-from nmt.train.session import Estimate
+from nmt.train.profiling import Estimate
 
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 

@@ -26,7 +26,8 @@ from nmt.inference.translator import Translator
 from nmt.runs import checkpoint, discovery
 from nmt.runs.run_info import collect
 from nmt.train import fine_tuning
-from nmt.train.session import Trainer, plan, train
+from nmt.train.session import plan, train
+from nmt.train.trainer import Trainer
 
 NEW = "data.train=files(train='new')"
 

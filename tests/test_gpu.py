@@ -43,7 +43,8 @@ from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.distributed import process_group
 from nmt.train.optim import adamw
-from nmt.train.session import plan, train, train_step
+from nmt.train.session import plan, train
+from nmt.train.step import train_step
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -288,7 +289,7 @@ def test_statistics_are_read_after_the_next_update_has_started(tmp_path: Path, m
         events.append("start")
         return start(*args, **options)
 
-    def was_read(self: step_module.PendingStats) -> step_module.StepStats:
+    def was_read(self: step_module.PendingStats) -> step_module.UpdateStats:
         events.append("read")
         return read(self)
 

@@ -22,7 +22,8 @@ from nmt.train.adamw import AdamW
 from nmt.train.muon import Muon, orthogonalize
 from nmt.train.optim import adamw, optimizer
 from nmt.train.reproduce import reproduce
-from nmt.train.session import train, train_step
+from nmt.train.session import train
+from nmt.train.step import train_step
 
 SWIGLU = ModelConfig(dim=16, heads=4, kv_heads=2, ffn_dim=24, encoder_layers=2, decoder_layers=2, activation="swiglu")
 FAST = ("train.optimizer=muon", "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)")

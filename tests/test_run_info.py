@@ -12,8 +12,9 @@ import tiny
 import yaml
 from commandline import CommandLine, write
 
+from nmt.runs import discovery
 from nmt.runs.model_card import CARD, MARK, _subsample, describe, write_card
-from nmt.runs.run_info import collect, environment
+from nmt.runs.run_info import collect, environment, parent_record
 from nmt.train.session import train
 
 
@@ -51,8 +52,23 @@ def test_describe_includes_options_that_differ_from_the_defaults(tmp_path: Path)
     assert collect(tmp_path / "variant")["model"]["attention_window"] == 3
     info = collect(tmp_path / "rnn")
     assert describe(info)["model"][0].endswith("layers, dimension 16")
-    used = {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias"}
+    used = {"arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias", "source_eos"}
     assert set(info["model"]) == used
+
+
+def test_origins_of_imported_ancestors_and_teachers_are_recorded(trained: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained.directory / "runs" / "tiny", run)
+    data = json.loads((run / "data.json").read_text())
+    records = {
+        name: parent_record(discovery.find_model(run)) | {"imported": [{"source": name, "license": "cc-by-4.0"}]}
+        for name in ("start", "teacher")
+    }
+    (run / "data.json").write_text(
+        json.dumps(data | {"derived_from": [records["start"]], "teacher": records["teacher"]})
+    )
+    imported = parent_record(discovery.find_model(run))["imported"]
+    assert [each["source"] for each in imported] == ["start", "teacher"]
 
 
 def test_info_fits_on_one_screen(trained: CommandLine) -> None:

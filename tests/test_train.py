@@ -37,7 +37,9 @@ from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import adamw, schedule
-from nmt.train.session import Trainer, train, train_step
+from nmt.train.session import train
+from nmt.train.step import UpdateStats, train_step
+from nmt.train.trainer import Trainer
 
 
 @pytest.fixture
@@ -68,13 +70,13 @@ def stop_at(step: int, patch: pytest.MonkeyPatch) -> None:
     """Send SIGTERM during update `step`."""
     updates = itertools.count(1)
 
-    class Interrupting(loop.RunningStats):
-        def add(self, stats: training.StepStats) -> None:
+    class Interrupting(loop.PeriodStats):
+        def add(self, stats: UpdateStats) -> None:
             if next(updates) == step:
                 os.kill(os.getpid(), signal.SIGTERM)
             super().add(stats)
 
-    patch.setattr(loop, "RunningStats", Interrupting)
+    patch.setattr(loop, "PeriodStats", Interrupting)
 
 
 def same_weights(one: Path, other: Path) -> bool:
@@ -612,20 +614,20 @@ def test_validations_log_sample_translations(directory: Path, capsys: pytest.Cap
 
 def test_loss_spike_is_detected() -> None:
     spikes = loop.LossSpikeDetector()
-    normal = [spikes.update(training.StepStats(loss, 10, 1.0)) for loss in [9.0, 2.0] + [3.0] * 60]
+    normal = [spikes.update(UpdateStats(loss, 10, 1.0)) for loss in [9.0, 2.0] + [3.0] * 60]
     assert not any(normal)
     short_sentences = [5.0, 5.0, 3.0, 5.0, 5.0, 4.0]
-    assert not any(spikes.update(training.StepStats(loss, 10, 1.0)) for loss in short_sentences)
-    jumps = [spikes.update(training.StepStats(5.0, 10, 1.0)) for _ in range(6)]
+    assert not any(spikes.update(UpdateStats(loss, 10, 1.0)) for loss in short_sentences)
+    jumps = [spikes.update(UpdateStats(5.0, 10, 1.0)) for _ in range(6)]
     assert jumps == [False, False, True, False, False, False]
     assert spikes.mean == pytest.approx(3.0, abs=0.3)
 
 
 def test_first_and_skipped_updates_are_not_loss_spikes() -> None:
     spikes = loop.LossSpikeDetector()
-    assert not any(spikes.update(training.StepStats(loss, 10, 1.0)) for loss in [2.0] + [9.0] * 5 + [3.0] * 60)
+    assert not any(spikes.update(UpdateStats(loss, 10, 1.0)) for loss in [2.0] + [9.0] * 5 + [3.0] * 60)
     mean = spikes.mean
-    assert not any(spikes.update(training.StepStats(math.inf, 10, math.inf, skipped=True)) for _ in range(5))
+    assert not any(spikes.update(UpdateStats(math.inf, 10, math.inf, skipped=True)) for _ in range(5))
     assert spikes.mean == mean
 
 

@@ -16,7 +16,7 @@ from nmt.console import SILENT
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:  # imports torch
-    from nmt.train.session import Estimate
+    from nmt.train.profiling import Estimate
 
 FINE_TUNING = "finetune"
 """Built-in config of --init-from."""

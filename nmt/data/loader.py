@@ -154,18 +154,18 @@ class Loader:
             pair_ids_N = np.concatenate(samples)
             lengths_N2 = self._all_lengths_N2[pair_ids_N]
             if self.noise:
-                self._apply_noise(lengths_N2, pair_ids_N, epoch)
+                self._update_noisy_lengths(lengths_N2, pair_ids_N, epoch)
             self._epoch_pairs = epoch, pair_ids_N, lengths_N2
         return self._epoch_pairs[1:]
 
-    def _apply_noise(self, lengths_N2: NDArray[np.integer], pair_ids_N: NDArray[np.int64], epoch: int) -> None:
+    def _update_noisy_lengths(self, lengths_N2: NDArray[np.integer], pair_ids_N: NDArray[np.int64], epoch: int) -> None:
         """Replace the source lengths of the pairs that noise changes."""
         with progress(len(lengths_N2), "applying source noise", " pairs") as bar:
             for start in range(0, len(lengths_N2), CHUNK_SIZE):
                 pair_ids = pair_ids_N[start : start + CHUNK_SIZE].tolist()
-                texts = ((n, self._store.src.text(i), self._source(i, epoch)) for n, i in enumerate(pair_ids))
-                noisy = {n: noisy for n, clean, noisy in texts if noisy != clean}
-                for n, row in zip(noisy, self.tokenizer.encode_batch([*noisy.values()]), strict=True):
+                texts = ((n, self._store.src.text(i), self._noisy_source(i, epoch)) for n, i in enumerate(pair_ids))
+                changed = {n: noisy for n, clean, noisy in texts if noisy != clean}
+                for n, row in zip(changed, self.tokenizer.encode_batch([*changed.values()]), strict=True):
                     length = len(row) + self._is_tagged_N[pair_ids[n]]
                     if length < self.config.max_length:  # otherwise `_replace_too_long` applies
                         lengths_N2[start + n, 0] = length
@@ -177,12 +177,12 @@ class Loader:
         targets: list[Ids] = [self._store.tgt.ids(i) for i in pair_ids]
         if self.subword_sampler:
             rng = np.random.default_rng((self.seed, epoch, pair_ids[0]))
-            src_sample = self.subword_sampler.encode_batch([self._source(i, epoch) for i in pair_ids], rng)
+            src_sample = self.subword_sampler.encode_batch([self._noisy_source(i, epoch) for i in pair_ids], rng)
             tgt_sample = self.subword_sampler.encode_batch([self._store.tgt.text(i) for i in pair_ids], rng)
             sources = self._replace_too_long(self._with_tags(src_sample, pair_ids), sources)
             targets = self._replace_too_long(tgt_sample, targets)
         elif self.noise:
-            noisy = self.tokenizer.encode_batch([self._source(i, epoch) for i in pair_ids])
+            noisy = self.tokenizer.encode_batch([self._noisy_source(i, epoch) for i in pair_ids])
             sources = self._replace_too_long(self._with_tags(noisy, pair_ids), sources)
         return collate(list(zip(sources, targets, strict=True)), pair_ids, source_eos=self.source_eos)
 
@@ -191,7 +191,7 @@ class Loader:
         tag = self.tokenizer.tag_id
         return [[tag, *row] if self._is_tagged_N[i] else row for row, i in zip(rows, pair_ids, strict=True)]  # type: ignore[list-item]  # not None: see prepare
 
-    def _source(self, i: int, epoch: int) -> str:
+    def _noisy_source(self, i: int, epoch: int) -> str:
         text = self._store.src.text(i)
         return self.noise(text, Random(f"{self.seed} {epoch} {i}")) if self.noise else text
 

@@ -51,8 +51,8 @@ class Mix:
         ]
         replay = [i for i, corpus in enumerate(self.corpora) if corpus.is_replay]
         if replay:
-            total = sum(counts) - (replayed := sum(counts[i] for i in replay))
-            scale = total * self.replay_share / (1 - self.replay_share) / replayed
+            num_new = sum(counts) - (replayed := sum(counts[i] for i in replay))
+            scale = num_new * self.replay_share / (1 - self.replay_share) / replayed
             counts = [count * scale if i in replay else count for i, count in enumerate(counts)]
         return [max(1, round(count)) if count else 0 for count in counts]
 

@@ -20,7 +20,7 @@ SHARE_OF_WORD_PAIRS = 0.05
 """Share of the pairs without protected spans that get placeholders for up to three words that both sides have, such as
 names. Many corpora have few URLs, and a name occurs in similar contexts."""
 _SHARED_WORD = re.compile(r"(?<!\w)(?:[^\W\d_a-z]\w+|\d+)(?!\w)")
-"""A capitalized word or a number."""
+"""A word that does not begin with a lowercase ASCII letter, or a number."""
 
 
 def replace_spans(pairs: Iterable[Pair]) -> Iterator[Pair]:

@@ -30,8 +30,8 @@ MIN_VOCAB_SIZE = 4 + 256 + 1
 
 def tokenizer_file(directory: Path) -> Path:
     """Return the tokenizer file of a run or of prepared data: `tokenizer.zip` or a SentencePiece model."""
-    pair = directory / "tokenizer.zip"
-    return pair if pair.is_file() else directory / Tokenizer.FILE
+    separate = directory / "tokenizer.zip"
+    return separate if separate.is_file() else directory / Tokenizer.FILE
 
 
 def encoder_input(ids: Iterable[int], source_eos: bool) -> list[int]:

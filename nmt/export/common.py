@@ -13,7 +13,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.data.tokenizer import BOS, EOS, Tokenizer, encoder_input, tokenizer_file
 from nmt.errors import UsageError
-from nmt.inference import max_tokens
+from nmt.inference import max_target_length
 from nmt.model.transformer import Transformer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
@@ -77,7 +77,7 @@ def require_package(name: str, package: str) -> Any:
 
 def num_positions(loaded: LoadedModel) -> int:
     """Return the number of positions to export: enough for the longest translation."""
-    return max(1024, max_tokens(loaded.max_source_length) + 2)
+    return max(1024, max_target_length(loaded.max_source_length) + 2)
 
 
 def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:
@@ -106,7 +106,7 @@ def greedy_translator(
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]
-        max_length_B = np.array([max_tokens(len(ids)) for ids in sources]).clip(max=(max_positions or 2**31) - 1)
+        max_length_B = np.array([max_target_length(len(ids)) for ids in sources]).clip(max=(max_positions or 2**31) - 1)
         inputs = [encoder_input(ids, source_eos) for ids in sources]
         hypotheses = greedy(model, SearchRequest(inputs, max_length_B, BOS, EOS))
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]

@@ -22,7 +22,7 @@ from nmt.data.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateToke
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
 from nmt.export.common import Translate, num_positions, require_package, require_transformer
-from nmt.inference import max_tokens
+from nmt.inference import max_target_length
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
 from nmt.runs.discovery import LoadedModel
@@ -77,7 +77,7 @@ def load(directory: Path) -> Translate:
     @torch.inference_mode()
     def translate(batch: list[str]) -> list[str]:
         inputs = tokenizer(batch, return_tensors="pt", padding=True)
-        limits = [max_tokens(int(tokens) - 1) for tokens in inputs["attention_mask"].sum(1)]
+        limits = [max_target_length(int(tokens) - 1) for tokens in inputs["attention_mask"].sum(1)]
         outputs = model.generate(**inputs, do_sample=False, num_beams=1, max_length=max(limits) + 2)
         ids = [row[1 : 1 + limit] for row, limit in zip(outputs.tolist(), limits, strict=True)]
         texts: list[str] = tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -122,7 +122,11 @@ def _special_ids() -> dict[str, Any]:
 
 
 def _generation(loaded: LoadedModel) -> dict[str, Any]:
-    return _special_ids() | {"num_beams": 1, "do_sample": False, "max_length": max_tokens(loaded.max_source_length) + 2}
+    return _special_ids() | {
+        "num_beams": 1,
+        "do_sample": False,
+        "max_length": max_target_length(loaded.max_source_length) + 2,
+    }
 
 
 def _save_tokenizer(loaded: LoadedModel, directory: Path, transformers: Any) -> None:

@@ -39,7 +39,7 @@ class TokenScores:
     """Cross-attention weights; S includes the end token, if the encoder reads it. None: the engine returns none."""
 
 
-def max_tokens(source_length: int) -> int:
+def max_target_length(source_length: int) -> int:
     """Return the maximum number of tokens of a translation, without the end token.
 
     It depends on the sentence only, so that the batch does not change a translation.

@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 from nmt.errors import NMTError
-from nmt.inference import Source, TokenScores, max_tokens
+from nmt.inference import Source, TokenScores, max_target_length
 from nmt.search import Hypothesis, Search, SearchRequest, StepModel
 
 T = TypeVar("T")
@@ -132,13 +132,14 @@ class BatchEngine:
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         def run() -> list[list[Hypothesis]]:
-            # One position is for the start token.
-            max_length_B = np.array([max_tokens(len(source.ids)) for source in sources])
+            max_length_B = np.array([max_target_length(len(source.ids)) for source in sources])
+            if self.max_positions is not None:
+                max_length_B = max_length_B.clip(max=self.max_positions - 1)  # one position is for the start token
             hypotheses = search(
                 self.model,
                 SearchRequest(
                     [encoder_input(source.ids, self.source_eos) for source in sources],
-                    max_length_B.clip(max=(self.max_positions or 2**31) - 1), BOS, EOS,
+                    max_length_B, BOS, EOS,
                     [source.prefix for source in sources] if any(source.prefix for source in sources) else (),
                     [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
                 ),

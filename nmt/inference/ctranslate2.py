@@ -10,7 +10,7 @@ from typing import Any
 from nmt import runtime
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, UsageError
-from nmt.inference import Source, TokenScores, max_tokens
+from nmt.inference import Source, TokenScores, max_target_length
 from nmt.runs import discovery, pretrained
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
@@ -146,7 +146,7 @@ class CTranslate2Engine:
 def _length_limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:
     """Return the minimum and maximum number of target tokens, as in the other engines."""
     length = len(source.ids)
-    max_length = max_tokens(length)
+    max_length = max_target_length(length)
     if search.max_length_ratio:
         max_length = math.ceil(min(max_length, search.max_length_ratio * length))
     return math.floor(min(max_length, search.min_length_ratio * length)), max(1, max_length, len(source.prefix))

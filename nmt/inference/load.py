@@ -72,7 +72,7 @@ def load_engine(files: Sequence[ModelFiles], device: str, precision: str, detoke
 
 
 def engine_from_models(models: Sequence[Seq2Seq], device: str, precision: str, detokenize: Detokenize) -> BatchEngine:
-    """Return an engine for PyTorch models. It copies their weights, so that training may continue.
+    """Return an engine for PyTorch models. The search uses a copy of their weights, so that training may continue.
 
     Raises:
         UsageError: the device does not support the precision for these models.

@@ -39,6 +39,7 @@ SOURCE = Path(__file__).with_name("engine.c")
 # No flag may let the compiler reorder sums, or assume that infinity and NaN do not occur.
 FLAGS = "-std=gnu11 -O3 -march=native -ffp-contract=fast -fno-trapping-math -fno-math-errno -shared -fPIC"
 COMPILE_SECONDS = 60
+# The next five tuples have the order of the enums in engine.c.
 TYPES = ("fp32", "bf16", "int8")
 ACTIVATION_NAMES = ("relu", "gelu", "silu", "swiglu")
 POSITIONS = ("none", "sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "alibi", "t5")
@@ -47,7 +48,6 @@ MATRICES = (
     "feed_forward.up", "feed_forward.down",
 )  # fmt: skip
 NORM_MODULES = ("attention_residual.norm", "cross_attention_residual.norm", "ffn_residual.norm")
-"""These five tuples have the order of the enums in engine.c."""
 Weights = Mapping[str, NDArray[np.float32]]
 
 

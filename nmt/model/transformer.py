@@ -40,8 +40,8 @@ class DecoderState:
 
     cross_kv: list[KeysValues]
     """Keys and values of the encoder output in each layer, [B, G, S, K]."""
-    mask_B11S: Tensor | None
-    """Padding mask of the sources; None: no padding."""
+    mask_B11S: Tensor
+    """Padding mask of the sources, boolean or additive."""
     cache: KVCache | None
     """None: no cache, because the whole target is read at once."""
     tracked_layer: int | None = None
@@ -89,7 +89,7 @@ class DecoderState:
             self.cache.reorder(rows_R)
         if sentences_B is not None:
             self.cross_kv = [(k[sentences_B], v[sentences_B]) for k, v in self.cross_kv]
-            self.mask_B11S = None if self.mask_B11S is None else select_mask(self.mask_B11S, sentences_B)
+            self.mask_B11S = select_mask(self.mask_B11S, sentences_B)
 
 
 class EncoderLayer(nn.Module):

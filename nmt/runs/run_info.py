@@ -31,7 +31,9 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.runs import checkpoint, discovery, pretrained
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
-RECURRENT = ("arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias")
+RECURRENT = (
+    "arch", "dim", "encoder_layers", "decoder_layers", "dropout", "tie_embeddings", "output_bias", "source_eos",
+)  # fmt: skip
 """Model options that the recurrent architecture uses."""
 CALIBRATION_SCORES = ("pearson", "calibration_error")
 PACKAGES = ("torch", "sentencepiece", "sacrebleu", "numpy")
@@ -125,12 +127,12 @@ def collect(run: Path) -> dict[str, Any]:
 
 
 def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
-    """Return the record of a model for `data.json` of a run that is derived from it, by fine-tuning or averaging.
+    """Return the record of a model for the run or the corpus that is made from it.
 
-    It contains the origins of all imported models among its ancestors, because their licenses apply.
+    It contains the origins of all imported models among its ancestors and their teachers, because their licenses apply.
     """
     data = read_json(model.run / "data.json")
-    parents = filter(_is_parent, data.get("derived_from", []))
+    parents = filter(_is_parent, [*data.get("derived_from", []), data.get("teacher")])
     imported = [data["imported"]] if data.get("imported") else [each for p in parents for each in p["imported"]]
     return {
         "model": model.run.resolve().name,

@@ -40,7 +40,7 @@ class Constrained(BeamOptions):
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `top_beams` best hypotheses of each sentence that meet all constraints, best first."""
         constraints = Constraints(request)
-        partial = PartialHypotheses(model, request, self, width=self.beam_size, reserved_B=constraints.tokens_B)
+        partial = PartialHypotheses(model, request, self, width=self.beam_size, reserved_B=constraints.num_tokens_B)
         constraints.keep(np.ones(len(partial), bool), self.beam_size)
         finished = FinishedHypotheses(len(partial), self.beam_size)
         met_RP: Ints = np.zeros_like(constraints.length_RP)
@@ -98,7 +98,7 @@ class Constraints:
             for p, constraint in enumerate(each):
                 self.tokens_BPM[b, p, : len(constraint)] = constraint
                 self.length_BP[b, p] = len(constraint)
-        self.tokens_B = self.length_BP.sum(1)
+        self.num_tokens_B = self.length_BP.sum(1)
         """Number of tokens of all constraints."""
         self.keep(np.ones(len(constraints), bool), 1)
 

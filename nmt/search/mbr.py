@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nmt.errors import ConfigError
 from nmt.search.request import Hypothesis, SearchRequest, StepModel
+
+if TYPE_CHECKING:
+    from nmt.search import Search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +32,7 @@ class MBR:
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if an option is out of range or `candidates` is not a search."""
-        from nmt.search import search
-
-        inner = search(self.candidates)
+        inner = self._inner
         if isinstance(inner, MBR):
             raise ConfigError(
                 "the candidates of mbr must come from another search", "a typical value is sample(n_best=32)"
@@ -38,16 +41,21 @@ class MBR:
             raise ConfigError(
                 f"n_best must be between 1 and the number of candidates ({inner.n_best}), got {self.n_best}"
             )
-        object.__setattr__(self, "_inner", inner)
+
+    @functools.cached_property
+    def _inner(self) -> Search:
+        from nmt.search import search
+
+        return search(self.candidates)
 
     @property
     def rows(self) -> int:
         """Number of rows per sentence in a batch."""
-        return self._inner.rows  # type: ignore[attr-defined, no-any-return]
+        return self._inner.rows
 
     def __call__(self, model: StepModel, request: SearchRequest) -> list[list[Hypothesis]]:
         """Return the `n_best` candidates per sentence with the highest expected chrF (0 to 100), best first."""
-        candidates = self._inner(model, request)  # type: ignore[attr-defined]
+        candidates = self._inner(model, request)
         return [self._rank(hypotheses, request) for hypotheses in candidates]
 
     def _rank(self, hypotheses: list[Hypothesis], request: SearchRequest) -> list[Hypothesis]:

@@ -85,7 +85,8 @@ class PartialHypotheses:
         self.max_length_B = np.maximum(
             self.max_length_B, (self.prefix_BT != NOT_FORCED).sum(1, dtype=np.int64) + reserved_B
         )
-        self._forces_until = max(max_prefix_length, int(self.min_length_B.max(initial=0)))
+        # Between these lengths, no token is forced.
+        self._forces_until = max_prefix_length
         self._forces_from = int(self.max_length_B.min(initial=0))
         self.parents_R: Ints = self.sentence_B.repeat(width)
         self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)

@@ -49,13 +49,13 @@ class Teacher:
         weight_VD, bias_V = student.output_weight_VD, student.output_bias_V
         vocab_size, index_N1 = len(weight_VD), batch.labels_N[:, None]
         index_NJ = torch.cat((index_N1, index_NK), 1)
-        share_NJ = torch.cat((torch.full_like(rest_N1, 1 - smoothing), rest_N1 - prob_NK), 1)
+        coefficient_NJ = torch.cat((torch.full_like(rest_N1, 1 - smoothing), rest_N1 - prob_NK), 1)
         uniform_N1 = smoothing / vocab_size - rest_N1
-        output_ND = F.embedding_bag(index_NJ, weight_VD, mode="sum", per_sample_weights=share_NJ)
-        output_ND = output_ND + uniform_N1 * weight_VD.sum(0)
-        difference = (hidden_ND.float() * output_ND).sum()
+        weighted_ND = F.embedding_bag(index_NJ, weight_VD, mode="sum", per_sample_weights=coefficient_NJ)
+        weighted_ND = weighted_ND + uniform_N1 * weight_VD.sum(0)
+        difference = (hidden_ND.float() * weighted_ND).sum()
         if bias_V is not None:
-            difference = difference + (share_NJ * bias_V[index_NJ]).sum() + uniform_N1.sum() * bias_V.sum()
+            difference = difference + (coefficient_NJ * bias_V[index_NJ]).sum() + uniform_N1.sum() * bias_V.sum()
         entropy = torch.special.entr(prob_NK).sum()
         entropy += (vocab_size - prob_NK.shape[1]) * torch.special.entr(rest_N1).sum()
         loss: Tensor = self.weight * (difference - entropy)

@@ -156,7 +156,7 @@ def _rows(tests: list[TestSet], results: list[list[MetricResult]]) -> list[list[
             [
                 test.name, f"{len(test.sources):,}", metric.name, f"{metric.first_score:.1f}",
                 f"{metric.second_score:.1f}", f"{metric.second_score - metric.first_score:+.1f}", format_p(metric.p),
-                ("start", "tuned", "not significant")[metric.better],
+                ("start", "tuned", "not significant")[metric.better],  # -1: not significant
             ]
             for metric in metrics
         ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from nmt.config import TrainConfig
 from nmt.console import log, progress
 from nmt.train.run_dir import MetricsLogger
-from nmt.train.step import PendingStats, StepStats
+from nmt.train.step import PendingStats, UpdateStats
 from nmt.train.stopping import StopSignal, TimeBudget
 from nmt.train.trainer import Trainer
 
@@ -38,7 +38,7 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
         log("training has already stopped early; increase train.patience to continue")
         return True
     trainer.model.train()
-    stats, last_step, exchange_step = UpdateStats(trainer.device.type == "cuda"), config.steps, 0
+    stats, last_step, exchange_step = StatsReader(trainer.device.type == "cuda"), config.steps, 0
     bleu = ""  # of the last validation
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
         for update in trainer.updates():
@@ -135,7 +135,7 @@ def _decide(trainer: Trainer, budget: TimeBudget, stop: StopSignal) -> _Decision
     return _Decision(stop.requested, is_last, validate, last_step, step + budget.num_updates_in(EXCHANGE_SECONDS))
 
 
-class UpdateStats:
+class StatsReader:
     """Reads the statistics of updates, reports loss spikes, and averages between log lines.
 
     On a GPU, the statistics of an update are read after the next one has started, so that the GPU never waits for the
@@ -146,7 +146,7 @@ class UpdateStats:
         """Start a period of updates; `delay`: whether to read the statistics after the next update has started."""
         self.max_pending = 1 if delay else 0
         self._pending: deque[tuple[int, PendingStats]] = deque()
-        self._spikes, self._running, self._loss = LossSpikeDetector(), RunningStats(), math.nan
+        self._spikes, self._running, self._loss = LossSpikeDetector(), PeriodStats(), math.nan
 
     def __str__(self) -> str:
         return f"loss {self._loss:.3f}, {self._running.tokens_per_second():,.0f} tok/s"
@@ -173,7 +173,7 @@ class UpdateStats:
 
     def restart(self) -> None:
         """Start a new period."""
-        self._running = RunningStats()
+        self._running = PeriodStats()
 
     def _read(self, max_pending: int) -> None:
         while len(self._pending) > max_pending:
@@ -185,7 +185,7 @@ class UpdateStats:
                 log(f"update {step:,}: the loss rose to {stats.loss:.2f} from about {self._spikes.mean:.2f}")
 
 
-class RunningStats:
+class PeriodStats:
     """Mean loss, gradient norm and speed of a period of updates."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class RunningStats:
         self.loss = self.tokens = self.grad_norm = 0.0
         self.num_updates = self.num_skipped = 0
 
-    def add(self, stats: StepStats) -> None:
+    def add(self, stats: UpdateStats) -> None:
         """Add an update."""
         if stats.skipped:
             self.num_skipped += 1
@@ -229,7 +229,7 @@ class LossSpikeDetector:
         self.mean = math.inf
         self._num_updates = self._num_high = 0
 
-    def update(self, stats: StepStats) -> bool:
+    def update(self, stats: UpdateStats) -> bool:
         """Add an update. Return True on the third consecutive loss above 1.5 times the moving average."""
         if stats.skipped:
             return False

@@ -91,6 +91,7 @@ def _can_resume(new_run: Path, config: Config) -> bool:
 def _time_limit(run: Path, info: dict[str, Any]) -> float:
     """Return the training time of a run that a time limit stopped, in seconds."""
     sessions = info["sessions"]
+    # Sessions of older versions do not record a limit.
     if sessions and not any(session.get("time_limit", True) for session in sessions):
         raise UsageError(
             f"{run} was stopped before its last update", f"finish it first: nmt train --run {run} --resume"

@@ -148,7 +148,7 @@ def tensorboard_writer() -> Any:
     return SummaryWriter
 
 
-def truncate_after(run: Path, step: int, *, validated: bool = True) -> None:
+def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:
     """Remove log lines after update `step`, which a resumed run will repeat.
 
     If not `validated`, also remove the validation at `step`.

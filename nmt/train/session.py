@@ -1,16 +1,4 @@
-"""Runs a training session: prepares the data, trains, validates and saves checkpoints. It can stop at any time.
-
-step.py       one update
-trainer.py    the training state: model, optimizer, data position
-loop.py       updates, logging, validation
-stopping.py   signals and time limits
-run_dir.py    the run directory: lock, checks before resuming, metrics
-compilation.py  torch.compile
-gradient_reducer.py  all-reduce during the backward pass
-fine_tuning.py  the start model: its limits, and its comparison with the result
-distillation.py  the teacher and its loss
-profiling.py  measures memory and speed before training
-"""
+"""Runs a training session: prepares the data, trains, validates and saves checkpoints. It can stop at any time."""
 
 from __future__ import annotations
 
@@ -49,11 +37,8 @@ from nmt.train.optim import optimizer, schedule
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
-from nmt.train.step import StepStats, train_step
 from nmt.train.stopping import handle_stop_signals
 from nmt.train.trainer import Trainer
-
-__all__ = ["Estimate", "StepStats", "Trainer", "check_specs", "plan", "train", "train_step"]
 
 
 def check_specs(config: Config) -> None:

@@ -25,7 +25,7 @@ from nmt.train.loss import batch_loss, compiled_logits_loss, logits_loss
 
 
 @dataclass(frozen=True)
-class StepStats:
+class UpdateStats:
     """Statistics of one update."""
 
     loss: float
@@ -56,7 +56,7 @@ class PendingStats:
             self._transferred = torch.cuda.Event()
             self._transferred.record()
 
-    def read(self) -> StepStats:
+    def read(self) -> UpdateStats:
         """Wait for the update and return its statistics.
 
         Raises:
@@ -68,10 +68,10 @@ class PendingStats:
         has_overflow = not math.isfinite(grad_norm)
         if has_overflow and loss_scale <= 1:  # 1 unless the precision is fp16
             raise _not_finite_error(self._losses, grad_norm, self._pair_ids)
-        return StepStats(loss, self.tokens, grad_norm, skipped=has_overflow)
+        return UpdateStats(loss, self.tokens, grad_norm, skipped=has_overflow)
 
 
-def train_step(*args: Any, **options: Any) -> StepStats:
+def train_step(*args: Any, **options: Any) -> UpdateStats:
     """Make one update and wait for its statistics; see `start_step`.
 
     Raises:

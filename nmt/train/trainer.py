@@ -33,7 +33,7 @@ from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, optimizer, schedule
-from nmt.train.run_dir import truncate_after
+from nmt.train.run_dir import truncate_metrics
 from nmt.train.step import PendingStats, start_step
 
 
@@ -128,7 +128,7 @@ class Trainer:
         path = self.group.broadcast(saved and saved[0])
         if path is None:
             if self.group.is_main:
-                truncate_after(self.run, 0)
+                truncate_metrics(self.run, 0)
             return False
         weights, training = saved[1:] if saved else checkpoint.load(path)
         meta = checkpoint.read_meta(path)
@@ -143,7 +143,7 @@ class Trainer:
         self._restore_rng_states(training)
         if self.group.is_main:
             checkpoint.quarantine(self.run, after=path)
-            truncate_after(self.run, self.progress.step, validated=bool(self.progress.scores))
+            truncate_metrics(self.run, self.progress.step, validated=bool(self.progress.scores))
         return True
 
     def _restore_model(self, weights: dict[str, Tensor], training: dict[str, Tensor]) -> None:

@@ -33,7 +33,7 @@ from nmt.model.build import count_parameters
 from nmt.runs import discovery
 from nmt.train.optim import adamw
 from nmt.train.precision import training_dtype
-from nmt.train.session import train_step
+from nmt.train.step import train_step
 
 
 @dataclass

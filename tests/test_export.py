@@ -27,7 +27,7 @@ from nmt.errors import NMTError, UsageError
 from nmt.export import EXPORTS, LOADERS, safetensors, verify
 from nmt.export.common import greedy_translator
 from nmt.export.onnx import OnnxModel, graphs
-from nmt.inference import Source, max_tokens
+from nmt.inference import Source, max_target_length
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Line, Translator
@@ -167,7 +167,7 @@ def test_engines_have_the_length_limits_of_nmt(loaded: LoadedModel) -> None:
     directory = exported("safetensors", loaded)
     expected = Translator.load(directory, "cpu", "fp32").translate(LINES, "greedy")
     lengths = [len(loaded.tokenizer.encode(text)) for text in expected]
-    most = [max_tokens(len(loaded.tokenizer.encode(line))) for line in LINES]
+    most = [max_target_length(len(loaded.tokenizer.encode(line))) for line in LINES]
     assert any(length >= limit - 5 for length, limit in zip(lengths, most, strict=True))  # else nothing is shown
     assert LOADERS["safetensors"](directory)(LINES) == expected
 

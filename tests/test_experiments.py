@@ -249,14 +249,6 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     assert names == tests
     assert script("../score_pretrained.sh", "--elsewhere", code=2) == []
     assert script("../score_pretrained.sh", "nowhere", code=1, **environment) == []
-    table = script("pretrained.sh", "back_translated", STEPS="8", PAIRS="3", **environment)
-    assert table[2][0] == "back_translated"
-    assert all(0 < float(cell) <= 100 for cell in table[2][1:])
-    assert (
-        len((tmp_path / "runs" / "experiments" / "pretrained" / "8-3" / "back_translated.en").read_text().splitlines())
-        == 3
-    )
-    assert script("pretrained.sh", "bpe", code=2, **environment) == []
     scores, test = tmp_path / "runs" / "scores", tmp_path / "data" / "corpora" / "tatoeba" / "test.de"
     scored = {Path(json.loads(path.read_text())["test"]).name for path in scores.glob("*/*.json")}
     assert scored == {f"{name}.de" for name in (*kinds, "test", "europarl")}

@@ -237,7 +237,7 @@ def _nmt(arguments: Any, kind: str) -> list[Translate]:
 
     from nmt.inference import Source
     from nmt.inference.translator import Translator
-    from nmt.search import search
+    from nmt.search import parse_search
 
     translator = Translator.load(arguments.directory / "nmt", precision=kind)
 
@@ -255,7 +255,9 @@ def _nmt(arguments: Any, kind: str) -> list[Translate]:
 
     def translate(lines: list[str], beam: int) -> int:
         long = "min_length_ratio=1000"
-        algorithm = search(f"greedy({long})" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True, {long})")
+        algorithm = parse_search(
+            f"greedy({long})" if beam == 1 else f"beam(beam_size={beam}, early_stopping=True, {long})"
+        )
         sources = [Source(ids) for ids in translator.segmenter.encode(lines)]
         hypotheses = translator.engine.search(sources, FixedLength(algorithm, algorithm.rows), lambda _: None)
         rows = [n_best[0].ids for n_best in hypotheses]

@@ -31,7 +31,7 @@ from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 from nmt.search.request import SearchRequest, StepRequest, StepResult, best_tokens
 from nmt.train.loss import cross_entropy
-from nmt.train.optim import schedule
+from nmt.train.optim import parse_schedule
 
 
 def pooling() -> Figure:
@@ -221,7 +221,7 @@ def schedules() -> Figure:
         "noam(warmup=400, factor=0.5)", "linear(peak=1e-3, warmup=400)", "cosine(peak=1e-3, warmup=400)",
         "wsd(peak=1e-3, warmup=400)",
     ):  # fmt: skip
-        rate = schedule(spec)
+        rate = parse_schedule(spec)
         rates.plot(steps, [rate(step, len(steps), 256) for step in steps], label=spec)
     rates.set(title="learning rate", xlabel="update")
     vocab_size = 8000

@@ -41,7 +41,7 @@ from nmt.model.build import build_model
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint
-from nmt.search import SearchRequest, search
+from nmt.search import SearchRequest, parse_search
 from nmt.train.optim import adamw
 from nmt.train.session import train
 from nmt.train.step import train_step
@@ -244,7 +244,7 @@ def _benchmark_decoding(device: torch.device, emulate: bool) -> None:
             request = SearchRequest(sources, np.full(len(sources), 4 if emulate else 32), BOS, EOS)
             for _ in range(2):  # the first one is a warm-up
                 start = time.perf_counter()
-                hypotheses = search(spec)(model, request)
+                hypotheses = parse_search(spec)(model, request)
                 seconds = time.perf_counter() - start
             speeds.append(sum(len(h[0].ids) + 1 for h in hypotheses) / seconds)
         print(f"| {num_rows} | " + " | ".join(f"{speed:,.0f}" for speed in speeds) + " |", flush=True)

@@ -37,7 +37,7 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import checkpoint, discovery
 from nmt.runs.discovery import LoadedModel
 from nmt.runs.run_info import collect
-from nmt.search import SearchRequest, search
+from nmt.search import SearchRequest, parse_search
 from nmt.search.request import StepRequest
 
 LINES = ["the small dog sees the old tree.", "the heavy bird carries the green stone.", "the dog.", "Ça 🐕!"]
@@ -201,7 +201,7 @@ def request_of(loaded: LoadedModel) -> SearchRequest:
 def test_onnx_beam_search(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
     model = make(loaded)
     request = request_of(loaded)
-    beam = search("beam(beam_size=3, top_beams=3)")
+    beam = parse_search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
         actual, expected = beam(model, request), beam(TorchModel([loaded.model]), request)
     assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
@@ -231,7 +231,7 @@ def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
 def test_onnx_supports_every_transformer_variant(trained: CommandLine, changes: dict[str, Any]) -> None:
     loaded = variant(trained, **changes)
-    request, beam = request_of(loaded), search("beam(beam_size=3, top_beams=3)")
+    request, beam = request_of(loaded), parse_search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
         actual, expected = beam(bare_graphs(loaded), request), beam(TorchModel([loaded.model]), request)
     assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
@@ -293,7 +293,7 @@ def test_transformers_loads_the_export(loaded: LoadedModel, monkeypatch: pytest.
     texts = [loaded.tokenizer.decode(row) for row in actual.tolist()]
     assert [*map(normalize, tokenizer.batch_decode(actual, skip_special_tokens=True))] == [*map(normalize, texts)]
     request = SearchRequest(unpadded(inputs), np.full(len(LINES), 9), BOS, EOS)
-    expected = search("greedy")(TorchModel([loaded.model]), request)
+    expected = parse_search("greedy")(TorchModel([loaded.model]), request)
     assert texts == [loaded.tokenizer.decode(best[0].ids) for best in expected]
 
 
@@ -541,7 +541,7 @@ def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
 
 def test_ctranslate2_receives_the_search_options() -> None:
     rules = "no_repeat_ngram_size=2, min_length_ratio=1.5, max_length_ratio=2.5"
-    find = search(f"beam(beam_size=3, top_beams=2, length_penalty=0.5, {rules})")
+    find = parse_search(f"beam(beam_size=3, top_beams=2, length_penalty=0.5, {rules})")
     noted = Noted({"5 6": -1.0, "4 4 4 4 4 4 4 4 4": -0.6, "5": -0.5})
     (actual,) = ctranslate2_engine(noted).search([Source([7, 8, 9], [5])], find, print)
     expected = {
@@ -558,7 +558,7 @@ def test_ctranslate2_receives_the_search_options() -> None:
 def test_ctranslate2_keeps_the_order_of_sentences() -> None:
     sources = [Source([7] * length) for length in (2, 30, 1, 12)]
     for spec in ("greedy", "beam(beam_size=2)"):
-        actual = ctranslate2_engine(Noted()).search(sources, search(spec), print)
+        actual = ctranslate2_engine(Noted()).search(sources, parse_search(spec), print)
         assert [best[0].ids for best in actual] == [source.ids for source in sources]
 
 

@@ -36,7 +36,7 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderState
 from nmt.runs import checkpoint
 from nmt.runtime import is_out_of_memory, resolve_device
-from nmt.search import Hypothesis, SearchRequest, StepModel, search
+from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search.request import StepRequest, StepResult
 from nmt.train import profiling
 from nmt.train import step as step_module
@@ -339,7 +339,7 @@ def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
     constraints = [[[4]], [], [[5, 6]], *[[]] * 5] if spec.startswith("constrained") else []
     lengths_B, prefixes = np.array([6, 8, 3, 9, 7, 5, 6, 8]), [[], [4], *[[]] * 6]
     request = SearchRequest(SEARCH_SOURCES, lengths_B, BOS, EOS, constraints=constraints, prefixes=prefixes)
-    return search(spec)(TorchModel([model]), request)
+    return parse_search(spec)(TorchModel([model]), request)
 
 
 @pytest.mark.parametrize("spec", SEARCHES)

@@ -24,7 +24,7 @@ from nmt.errors import DataError, UsageError
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import count_occurrences, find_problems
-from nmt.inference.segments import FixedSpan, fixed_spans
+from nmt.inference.segments import FixedSpan, protected_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.whitespace import surrounding_whitespace
 
@@ -136,7 +136,7 @@ def test_a_model_trained_with_placeholders_reads_them_as_pieces(tmp_path: Path, 
 
 def test_substitution_restores_spans_and_alignment() -> None:
     text = "see `a b` and x@y.de now"
-    line = Line(text, fixed=fixed_spans(text))
+    line = Line(text, fixed=protected_spans(text))
     substitution = substitute(line, ["X", "Y"])
     assert substitution is not None
     assert substitution.line.text == "see X and Y now"
@@ -148,7 +148,7 @@ def test_substitution_restores_spans_and_alignment() -> None:
 
 def test_visible_spans_keep_their_place() -> None:
     text = "in 1999 at a@b.de in 2001"
-    substitution = substitute(Line(text, fixed=fixed_spans(text)), ["X"])
+    substitution = substitute(Line(text, fixed=protected_spans(text)), ["X"])
     assert substitution is not None
     new = substitution.line
     assert [new.text[span.start : span.end] for span in new.fixed] == ["1999", "2001"]
@@ -185,7 +185,7 @@ def test_visible_spans_keep_their_place() -> None:
     ],
 )  # fmt: skip
 def test_problems(source: str, text: str, problems: tuple[str, ...]) -> None:
-    assert find_problems(Line(source, fixed=fixed_spans(source)), text, ("en", "de")) == problems
+    assert find_problems(Line(source, fixed=protected_spans(source)), text, ("en", "de")) == problems
 
 
 def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:
@@ -378,7 +378,7 @@ def test_every_span_arrives_in_a_long_line(translator: Translator) -> None:
     )
     [[best]] = Guard(translator).stream([[text]], details=True)
     assert best.warnings == ()
-    for span in fixed_spans(text):
+    for span in protected_spans(text):
         assert count_occurrences(best.text, span.translation) == 3, span
     words, sources = best.text.split(), text.split()
     assert all(target < len(words) and source < len(sources) for source, target in best.alignment)
@@ -408,7 +408,7 @@ def test_all_spans_of_any_line_arrive(translator: Translator, words: list[str]) 
     text = " ".join(words)
     [[best]] = Guard(translator).stream([[text]])
     assert not [warning for warning in best.warnings if warning.startswith("missing")]
-    for span in fixed_spans(text):
+    for span in protected_spans(text):
         count, expected = count_occurrences(best.text, span.translation), count_occurrences(text, span.translation)
         assert count == expected if span.is_opaque else count >= expected
 

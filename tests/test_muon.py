@@ -20,7 +20,7 @@ from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint, run_info
 from nmt.train.adamw import AdamW
 from nmt.train.muon import Muon, orthogonalize
-from nmt.train.optim import adamw, optimizer
+from nmt.train.optim import adamw, parse_optimizer
 from nmt.train.reproduce import reproduce
 from nmt.train.session import train
 from nmt.train.step import train_step
@@ -41,7 +41,7 @@ def make(spec: str = "muon", options: TrainConfig | None = None, **changes: obje
     assert isinstance(model, Transformer)
     for name, value in changes.items():
         setattr(model, name, value)
-    built = optimizer(spec, "transformer")(model, options or TrainConfig())
+    built = parse_optimizer(spec, "transformer")(model, options or TrainConfig())
     assert isinstance(built, Muon)
     return model, built
 
@@ -219,7 +219,7 @@ def test_fine_tuning_a_model_of_adam_with_muon_lowers_the_loss(directory: Path) 
 )
 def test_invalid_optimizers_raise(spec: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        optimizer(spec, "transformer")
+        parse_optimizer(spec, "transformer")
 
 
 def test_muon_needs_a_transformer(directory: Path) -> None:

@@ -32,7 +32,7 @@ from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
 from nmt.runs.discovery import ModelFiles
-from nmt.search import SEARCHES, Hypothesis, SearchRequest, search
+from nmt.search import SEARCHES, Hypothesis, SearchRequest, parse_search
 from nmt.search.request import Floats, StepRequest
 
 compiled = pytest.mark.skipif(not native.is_available(), reason="no C compiler here")
@@ -360,7 +360,7 @@ def test_low_precision_is_accurate(changes: dict[str, Any], precision: str, tole
 def search_results(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -> list[list[Hypothesis]]:
     length_B = np.full(len(sources), limit)
     requested = [[*source, EOS] for source in sources]
-    return search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, banned_ids=(0, 1, 2)))
+    return parse_search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, banned_ids=(0, 1, 2)))
 
 
 @compiled
@@ -390,8 +390,8 @@ def test_results_do_not_depend_on_the_number_of_threads(precision: str) -> None:
 
     progress: list[int] = []
     one, several = engine(1), engine(3)
-    expected = one.search(sources, search("beam(beam_size=4, top_beams=2)"), lambda _: None)
-    assert several.search(sources, search("beam(beam_size=4, top_beams=2)"), progress.append) == expected
+    expected = one.search(sources, parse_search("beam(beam_size=4, top_beams=2)"), lambda _: None)
+    assert several.search(sources, parse_search("beam(beam_size=4, top_beams=2)"), progress.append) == expected
     assert sum(progress) == len(sources)
     for score, other in zip(one.score(*pairs), several.score(*pairs), strict=True):
         assert score.log_probs == other.log_probs
@@ -489,11 +489,11 @@ def test_unsupported_networks_use_pytorch(change: dict[str, Any]) -> None:
     network = build_model(config, VOCABULARY).eval()
     engine = engine_from_models([network], "cpu", "auto", str)
     assert isinstance(engine.model, TorchModel)
-    before = engine.search([Source([5, 6])], search("beam"), lambda _: None)
+    before = engine.search([Source([5, 6])], parse_search("beam"), lambda _: None)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
-    assert engine.search([Source([5, 6])], search("beam"), lambda _: None) == before
+    assert engine.search([Source([5, 6])], parse_search("beam"), lambda _: None) == before
 
 
 @compiled
@@ -514,7 +514,7 @@ from nmt.search import search
 torch.manual_seed(0)
 config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_layers=1)
 engines = [engine_from_models([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]
-found = [engine.search([Source([5, 6, 7])], search("beam"), lambda _: None) for engine in engines]
+found = [engine.search([Source([5, 6, 7])], parse_search("beam"), lambda _: None) for engine in engines]
 print(native.is_available(), type(engines[0].model).__name__, len(found[0][0]))
 """
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
@@ -659,4 +659,4 @@ def test_nan_weights_are_reported() -> None:
     network.output_weight_VD.fill_(math.nan)
     engine = engine_from_models([network], "cpu", "fp32", str)
     with pytest.raises(NMTError, match="scores are NaN or infinite"):
-        engine.search([Source([4, 5])], search("beam"), print)
+        engine.search([Source([4, 5])], parse_search("beam"), print)

@@ -11,7 +11,7 @@ from nmt.config import ModelConfig, TrainConfig
 from nmt.errors import ConfigError
 from nmt.model.build import build_model
 from nmt.train.adamw import AdamW
-from nmt.train.optim import adamw, schedule
+from nmt.train.optim import adamw, parse_schedule
 
 TOTAL, DIM = 1000, 512
 CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [
@@ -39,17 +39,17 @@ CLOSED_FORMS: list[tuple[str, dict[int, float]]] = [
 @pytest.mark.parametrize(("spec", "rates"), CLOSED_FORMS, ids=[spec for spec, _ in CLOSED_FORMS])
 def test_schedules_equal_their_closed_forms(spec: str, rates: dict[int, float]) -> None:
     """Schedules that decay to zero are positive at the last update, `TOTAL`, and zero one step later."""
-    learning_rates = {step: schedule(spec)(step, TOTAL, DIM) for step in rates}
+    learning_rates = {step: parse_schedule(spec)(step, TOTAL, DIM) for step in rates}
     assert learning_rates == pytest.approx(rates, rel=1e-6, abs=1e-15)
 
 
 def test_maximum_of_noam_equals_the_paper() -> None:
-    assert max(schedule("noam")(step, 0, 512) for step in range(1, 10_000, 7)) == pytest.approx(7e-4, rel=0.01)
+    assert max(parse_schedule("noam")(step, 0, 512) for step in range(1, 10_000, 7)) == pytest.approx(7e-4, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
 def test_training_shorter_than_the_warmup_has_positive_rates(name: str) -> None:
-    rates = [schedule(f"{name}(peak=1e-3, warmup=100)")(step, 2, DIM) for step in (1, 2)]
+    rates = [parse_schedule(f"{name}(peak=1e-3, warmup=100)")(step, 2, DIM) for step in (1, 2)]
     assert rates == pytest.approx([1e-5, 2e-5])
 
 
@@ -68,7 +68,7 @@ def test_adam_uses_the_constants_of_the_paper() -> None:
 )
 def test_invalid_schedules_raise(spec: str) -> None:
     with pytest.raises(ConfigError):
-        schedule(spec)
+        parse_schedule(spec)
 
 
 def test_adam_update_equals_the_formula() -> None:

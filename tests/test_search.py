@@ -24,7 +24,7 @@ from nmt.inference.native import NativeModel
 from nmt.inference.pytorch import TorchModel
 from nmt.model.build import build_model
 from nmt.model.transformer import Transformer
-from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, search
+from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search import beam as beam_module
 from nmt.search.beam import best_candidates
 from nmt.search.constrained import Constraints, _allocate_banks
@@ -70,7 +70,7 @@ def run(
 ) -> list[list[Hypothesis]]:
     length_B = np.array(limits or [6, 6, 6])[rows]
     steps = TorchModel([model]) if isinstance(model, Transformer) else model
-    return search(spec)(steps, SearchRequest(SOURCES[rows], length_B, BOS, EOS, **requests))
+    return parse_search(spec)(steps, SearchRequest(SOURCES[rows], length_B, BOS, EOS, **requests))
 
 
 def forced_log_prob(model: Transformer, row: int, ids: list[int]) -> float:
@@ -116,7 +116,7 @@ def test_a_wide_beam_equals_exhaustive_search(seed: int, penalty: float, end_bia
 
     best = sorted(translations, key=score, reverse=True)[:5]
     spec = f"beam(beam_size={len(translations)}, top_beams=5, length_penalty={penalty})"
-    (hypotheses,) = search(spec)(TorchModel([model]), SearchRequest([[4, 4, 3]], np.array([limit]), BOS, EOS))
+    (hypotheses,) = parse_search(spec)(TorchModel([model]), SearchRequest([[4, 4, 3]], np.array([limit]), BOS, EOS))
     assert [h.ids for h in hypotheses] == best
     assert [h.score for h in hypotheses] == pytest.approx([score(ids) for ids in best], abs=1e-4)
 
@@ -150,7 +150,7 @@ def test_a_narrow_beam_equals_a_reference_implementation(
 @pytest.mark.parametrize("size", [6, 12, 40])
 def test_impossible_beams_never_become_hypotheses(size: int) -> None:
     request = SearchRequest([[4, 4, 3]], np.array([3]), BOS, EOS)
-    (hypotheses,) = search(f"beam(beam_size={size}, top_beams={size})")(TorchModel([make_model(0, 5)]), request)
+    (hypotheses,) = parse_search(f"beam(beam_size={size}, top_beams={size})")(TorchModel([make_model(0, 5)]), request)
     assert len(hypotheses) == size  # of 85 possible translations
     assert all(h.log_prob > -math.inf for h in hypotheses)
 
@@ -527,7 +527,7 @@ def test_sample_frequencies_match_probabilities(options: str, temperature: float
 def test_a_nucleus_is_the_smallest_set_with_the_probability() -> None:
     logits_RV = np.log(np.array([[0.5, 0.25, 0.15, 0.1], [0.1, 0.2, 0.3, 0.4]], np.float32))
     for top_p, kept in ((0.35, [[0], [3]]), (0.69, [[0, 1], [2, 3]]), (0.76, [[0, 1, 2], [1, 2, 3]])):
-        filtered_RV = search(f"sample(top_p={top_p})")._filter(logits_RV.copy())  # type: ignore[attr-defined]
+        filtered_RV = parse_search(f"sample(top_p={top_p})")._filter(logits_RV.copy())  # type: ignore[attr-defined]
         assert [[i for i, x in enumerate(row) if x > -math.inf] for row in filtered_RV.tolist()] == kept
 
 
@@ -695,7 +695,7 @@ def test_best_candidates_are_selected_from_all_rows(seed: int, sentences: int, w
 )
 def test_invalid_options_are_rejected(spec: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        search(spec)
+        parse_search(spec)
 
 
 def test_all_searches_are_tested() -> None:

@@ -36,7 +36,7 @@ from nmt.train import session as training
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.loss import cross_entropy
-from nmt.train.optim import adamw, schedule
+from nmt.train.optim import adamw, parse_schedule
 from nmt.train.session import train
 from nmt.train.step import UpdateStats, train_step
 from nmt.train.trainer import Trainer
@@ -278,7 +278,7 @@ def test_batches_that_do_not_fit_in_memory_are_split_with_the_same_result(
 
 
 def test_model_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "optimizer", lambda *_: torch.empty(2**60))
+    monkeypatch.setattr(trainer_module, "parse_optimizer", lambda *_: torch.empty(2**60))
     with pytest.raises(TrainingError, match="the model does not fit in memory"):
         run(config(directory), directory)
 
@@ -317,7 +317,7 @@ def test_learning_rates_follow_the_schedule(directory: Path) -> None:
     spec = "cosine(peak=1e-2, warmup=3)"
     run(config(directory, f"train.schedule={spec}"), directory)
     rates = [line["lr"] for line in metrics(directory / "run") if "lr" in line]
-    assert rates == [pytest.approx(schedule(spec)(step, 12, 16)) for step in range(1, 13)]
+    assert rates == [pytest.approx(parse_schedule(spec)(step, 12, 16)) for step in range(1, 13)]
 
 
 @pytest.mark.parametrize("name", ["loss", "gradient"])

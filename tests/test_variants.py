@@ -27,7 +27,7 @@ from nmt.model.positions.relative import Rotary, Shaw
 from nmt.model.recurrent import Recurrent, gru_cell
 from nmt.model.transformer import Transformer
 from nmt.runs import discovery
-from nmt.search import search
+from nmt.search import parse_search
 from nmt.train.session import train
 
 
@@ -312,7 +312,9 @@ def test_learned_positions_limit_training_and_translation(tmp_path: Path) -> Non
     )
     train(config, tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
-    (ids,) = translator.engine.search([Source([5] * 15)], search("greedy(min_length_ratio=9.0)"), lambda _: None)[0][:1]
+    (ids,) = translator.engine.search([Source([5] * 15)], parse_search("greedy(min_length_ratio=9.0)"), lambda _: None)[
+        0
+    ][:1]
     assert len(ids.ids) == 15  # and the start before them
 
 

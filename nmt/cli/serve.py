@@ -70,7 +70,7 @@ def serve(
     from nmt.inference.guard import Guard
     from nmt.inference.translator import Translator
     from nmt.runs import pretrained
-    from nmt.search import search as parse_search
+    from nmt.search import parse_search
     from nmt.server import http
     from nmt.server.app import create_app
     from nmt.server.limits import Limits, read_keys

@@ -126,7 +126,7 @@ def check_options(
     """
     from nmt.data.clean import clean
     from nmt.evaluate.metrics import SENTENCE_METRICS
-    from nmt.search import search as parse_search
+    from nmt.search import parse_search
     from nmt.synthetic.filters import NAMES
 
     if output.name in ("", ".."):

@@ -185,7 +185,7 @@ def translate(
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
 
-    from nmt.search import search as parse_search
+    from nmt.search import parse_search
 
     translator = _load(model, to, device, precision, engine)
     if show_confidence and translator.calibration is None:

@@ -44,7 +44,10 @@ class PreparedData:
     src: str
     tgt: str
     meta: dict[str, Any]
-    """Content of `meta.json`: fingerprint, corpora with checksums, pairs per split, pairs dropped by cleaning."""
+    """Content of `meta.json`: fingerprint and recipe, pairs per split and per corpus, pairs dropped by cleaning.
+
+    A run saves it as `data.json`, with records of the models that it starts from and learns from.
+    """
 
     def mix(self, config: Config) -> Mix:
         """Return the corpora of the training text and the options that mix them."""
@@ -145,6 +148,7 @@ def _is_complete(directory: Path) -> bool:
 
 
 def _recipe(config: Config, train: list[Split], replay: list[Split], valid: Split) -> dict[str, Any]:
+    """Return all that determines the prepared data. Its hash is the fingerprint."""
     options = asdict(config.tokenizer)
     if config.tokenizer.model:
         options["model"] = Tokenizer.load(Path(config.tokenizer.model)).checksum

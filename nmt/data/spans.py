@@ -1,4 +1,7 @@
-"""Protected spans: parts of a text that a translation must contain unchanged, such as URLs and numbers."""
+"""Protected spans: parts of a text that a translation must contain unchanged, such as URLs and numbers.
+
+All but numbers are opaque: the translation of the other words does not depend on them.
+"""
 
 from __future__ import annotations
 

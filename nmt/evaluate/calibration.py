@@ -30,10 +30,10 @@ from nmt.inference.confidence import (
     centered,
     features,
 )
-from nmt.inference.segments import Line, fixed_spans
+from nmt.inference.segments import Line, protected_spans
 from nmt.inference.translator import Translator
 from nmt.runs.checkpoint import WEIGHTS, read_meta
-from nmt.search import search as parse_search
+from nmt.search import parse_search
 
 MIN_SENTENCES = 50
 """Minimum number of sentences of a development set."""
@@ -131,7 +131,7 @@ def observe(
     sources = {
         i: segments[0].source
         for i, segments in enumerate(split)
-        if len(segments) == 1 and not any(span.is_opaque for span in fixed_spans(test.sources[i]))
+        if len(segments) == 1 and not any(span.is_opaque for span in protected_spans(test.sources[i]))
     }
     rows: list[list[float]] = []
     texts: list[str] = []

@@ -17,7 +17,7 @@ from nmt.inference import max_target_length
 from nmt.model.transformer import Transformer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
-from nmt.search import SearchRequest, StepModel, search
+from nmt.search import SearchRequest, StepModel, parse_search
 
 Translate = Callable[[Sequence[str]], list[str]]
 """Translates normalized sentences of at most the model's maximum length. All engines use greedy search on the CPU in
@@ -102,7 +102,7 @@ def greedy_translator(
         max_positions: maximum length of a translation in tokens, including the start token; None: unlimited.
         source_eos: whether sources end with the end token.
     """
-    greedy = search("greedy")
+    greedy = parse_search("greedy")
 
     def translate(batch: list[str]) -> list[str]:
         sources = [tokenizer.encode(text) for text in batch]

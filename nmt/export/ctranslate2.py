@@ -18,11 +18,12 @@ from nmt.export.common import Translate, copy_run_files, num_positions, require_
 from nmt.inference import Source, confidence
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.layers import Linear
+from nmt.model.position_formulas import ROTARY_BASE
 from nmt.model.positions.absolute import concatenated_sinusoids, sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
-from nmt.search import search
+from nmt.search import parse_search
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 """Activation functions of nmt, and their names in CTranslate2."""
@@ -55,7 +56,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         "activation": getattr(specs.Activation, ACTIVATIONS[config.activation]),
     }
     if rotary:
-        common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", 10000.0)}
+        common |= {"rotary_dim": config.dim // config.heads, "rotary_base": options.get("base", ROTARY_BASE)}
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
         specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
@@ -99,7 +100,7 @@ def load(directory: Path) -> Translate:
 
     def translate(sentences: Sequence[str]) -> list[str]:
         sources = [Source(tokenizer.encode(text)) for text in sentences]
-        hypotheses = ctranslate2_engine.search(sources, search("greedy"), lambda _: None)
+        hypotheses = ctranslate2_engine.search(sources, parse_search("greedy"), lambda _: None)
         return [tokenizer.decode(n_best[0].ids) for n_best in hypotheses]
 
     return translate

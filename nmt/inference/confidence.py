@@ -131,12 +131,6 @@ def centered(features_NF: Array, log_length_ratio: float) -> Array:
     return result_NF
 
 
-def calibration_files(run: Path) -> list[Path]:
-    """Return the files that may have the calibration of a run: the user's own one of a pretrained model first."""
-    directories = dict.fromkeys((pretrained.output_dir(run), run))
-    return [path for directory in directories if (path := directory / CALIBRATION).is_file()]
-
-
 def find(model: ModelFiles) -> Calibration | None:
     """Load the calibration of a model, or return None. One of another checkpoint is logged and ignored.
 
@@ -144,7 +138,7 @@ def find(model: ModelFiles) -> Calibration | None:
         CheckpointError: a file is damaged.
     """
     weights = read_meta(model.checkpoint)["sha256"][WEIGHTS]
-    for path in calibration_files(model.run):
+    for path in pretrained.calibration_files(model.run):
         calibration = load(path)
         if calibration.weights == weights:
             return calibration

@@ -1,6 +1,6 @@
 """`Guard` checks each translation of a `Translator`, and searches again where a check fails.
 
-Protected spans, numbers and glossary terms of the source must occur in the translation, and it must not have any of
+Protected spans and glossary terms of the source must occur in the translation, and it must not have any of
 the problems that `nmt.inference.problems` detects. A line whose best translation fails is translated again in other
 ways until one passes. If none does, the translation has warnings. No line is dropped.
 """
@@ -20,12 +20,12 @@ from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import find_problems, is_missing
-from nmt.inference.segments import FixedSpan, Line, fixed_spans
+from nmt.inference.segments import FixedSpan, Line, protected_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 from nmt.inference.translator import Translator
 from nmt.inference.whitespace import separator, surrounding_whitespace
-from nmt.search import search as parse_search
+from nmt.search import parse_search
 
 if TYPE_CHECKING:
     from nmt.inference.glossary import Glossary
@@ -108,7 +108,7 @@ class Guard:
             span
             if _LABEL.search(line.text[max(0, span.start - 20) : span.start])
             else replace(span, translation=self.localize(span.translation))
-            for span in fixed_spans(line.text, self.protect)
+            for span in protected_spans(line.text, self.protect)
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
         return replace(line, fixed=tuple(without_overlaps([*line.fixed, *terms, *found])))
@@ -296,7 +296,7 @@ def _count_sentence_ends(text: str) -> int:
 
 
 def _has_lost_spans(translation: Translation) -> bool:
-    """Return whether a protected span or a number is missing, repeated or misplaced."""
+    """Return whether a protected span is missing, repeated or misplaced."""
     return any(warning.startswith(("missing", "repeated", "misplaced")) for warning in translation.warnings)
 
 
@@ -316,7 +316,7 @@ def _word_index(text: str, start: int) -> int:
 
 
 def _has_text(line: Line) -> bool:
-    """Return whether there is anything to translate: a letter outside the protected spans and numbers."""
+    """Return whether there is anything to translate: a letter outside the protected spans."""
     end, outside = 0, ""
     for span in line.fixed:
         if not span.is_term:

@@ -31,7 +31,14 @@ from nmt.config import ModelConfig
 from nmt.console import log
 from nmt.data.tokenizer import BOS, EOS, encoder_input
 from nmt.inference import TokenScores
-from nmt.model.position_formulas import alibi_slopes, t5_buckets
+from nmt.model.position_formulas import (
+    LEARNED_POSITIONS,
+    ROTARY_BASE,
+    T5_BUCKETS,
+    T5_MAX_DISTANCE,
+    alibi_slopes,
+    t5_buckets,
+)
 from nmt.registry import parse
 from nmt.search.request import Floats, Ints, StepRequest, StepResult
 
@@ -111,15 +118,15 @@ class NativeModel:
             raise ValueError("the names or shapes of the weights do not match the config")
         learned = weights.get("source_positions.table_ND")
         self.max_positions = None if learned is None else len(learned)
-        max_distance = options.get("max_distance", 128)
+        max_distance = options.get("max_distance", T5_MAX_DISTANCE)
         arrays = [None if entry is None else _array(entry[0], weights[entry[0]], max_distance) for entry in layout]
         self._handle = self.library.model_new(
             _Config(
                 config.dim, config.heads, config.kv_heads or config.heads, config.ffn_dim, config.encoder_layers,
                 config.decoder_layers, config.layer_sharing, self.vocab_size, TYPES.index(precision),
                 config.norm_position == "pre", config.norm == "rms", ACTIVATION_NAMES.index(config.activation),
-                POSITIONS.index(encoding), self.max_positions or max_distance,
-                1e-6 if config.norm == "rms" else 1e-5, options.get("base", 10_000.0),
+                POSITIONS.index(encoding), self.max_positions or max_distance,  # engine.c reads one of both
+                1e-6 if config.norm == "rms" else 1e-5, options.get("base", ROTARY_BASE),
             ),
             (c_void_p * len(arrays))(*map(_pointer, arrays)),
         )  # fmt: skip
@@ -206,8 +213,8 @@ def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[i
         else:
             yield f"embeddings.{side}", (vocab_size, dim)
         yield {
-            "learned": (f"{side}_positions.table_ND", (options.get("max_positions", 1024), dim)),
-            "t5": (f"{side}_positions.bias_MH", (options.get("num_buckets", 32), config.heads)),
+            "learned": (f"{side}_positions.table_ND", (options.get("max_positions", LEARNED_POSITIONS), dim)),
+            "t5": (f"{side}_positions.bias_MH", (options.get("num_buckets", T5_BUCKETS), config.heads)),
             "alibi": ("alibi_slopes", (config.heads,)),
         }.get(encoding)
     yield f"embeddings.{'shared' if config.tie_embeddings else 'output'}", (vocab_size, dim)

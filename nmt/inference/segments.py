@@ -18,7 +18,7 @@ from nmt.inference.whitespace import separator
 
 @dataclass(frozen=True)
 class FixedSpan:
-    """A span of a line whose translation is given: a protected span, a number or a glossary term."""
+    """A span of a line whose translation is given: a protected span or a glossary term."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class FixedSpan:
     """Whether it is a glossary term, which the translation may inflect."""
 
 
-def fixed_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> tuple[FixedSpan, ...]:
+def protected_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> tuple[FixedSpan, ...]:
     """Return the protected spans of a text; see `nmt.data.spans.find_spans`."""
     return tuple(
         FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque)

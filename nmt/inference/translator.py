@@ -18,13 +18,12 @@ from nmt.inference import Engine, Source, TokenScores, confidence
 from nmt.inference.chunking import chunked
 from nmt.inference.ctranslate2 import CTranslate2Engine, find_export
 from nmt.inference.load import find_models, load_engine
-from nmt.inference.segments import Line, Segment, Segmenter, fixed_spans
+from nmt.inference.segments import Line, Segment, Segmenter, protected_spans
 from nmt.inference.substitution import Substitution, substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line, of_segment
 from nmt.inference.whitespace import surrounding_whitespace
 from nmt.runs import discovery
-from nmt.search import Constrained, Hypothesis, Search
-from nmt.search import search as parse_search
+from nmt.search import Constrained, Hypothesis, Search, parse_search
 
 __all__ = ["Line", "Translation", "Translator"]
 ENGINES = ("nmt", "ctranslate2")
@@ -34,13 +33,21 @@ class Translator:
     """Translates lines with an engine and its tokenizer. Threads may share a translator."""
 
     def __init__(
-        self, engine: Engine, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences: int
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        config: Config,
+        max_source_length: int,
+        max_sentences: int,
+        *,
+        checkpoint: Path = Path(),
+        run: Path = Path(),
+        find_calibration: Callable[[], confidence.Calibration | None] = lambda: None,
     ) -> None:
         """Create a translator that splits lines longer than `max_source_length` tokens or `max_sentences` sentences."""
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
         self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences)
-        self.checkpoint = self.run = Path()
-        self._find_calibration: Callable[[], confidence.Calibration | None] = lambda: None
+        self.checkpoint, self.run, self._find_calibration = checkpoint, run, find_calibration
 
     @cached_property
     def calibration(self) -> confidence.Calibration | None:
@@ -79,14 +86,12 @@ class Translator:
         runtime.check_precision(precision, device, inference=True)  # before any model is loaded
         models = find_models(paths)
         first = models[0]
-        translator = cls(
+        return cls(
             load_engine(models, device, precision, first.tokenizer.decode), first.tokenizer, first.config,
             min(model.max_source_length for model in models), min(model.max_sentences for model in models),
+            checkpoint=first.checkpoint, run=first.run,
+            find_calibration=partial(confidence.find, first) if len(models) == 1 else lambda: None,
         )  # fmt: skip
-        translator.checkpoint, translator.run = first.checkpoint, first.run
-        if len(models) == 1:
-            translator._find_calibration = partial(confidence.find, first)
-        return translator
 
     @classmethod
     def _load_export(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
@@ -94,10 +99,10 @@ class Translator:
             raise UsageError("the ctranslate2 engine does not support ensembles", "leave out --engine")
         directory = find_export(paths[0])
         config, tokenizer, *limits = discovery.load_settings(directory)
-        translator = cls(CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits)
-        translator.checkpoint = translator.run = directory
-        translator._find_calibration = partial(confidence.find_exported, directory)
-        return translator
+        return cls(
+            CTranslate2Engine(directory, tokenizer, device, precision), tokenizer, config, *limits,
+            checkpoint=directory, run=directory, find_calibration=partial(confidence.find_exported, directory),
+        )  # fmt: skip
 
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line, in the order of the lines.
@@ -218,7 +223,7 @@ class Translator:
         """Replace the protected spans of a line by placeholders, if the model has learned to copy them."""
         if not self.config.data.placeholders:
             return None
-        return substitute(line if line.fixed else replace(line, fixed=fixed_spans(line.text)), PLACEHOLDERS)
+        return substitute(line if line.fixed else replace(line, fixed=protected_spans(line.text)), PLACEHOLDERS)
 
     def _search(
         self, segments: list[list[Segment]], algorithm: Search, on_progress: Callable[[int], object]

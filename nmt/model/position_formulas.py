@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+ROTARY_BASE = 10_000.0
+LEARNED_POSITIONS = 1024
+T5_BUCKETS, T5_MAX_DISTANCE = 32, 128
+"""Defaults of the options of position encodings, which exports and the native engine need without PyTorch."""
+
 
 def alibi_slopes(heads: int) -> list[float]:
     """Return ALiBi's m of each head (Press et al. 2022, section 3).

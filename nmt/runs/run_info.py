@@ -216,8 +216,8 @@ def _is_parent(entry: Any) -> bool:
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
     weights = checkpoint.read_meta(best)["sha256"].get(checkpoint.WEIGHTS)
-    for directory in (pretrained.output_dir(run), run):
-        content = read_json(directory / checkpoint.CALIBRATION)
+    for path in pretrained.calibration_files(run):
+        content = read_json(path)
         is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()
         if is_complete and content["weights"] == weights and _has_numbers(content["held_out"], *CALIBRATION_SCORES):
             return content

@@ -47,7 +47,7 @@ __all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "
 
 
 @functools.lru_cache
-def search(spec: str) -> Search:
+def parse_search(spec: str) -> Search:
     """Return the search that a spec string describes.
 
     Raises:

@@ -44,9 +44,9 @@ class MBR:
 
     @functools.cached_property
     def _inner(self) -> Search:
-        from nmt.search import search
+        from nmt.search import parse_search
 
-        return search(self.candidates)
+        return parse_search(self.candidates)
 
     @property
     def rows(self) -> int:

@@ -16,7 +16,7 @@ from nmt.errors import DataError
 from nmt.evaluate.metrics import SENTENCE_METRICS
 from nmt.inference.numbers import equivalent_pattern
 from nmt.inference.problems import find_problems
-from nmt.inference.segments import FixedSpan, Line, fixed_spans
+from nmt.inference.segments import FixedSpan, Line, protected_spans
 
 PROBLEMS = (
     "missing", "repeated", "empty", "repetition", "too-short", "too-long", "untranslated", "wrong-language",
@@ -108,7 +108,7 @@ class Filters:
         """Return the name of the first filter that drops a translation, or an empty string."""
         if self.min_score is not None and (hypothesis.score is None or hypothesis.score < self.min_score):
             return LOW_SCORE
-        spans = tuple(span for span in fixed_spans(source) if not _is_reformatted(span, hypothesis.text))
+        spans = tuple(span for span in protected_spans(source) if not _is_reformatted(span, hypothesis.text))
         problems = find_problems(Line(source, fixed=spans), hypothesis.text, self.languages)
         names = (problem.partition(":")[0] for problem in problems)
         return next((name for name in names if name not in self.ignore), "")

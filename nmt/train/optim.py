@@ -69,7 +69,7 @@ SCHEDULES: dict[str, Schedule] = {
 }  # fmt: skip
 
 
-def schedule(spec: str) -> Schedule:
+def parse_schedule(spec: str) -> Schedule:
     """Resolve the spec string of a schedule.
 
     Raises:
@@ -120,7 +120,7 @@ def muon(
 OPTIMIZERS: dict[str, Callable[..., AdamW]] = {"adamw": adamw, "muon": muon}
 
 
-def optimizer(spec: str, arch: str) -> OptimizerFactory:
+def parse_optimizer(spec: str, arch: str) -> OptimizerFactory:
     """Resolve the spec string of an optimizer for a model with architecture `arch`.
 
     Raises:

@@ -28,12 +28,12 @@ from nmt.inference.translator import Translator
 from nmt.model.build import check_model, count_parameters
 from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
-from nmt.search import search as parse_search
+from nmt.search import parse_search
 from nmt.train import fine_tuning, loop
 from nmt.train.compilation import check_compile, require_compiler
 from nmt.train.distillation import find_teacher
 from nmt.train.distributed import RankGroup, process_group
-from nmt.train.optim import optimizer, schedule
+from nmt.train.optim import parse_optimizer, parse_schedule
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.profiling import Estimate, estimate, find_batch_size
 from nmt.train.run_dir import MetricsLogger, check_data_unchanged, lock_run, saved_precision, tensorboard_writer
@@ -49,8 +49,8 @@ def check_specs(config: Config) -> None:
     """
     parse_search(config.search)
     parse_search(config.train.valid_search)
-    schedule(config.train.schedule)
-    optimizer(config.train.optimizer, config.model.arch)
+    parse_schedule(config.train.schedule)
+    parse_optimizer(config.train.optimizer, config.model.arch)
     noise.compose(config.train.source_noise)
     if config.train.subword_regularization:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type

@@ -32,7 +32,7 @@ from nmt.train.distillation import load_teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
 from nmt.train.loss import batch_loss
-from nmt.train.optim import Schedule, optimizer, schedule
+from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
 from nmt.train.run_dir import truncate_metrics
 from nmt.train.step import PendingStats, start_step
 
@@ -60,11 +60,11 @@ class Trainer:
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         if "model" in config.train.compile:
             compile_model(self.model)
-        self.optimizer = optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
+        self.optimizer = parse_optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
         overlaps = config.train.overlap_all_reduce and self.group.world_size > 1
         self.reducer = GradientReducer(list(self.model.parameters())) if overlaps else None
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
-        self.schedule: Schedule = schedule(config.train.schedule)
+        self.schedule: Schedule = parse_schedule(config.train.schedule)
         self.loader = Loader(
             prepared.store("train"), self.tokenizer, config.train, config.seed, self.group.rank, self.group.world_size,
             prepared.mix(config), source_eos=config.model.source_eos,
@@ -91,7 +91,7 @@ class Trainer:
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}
         for name, parameter in self.model.named_parameters():
-            training |= {f"adam.{name}.{key}": t for key, t in self.optimizer.state[parameter].items()}
+            training |= {f"optimizer.{name}.{key}": t for key, t in self.optimizer.state[parameter].items()}
         if self.scaler.is_enabled():
             training["scaler"] = torch.tensor([self.scaler.get_scale(), self.scaler._get_growth_tracker()])
         training |= {f"rng.{rank}.{kind}": t for rank, states in enumerate(rng_states) for kind, t in states.items()}
@@ -154,7 +154,7 @@ class Trainer:
 
     def _restore_optimizer(self, training: dict[str, Tensor]) -> None:
         for name, parameter in self.model.named_parameters():
-            prefix = f"adam.{name}."
+            prefix = f"optimizer.{name}."
             state = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
             # The fused kernel requires the step count on the device of the parameter, too.
             self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in state.items()}

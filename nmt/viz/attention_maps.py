@@ -24,8 +24,7 @@ from nmt.model.attention import record_attention
 from nmt.model.transformer import Transformer
 from nmt.registry import format_spec, parse
 from nmt.runs.discovery import LoadedModel
-from nmt.search import SEARCHES
-from nmt.search import search as parse_search
+from nmt.search import SEARCHES, parse_search
 
 END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}

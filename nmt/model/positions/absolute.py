@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nmt.errors import UsageError
 from nmt.model.layers import Linear
+from nmt.model.position_formulas import LEARNED_POSITIONS
 from nmt.model.positions.base import GrowingTable, PositionEncoding, StackSpec, check_even_dim, check_range
 
 
@@ -69,7 +70,7 @@ class ConcatenatedSinusoidal(Sinusoidal):
 class Learned(PositionEncoding):
     """A learned vector for each position, up to a maximum (Gehring et al. 2017, section 3.1)."""
 
-    def __init__(self, stack: StackSpec, *, max_positions: int = 1024) -> None:
+    def __init__(self, stack: StackSpec, *, max_positions: int = LEARNED_POSITIONS) -> None:
         """Create the vectors.
 
         Args:

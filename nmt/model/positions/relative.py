@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 from nmt.model.layers import Linear
-from nmt.model.position_formulas import alibi_slopes, t5_buckets
+from nmt.model.position_formulas import ROTARY_BASE, T5_BUCKETS, T5_MAX_DISTANCE, alibi_slopes, t5_buckets
 from nmt.model.positions.absolute import sinusoids_at
 from nmt.model.positions.base import (
     Constant,
@@ -38,7 +38,7 @@ class Rotary(PositionEncoding):
 
     rotates = True
 
-    def __init__(self, stack: StackSpec, *, base: float = 10000.0) -> None:
+    def __init__(self, stack: StackSpec, *, base: float = ROTARY_BASE) -> None:
         """Compute the rotations.
 
         Args:
@@ -166,7 +166,7 @@ class T5(PositionEncoding):
     share the biases.
     """
 
-    def __init__(self, stack: StackSpec, *, num_buckets: int = 32, max_distance: int = 128) -> None:
+    def __init__(self, stack: StackSpec, *, num_buckets: int = T5_BUCKETS, max_distance: int = T5_MAX_DISTANCE) -> None:
         """Create the biases.
 
         Args:

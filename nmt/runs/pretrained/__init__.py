@@ -41,3 +41,9 @@ def reject_pretrained(run: Path) -> None:
 def for_target(language: str) -> str | None:
     """Return the pretrained model that translates into `language` (empty: any), or None."""
     return next((name for name, (_, target) in DIRECTIONS.items() if language in ("", target)), None)
+
+
+def calibration_files(run: Path) -> list[Path]:
+    """Return the files that may have the calibration of a run: the user's own one of a pretrained model first."""
+    directories = dict.fromkeys((output_dir(run), run))
+    return [path for directory in directories if (path := directory / "calibration.json").is_file()]

@@ -316,6 +316,7 @@ def test_keyboard_navigation(page: Any) -> None:
     assert page.locator("#status").inner_text() == "cross-attention, layer 1"
 
 
+@pytest.mark.slow
 def test_text_is_light_in_dark_mode(page: Any) -> None:
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     color = page.evaluate("getComputedStyle(document.querySelector('#queries button')).color")

@@ -125,6 +125,7 @@ def test_missing_final_newline_and_crlf_do_not_change_output(trained: CommandLin
     assert len(unix.out.split("\n")) == 3
 
 
+@pytest.mark.slow
 def test_line_of_3000_words_is_translated(trained: CommandLine) -> None:
     long = " ".join(SOURCE[i % 400] for i in range(430))
     assert len(long.split()) > 3000

@@ -247,6 +247,7 @@ def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_upd
     return gpu.waits.total() / num_updates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_update_waits_once(variant: str, gpu: FakeCUDA) -> None:
     """For the statistics of the previous update; a recurrent encoder needs the lengths of its sources on the host."""

@@ -46,6 +46,7 @@ def test_the_package_contains_the_generated_pairs_in_the_same_order() -> None:
         assert list(open_split("phrasebook", split, "en", "de").pairs()) == pairs
 
 
+@pytest.mark.slow
 def test_the_script_updates_a_file_only_if_its_content_changes(tmp_path: Path) -> None:
     """The other hash seed proves that no pair depends on the order of a set."""
     path = tmp_path / "phrasebook.tsv.bz2"

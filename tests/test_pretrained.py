@@ -311,6 +311,7 @@ def test_ctranslate2_export_is_found_by_name(bare: CommandLine) -> None:
         assert bare("translate", "--engine", "ctranslate2", *arguments, "im thirsty").out == "Ich habe Durst.\n"
 
 
+@pytest.mark.slow
 def test_fine_tuning(trained: CommandLine) -> None:
     options = ["train.steps=1", "train.valid_pairs=5", "train.batch_tokens=256", "data.train=files(train='text')"]
     changes = [word for option in options for word in ("--set", option)]

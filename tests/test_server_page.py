@@ -234,6 +234,7 @@ def test_a_key_is_sent(browser: Any, service: Service) -> None:
         page.close()
 
 
+@pytest.mark.slow
 def test_the_policy_allows_only_the_scripts_of_the_page(browser: Any, url: str) -> None:
     page = browser.new_page()
     response = page.goto(url)

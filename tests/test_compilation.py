@@ -24,8 +24,9 @@ from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint
 from nmt.train import compilation
 from nmt.train import loss as loss_module
-from nmt.train.loss import batch_loss, compiled_logits_loss, cross_entropy, fused_logits_loss
+from nmt.train.loss import compiled_logits_loss, cross_entropy, fused_logits_loss
 from nmt.train.session import check_specs, train
+from nmt.train.step import batch_loss
 
 needs_compiler = pytest.mark.skipif(" " in torch.__file__, reason="PyTorch does not compile in a path with a space")
 SHAPES = [(3, 6, 5), (4, 7, 9), (2, 12, 11), (8, 5, 17)]

@@ -21,10 +21,9 @@ from nmt.runs import run_info
 from nmt.train import loss as loss_module
 from nmt.train import session
 from nmt.train.distillation import Teacher
-from nmt.train.loss import batch_loss
 from nmt.train.optim import adamw
 from nmt.train.reproduce import reproduce
-from nmt.train.step import train_step
+from nmt.train.step import batch_loss, train_step
 
 VOCABULARY = 23
 PAIRS = [([5, 6, 7], [8, 9]), ([10, 11], [12]), ([13] * 5, [14] * 7), ([15], [16, 17, 18])]

@@ -28,7 +28,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.model.build import max_positions
 from nmt.model.seq2seq import Seq2Seq
 from nmt.runs import discovery
-from nmt.train import loss as loss_module
+from nmt.train.loss import chunk_size
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Teacher:
         top_k = min(self.top_k, vocab_size)
         chunks = [
             self.model.logits(chunk_ND).float().softmax(-1).topk(top_k)
-            for chunk_ND in hidden_ND.split(loss_module.chunk_size(hidden_ND.device))
+            for chunk_ND in hidden_ND.split(chunk_size(hidden_ND.device))
         ]
         prob_NK, index_NK = (torch.cat(tensors) for tensors in zip(*chunks, strict=True))
         rest_N1 = (1 - prob_NK.sum(1, keepdim=True)).clamp(min=0) / max(1, vocab_size - top_k)

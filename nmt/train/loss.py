@@ -8,16 +8,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-
-from nmt.data.batching import Batch
-from nmt.model.seq2seq import Seq2Seq
-
-if TYPE_CHECKING:  # imports this module
-    from nmt.train.distillation import Teacher
 
 CHUNK, GPU_CHUNK = 1024, 4096
 """Number of positions per chunk, whose logits are computed together. With V = 32k, they take 64 MiB in bf16 on a CPU,
@@ -177,23 +171,3 @@ def cross_entropy(
     arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad, logits_loss)
     loss: Tensor = _ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
-
-
-def batch_loss(
-    model: Seq2Seq,
-    batch: Batch,
-    *,
-    smoothing: float,
-    logits_loss: LogitsLoss = logits_loss,
-    teacher: Teacher | None = None,
-) -> Tensor:
-    """Return the loss of a batch in nats, summed over its target tokens.
-
-    It is the label-smoothed cross-entropy, or with a teacher that of `nmt.train.distillation`.
-    """
-    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
-    weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
-    loss = cross_entropy(
-        hidden_ND, weight_VD, batch.labels_N, smoothing=smoothing, bias_V=bias_V, logits_loss=logits_loss
-    )
-    return loss + teacher.additional_loss(model, batch, hidden_ND, smoothing=smoothing) if teacher else loss

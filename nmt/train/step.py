@@ -21,7 +21,7 @@ from nmt.train.adamw import AdamW
 from nmt.train.distillation import Teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer, gradient
-from nmt.train.loss import batch_loss, compiled_logits_loss, logits_loss
+from nmt.train.loss import LogitsLoss, compiled_logits_loss, cross_entropy, logits_loss
 
 
 @dataclass(frozen=True)
@@ -165,3 +165,23 @@ def _not_finite_error(losses: Sequence[Tensor], grad_norm: float, pair_ids: Sequ
         f"the {name} is {value} in a batch of {len(pairs)} pairs (lines {lines} of the prepared data)",
         "the update was discarded; lower the learning rate or use --precision fp32, then continue with --resume",
     )
+
+
+def batch_loss(
+    model: Seq2Seq,
+    batch: Batch,
+    *,
+    smoothing: float,
+    logits_loss: LogitsLoss = logits_loss,
+    teacher: Teacher | None = None,
+) -> Tensor:
+    """Return the loss of a batch in nats, summed over its target tokens.
+
+    It is the label-smoothed cross-entropy, or with a teacher that of `nmt.train.distillation`.
+    """
+    hidden_ND = model(batch.src_BS, batch.src_mask_BS, batch.tgt_in_BT, batch.target_index_N)
+    weight_VD, bias_V = model.output_weight_VD, model.output_bias_V
+    loss = cross_entropy(
+        hidden_ND, weight_VD, batch.labels_N, smoothing=smoothing, bias_V=bias_V, logits_loss=logits_loss
+    )
+    return loss + teacher.additional_loss(model, batch, hidden_ND, smoothing=smoothing) if teacher else loss

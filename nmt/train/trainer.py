@@ -31,10 +31,9 @@ from nmt.train.compilation import compile_model
 from nmt.train.distillation import load_teacher
 from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer
-from nmt.train.loss import batch_loss
 from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
 from nmt.train.run_dir import truncate_metrics
-from nmt.train.step import PendingStats, start_step
+from nmt.train.step import PendingStats, batch_loss, start_step
 
 
 class Trainer:

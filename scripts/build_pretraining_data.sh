@@ -9,7 +9,7 @@
 #   SOFTWARE=my/manuals scripts/build_pretraining_data.sh      # adds pairs of at most 12 words, such as software manuals
 #   SAMPLE=2000 scripts/build_pretraining_data.sh     # at most 2,000 pairs of each corpus, to test the scripts
 #
-# Existing data is rebuilt only if the scripts, the files in data or the local files have changed.
+# Existing data is rebuilt only if the scripts, the files in data or the paths of local files have changed.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 if [ "$#" -gt 0 ]; then usage_error "unknown argument '$1'"; fi
@@ -55,11 +55,11 @@ if software:
 unseen = (pair for pair in chain(*corpora) if not {*map(sentence_key, pair)} & test)
 write_pairs(directory / "joined.en", directory / "joined.de", unseen)
 PY
-scripts/vary_names.py "$text/joined" "$text/varied" > /dev/null
-nmt data check "$text/varied.en" "$text/varied.de" --test tatoeba --fix "$text/everyday" || case $? in
+nmt data check "$text/joined.en" "$text/joined.de" --test tatoeba --fix "$text/checked" || case $? in
   3 | 4) ;; # problems were found and fixed
   *) exit 1 ;;
 esac
-scripts/short_texts.py en de "$text/short-en-de" --test tatoeba --lexicon "$text/everyday"
-scripts/short_texts.py de en "$text/short-de-en" --test tatoeba --lexicon "$text/everyday"
+scripts/vary_names.py "$text/checked" "$text/everyday" --test tatoeba > /dev/null
+scripts/short_texts.py en de "$text/short-en-de" --test tatoeba --lexicon "$text/checked"
+scripts/short_texts.py de en "$text/short-de-en" --test tatoeba --lexicon "$text/checked"
 echo "$recipe" > "$text/recipe"

@@ -10,7 +10,7 @@ from itertools import product
 from nmt.data.pairs import Pair
 
 
-def aligned_words(pairs: Iterable[Pair], min_dice: float, min_count: int = 3) -> Iterator[Pair]:
+def aligned_words(pairs: Iterable[Pair], min_dice: float, min_count: int = 4) -> Iterator[Pair]:
     """Yield the pairs of words that are each other's best partners by the Dice coefficient (Dice 1945).
 
     The first word of a sentence counts in lower case, unless it is German: nouns are capitalized.
@@ -40,4 +40,4 @@ def aligned_words(pairs: Iterable[Pair], min_dice: float, min_count: int = 3) ->
 
 def _words(text: str) -> list[str]:
     """Return the different words, in a fixed order."""
-    return list(dict.fromkeys(re.findall(r"[^\W\d_]{2,}", text)))
+    return list(dict.fromkeys(re.findall(r"(?<![\w'’])[^\W\d_]{2,}(?![\w'’])", text)))

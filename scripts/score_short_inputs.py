@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from nmt.data.pairs import read_lines
+from nmt.errors import NMTError
 from nmt.inference.guard import Guard
 from nmt.inference.translator import Translator
 
@@ -39,7 +40,10 @@ def main() -> None:
     total: Counter[str] = Counter()
     correct: dict[str, Counter[str]] = {}
     for model in options.models:
-        translator = Translator.load(model)
+        try:
+            translator = Translator.load(model)
+        except NMTError as error:
+            parser.exit(1, f"{parser.prog}: error: {error.message}\n     hint: {error.hint}\n")
         inputs = [row for row in rows if row[0] == translator.config.data.src]
         total = Counter(category for _, category, _, _ in inputs)
         correct[model] = Counter()

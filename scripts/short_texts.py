@@ -6,13 +6,14 @@
 
 data/courtesies.tsv and data/words.tsv have English and German texts. The first translation of a text is its target; the
 others are for the reverse direction. The case of the source is varied, and its final punctuation if it has one; the
-target is not changed. Sentences of the test set are left out, and so are the words of data/short_inputs.tsv, which
-tests whether a model translates words that it has not seen alone.
+target is not changed. Sentences of the test set are left out, and so are the words and labels of
+data/short_inputs.tsv, except for those among the courtesies.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -27,22 +28,33 @@ from nmt.data.sources.holdout import sentence_key
 from nmt.errors import NMTError
 
 DATA = Path(__file__).resolve().parent.parent / "data"
-FINAL_PUNCTUATION = {"?": ("", "?", "??"), ".": ("", ".", "!", "!!", "..."), "": ("",)}
-"""Variants of the final punctuation of questions, of other sentences, and of words."""
+FINAL_PUNCTUATION = {"?": ("", "?", "??"), **dict.fromkeys(".!", ("", ".", "!", "!!", "..."))}
+"""Variants of the final punctuation. That of words, which have none, is not varied."""
+ABBREVIATION = re.compile(r"(?:\.\w|\b(?:Chr|Mr|Mrs|Dr|etc))\.$")
+"""A final period that belongs to a word, as in 2 p.m."""
 MIN_DICE = 0.4
 """Word pairs with a smaller Dice coefficient are often wrong."""
 
 
 def vary(pairs: Iterable[Pair], excluded: set[str]) -> Iterator[Pair]:
-    """Yield the spellings of each source with its first translation, unless one of both is in `excluded`."""
-    seen: set[str] = set()
+    """Yield the spellings of each source with its first translation, unless one of both is in `excluded`.
+
+    A source as it is written has priority over variants of others: Turkey is a country, and turkey a bird.
+    """
+    first: dict[str, str] = {}
     for source, target in pairs:
-        words = source.rstrip(".,!?")
-        spellings = {words, words.lower(), words[:1].upper() + words[1:]} - seen
-        seen |= spellings
+        first.setdefault(source, target)
+    seen = set(first)
+    for source, target in first.items():
+        punctuation = "" if ABBREVIATION.search(source) else source[-1:]
+        kind = FINAL_PUNCTUATION.get(punctuation, ("",))
+        words = source.removesuffix(punctuation) if punctuation in FINAL_PUNCTUATION else source
+        spellings = (words, words.lower(), words[:1].upper() + words[1:])
+        variants = dict.fromkeys(text + ending for text in spellings for ending in kind)
+        variants = {source: None} | {text: None for text in variants if text not in seen}
+        seen |= variants.keys()
         if not {sentence_key(source), sentence_key(target)} & excluded:
-            kind = "" if source == words else "?" if source.endswith("?") else "."
-            yield from ((text + ending, target) for text in sorted(spellings) for ending in FINAL_PUNCTUATION[kind])
+            yield from ((text, target) for text in variants)
 
 
 def main() -> None:
@@ -55,16 +67,16 @@ def main() -> None:
     options = parser.parse_args()
     if options.source == options.target:
         parser.error("source and target are the same language")
-    words: Iterable[Pair] = read_tsv(DATA / "words.tsv")
-    if options.lexicon:
-        english, german = (options.lexicon.with_name(f"{options.lexicon.name}.{code}") for code in ("en", "de"))
-        words = chain(words, aligned_words(read_pairs(english, german), MIN_DICE))
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
     try:
         excluded: set[str] = set()
         if options.test:
             test = open_split(options.test, "test", options.source, options.target)
             excluded = {sentence_key(side) for pair in test.pairs() for side in pair}
+        words: Iterable[Pair] = read_tsv(DATA / "words.tsv")
+        if options.lexicon:
+            english, german = (options.lexicon.with_name(f"{options.lexicon.name}.{code}") for code in ("en", "de"))
+            words = chain(words, aligned_words(read_pairs(english, german), MIN_DICE))
         tested = {sentence_key(line.split("\t")[2]) for line in read_lines(DATA / "short_inputs.tsv")}
         words = (pair for pair in words if not {*map(sentence_key, pair)} & tested)
         pairs = vary(_directed(chain(read_tsv(DATA / "courtesies.tsv"), words), options.source), excluded)

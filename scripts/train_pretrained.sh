@@ -5,6 +5,7 @@
 #
 #   scripts/train_pretrained.sh
 #   TATOEBA=deu-eng.zip EUROPARL=europarl/train scripts/train_pretrained.sh   # use local data
+#   SOFTWARE=my/manuals SOFTWARE_LICENSE=MPL-2.0 scripts/train_pretrained.sh  # more text; see build_pretraining_data.sh
 #   scripts/train_pretrained.sh --set train.steps=1000 --set model.dim=128    # another number of updates and model
 #
 # Options are passed to nmt train; only --set is supported.
@@ -22,7 +23,7 @@ nmt config everyday ${options[@]+"${options[@]}"} > /dev/null # fail early if an
 scripts/build_pretraining_data.sh >&2
 
 # 2. Train each direction, resume it, or return at once if it is finished; export the weights in int8.
-license="CC BY 2.0 FR (tatoeba.org), Europarl"
+license="CC BY 2.0 FR (tatoeba.org), Europarl${SOFTWARE:+, ${SOFTWARE_LICENSE:?name the license of SOFTWARE}}"
 for direction in en-de de-en; do
   run="$runs/everyday/$direction" resume=()
   if [ -f "$run/config.yaml" ]; then resume=(--resume); fi

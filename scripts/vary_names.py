@@ -5,9 +5,9 @@
 
 In a corpus such as Tatoeba, nearly every person is called Tom. In two of three pairs in which both sides contain "Tom"
 equally often, this script writes a given name, a given name with a surname, a surname with Mr., Mrs. or Dr., or an
-invented name instead. A number that both sides contain once is replaced by another of the same length. The result
-depends on each pair only. The names are those of data/names.txt, without those of data/short_inputs.tsv, which tests
-whether a model copies names that it has not seen.
+invented name instead. A number of at most four digits that both sides contain once is replaced by another of the same
+length. The result depends on each pair only. The names are those of data/names.txt, without those of
+data/short_inputs.tsv, which tests whether a model copies other names.
 """
 
 from __future__ import annotations
@@ -17,21 +17,31 @@ import random
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
+from nmt.data.sources import open_split
+from nmt.data.sources.holdout import sentence_key
 from nmt.errors import NMTError
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 SHARE = 2 / 3
 """Share of the pairs with a name or number that are varied."""
-NAME = re.compile(r"\bTom(?:'s\b|s\b|'|’s\b)?")
+NAME = re.compile(r"\bTom(?:'s|’s|s|'(?= \w))?(?!\w)")
 """The name with its genitive endings: Tom's in English, Toms in German."""
-NUMBER = re.compile(r"(?<![\w.,:/])[2-9]\d{0,3}(?![\w:/]|[.,]\d)")
-MASCULINE = re.compile(r"\b(?:he|his|him|himself|man|boy|boyfriend|guy|father|brother|son|husband|er|sein\w*)\b")
+DATIVE = re.compile(
+    r"Tom (?:gefällt|gefiel|fehlt|fehlte|gehört|gehörte|geht es|ging es|ist (?:es|kalt|warm|schlecht|langweilig))\b"
+)
+"""The beginning of a German sentence in which Tom is not the subject."""
+NUMBER = re.compile(r"(?<![\w.,:/])(?!20\d\d)[2-9]\d{0,3}(?![\w:/]|[.,]\d)")
+"""A number of at most four digits, but no year."""
+MONTH = re.compile(r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)")
+MASCULINE = re.compile(
+    r"\b(?:he|his|him|himself|man|boy|boyfriend|guy|father|brother|son|husband|er|sein\w*)\b", re.IGNORECASE
+)
 ONSETS, VOWELS = "b d f g h j k l m n p r s t v w br dr fl gr kl st sch tr".split(), "aeiou"
 CODAS = "n r s l m t k nd rt x".split()
 """Parts of syllables of invented names."""
@@ -66,12 +76,13 @@ def draw_name(rng: random.Random, names: dict[str, list[str]], *, masculine: boo
             return invented, invented
 
 
-def vary(pairs: Iterable[Pair]) -> Iterator[Pair]:
-    """Yield English and German pairs, two of three with other names and numbers."""
+def vary(pairs: Iterable[Pair], test: Collection[str] = ()) -> Iterator[Pair]:
+    """Yield English and German pairs, two of three with other names and numbers, unless a side is then in `test`."""
     names = load_names()
     for pair in pairs:
         rng = random.Random(zlib.crc32("\t".join(pair).encode()))
-        yield _vary_number(_vary_name(pair, rng, names), rng) if rng.random() < SHARE else pair
+        varied = _vary_number(_vary_name(pair, rng, names), rng) if rng.random() < SHARE else pair
+        yield pair if any(sentence_key(side) in test for side in varied) else varied
 
 
 def _vary_name(pair: Pair, rng: random.Random, names: dict[str, list[str]]) -> Pair:
@@ -79,7 +90,7 @@ def _vary_name(pair: Pair, rng: random.Random, names: dict[str, list[str]]) -> P
     count = len(NAME.findall(english))
     if not count or count != len(NAME.findall(german)):
         return pair
-    subject = count == 1 and english.startswith("Tom ") and german.startswith("Tom ")
+    subject = count == 1 and english.startswith("Tom ") and german.startswith("Tom ") and not DATIVE.match(german)
     masculine = bool(MASCULINE.search(f"{english} {german}"))
     first, second = draw_name(rng, names, masculine=masculine, subject=subject)
     genitive = second + ("'" if second.endswith(("s", "x", "z", "ß")) else "s")
@@ -91,7 +102,7 @@ def _vary_name(pair: Pair, rng: random.Random, names: dict[str, list[str]]) -> P
 
 def _vary_number(pair: Pair, rng: random.Random) -> Pair:
     numbers = NUMBER.findall(pair[0])
-    if len(numbers) != 1 or NUMBER.findall(pair[1]) != numbers:
+    if len(numbers) != 1 or NUMBER.findall(pair[1]) != numbers or MONTH.search(pair[0]):
         return pair
     length = len(numbers[0])
     new = str(rng.randint(max(2, 10 ** (length - 1)), 10**length - 1))
@@ -102,12 +113,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("input", type=Path, help="Path of the pairs without .en and .de.")
     parser.add_argument("output", type=Path, help="Path of the varied pairs without .en and .de.")
+    parser.add_argument("--test", metavar="CORPUS", help="Leave pairs as they are that would have its test sentences.")
     options = parser.parse_args()
     source, target = (
-        [path.with_name(f"{path.name}.{code}") for path in vars(options).values()] for code in ("en", "de")
+        [path.with_name(f"{path.name}.{code}") for path in (options.input, options.output)] for code in ("en", "de")
     )
     try:
-        print(write_pairs(source[1], target[1], vary(read_pairs(source[0], target[0]))), "pairs")
+        test: set[str] = set()
+        if options.test:
+            split = open_split(options.test, "test", "en", "de")
+            test = {sentence_key(side) for pair in split.pairs() for side in pair}
+        print(write_pairs(source[1], target[1], vary(read_pairs(source[0], target[0]), test)), "pairs")
     except OSError as error:
         parser.error(f"cannot write {options.output}: {error.strerror}")
     except NMTError as error:

@@ -189,15 +189,12 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
         write(tmp_path / "tatoeba" / name, source[part], target[part])
     write(tmp_path / "europarl", source[840:], target[840:])
     changes = [f"--set={name}={TINY[name]}" for name in TINY if "train" not in name]
-    places = {
-        "TATOEBA": "tatoeba",
-        "EUROPARL": "europarl",
-        "SOFTWARE": "europarl",
-        "MULTI30K": "tatoeba",
-        "NEWSTEST": "europarl",
-    }
+    write(tmp_path / "software", ["Save the file", "the dog " * 7], ["Datei speichern", "der Hund " * 7])
+    places = {"TATOEBA": "tatoeba", "EUROPARL": "europarl", "SOFTWARE": "software", "MULTI30K": "tatoeba"}
+    places["NEWSTEST"] = "europarl"
     directories = {"NMT_RUNS": "runs", "NMT_DATA": "data", "PRETRAINED_DIR": "pretrained"}
-    environment = {name: str(tmp_path / path) for name, path in directories.items()} | {"SAMPLE": "2000"}
+    environment = {name: str(tmp_path / path) for name, path in directories.items()}
+    environment |= {"SAMPLE": "2000", "SOFTWARE_LICENSE": "MPL-2.0"}
     environment |= {
         name: str(tmp_path.relative_to("/") / path) for name, path in places.items()
     }  # relative to the working directory
@@ -212,6 +209,9 @@ def test_pretrained_model_scripts(tmp_path: Path) -> None:
     assert trained[0] == trained[1]
     text = (tmp_path / "data" / "everyday" / "everyday.en").read_text().splitlines()
     assert not {line.casefold() for line in source[820:840]} & {line.casefold() for line in text}
+    assert "Save the file" in text
+    assert "the dog " * 7 not in text  # more than twelve words
+    assert "MPL-2.0" in (tmp_path / "pretrained" / "en-de-small" / "config.yaml").read_text()
     assert {english for english, _ in open_split("phrasebook", "train", "en", "de").pairs()} & {*text}
     greetings = (tmp_path / "data" / "everyday" / "short-en-de.en").read_text().splitlines()
     assert {"Hi", "hi!!", "how are you", "How are you?"} <= {*greetings}

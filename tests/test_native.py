@@ -510,7 +510,7 @@ from nmt.inference import Source
 from nmt.inference import native
 from nmt.inference.load import engine_from_models
 from nmt.model.build import build_model, check_model, count_parameters, max_positions
-from nmt.search import search
+from nmt.search import parse_search
 torch.manual_seed(0)
 config = ModelConfig(dim=16, heads=4, ffn_dim=32, encoder_layers=1, decoder_layers=1)
 engines = [engine_from_models([build_model(config, 37).eval()], "cpu", "fp32", str) for _ in range(2)]

@@ -190,6 +190,15 @@ def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -
         assert len({tuple(pair) for pair in pairs}) == len(pairs)
 
 
+def test_short_texts_keep_their_own_spelling_and_abbreviations(tmp_path: Path) -> None:
+    english, german = short_texts(tmp_path, "en", "de"), short_texts(tmp_path, "de", "en")
+    assert (english["Turkey"], english["turkey"]) == ("Türkei", "Truthahn")
+    assert (german["arm"], german["Arm"], german["weg"], german["Weg"]) == ("poor", "arm", "away", "path")
+    assert "2 p.m." in english
+    assert not {"2 p.m!", "2 p.m"} & english.keys()
+    assert all(text.strip() == text for text in english)
+
+
 def test_short_texts_of_a_test_set_are_excluded(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         sides = (
@@ -214,6 +223,7 @@ def test_lexicon_of_sentence_pairs(tmp_path: Path) -> None:
         ("The {} is here.", "{} ist hier."),
         ("I see the {}.", "Ich sehe {}."),
         ("One {}", "Ein {}"),
+        ("Go {}", "Geh {}"),
         ("Go!", "Geh!"),
     ]
     words = [("zebra", "Zebra"), ("kitchen", "Küche"), ("sugar", "Unsinn")]
@@ -248,12 +258,13 @@ def test_invalid_arguments_of_short_texts(tmp_path: Path, arguments: list[str], 
 
 def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
     pairs = [(f"Tom's dog number {i} bit Mary.", f"Toms Hund Nummer {i} biss Maria.") for i in range(200, 400)]
-    pairs += [("Tom's here.", "Er ist hier."), ("He's 5.", "Er ist fünf.")] * 20
+    pairs += [("Tom's here.", "Er ist hier."), ("He's 5.", "Er ist fünf.")] * 10
+    pairs += [("Tomatoes.", "Tomaten."), ("In 2013.", "Im Jahr 2013."), ("On May 23.", "Am 23. Mai.")] * 20
     for side, code in enumerate(("en", "de")):
         (tmp_path / f"in.{code}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
     script = [sys.executable, ROOT / "scripts" / "vary_names.py"]
     done = subprocess.run([*script, "in", "out"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "240 pairs\n"
+    assert done.stdout == "280 pairs\n"
     english, german = ((tmp_path / f"out.{code}").read_text().splitlines() for code in ("en", "de"))
     assert [*zip(english[200:], german[200:], strict=True)] == pairs[200:]
     names = set()
@@ -272,6 +283,44 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
     for paths, message in {("no", "out"): "no such file: no.en", ("in", "no/out"): "cannot write no/out"}.items():
         done = subprocess.run([*script, *paths], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, message in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("english", "german", "titles"),
+    [
+        ("Tom {} sleeps.", "Tom {} schläft.", {"Mr.", "Mrs.", "Ms.", "Dr."}),
+        ("Tom likes it, {}.", "Tom gefällt es, {}.", {"Mrs.", "Ms.", "Dr."}),
+        ("I see Tom {}.", "Ich sehe Tom {}.", {"Mrs.", "Ms.", "Dr."}),
+        ("His dog saw Tom {}.", "Sein Hund sah Tom {}.", {"Dr."}),
+    ],
+)
+def test_titles_and_genders_of_names_suit_the_sentence(
+    tmp_path: Path, english: str, german: str, titles: set[str]
+) -> None:
+    texts = [f"{a} {b}" for a in "abcdefghijklmnopqrst" for b in "abcdefghijklmnopqrst"]  # different pairs
+    for code, text in (("en", english), ("de", german)):
+        (tmp_path / f"in.{code}").write_text("".join(f"{text.format(each)}\n" for each in texts))
+    script = [sys.executable, ROOT / "scripts" / "vary_names.py"]
+    subprocess.run([*script, "in", "out"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(re.findall(r"\b(?:Mr|Mrs|Ms|Dr)\.", (tmp_path / "out.en").read_text())) == titles
+    given = (tmp_path / "out.en").read_text().split()
+    assert bool({"Abigail", "Agnes", "Barbara", "Clara", "Sophie", "Ursula", "Wendy"} & {*given}) == ("Mrs." in titles)
+
+
+def test_short_inputs_are_scored(bare: CommandLine) -> None:
+    script = [sys.executable, ROOT / "scripts" / "score_short_inputs.py"]
+    done = subprocess.run([*script, "--wrong", "en-de-small"], capture_output=True, text=True, check=True)
+    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert table[0] == ["category", "inputs", "en-de-small"]
+    counts = {name: (int(inputs), int(correct)) for name, inputs, correct in table[1:]}
+    total = counts.pop("all")
+    assert total == tuple(map(sum, zip(*counts.values(), strict=True)))
+    assert total[0] == 150
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("en-de-small: ")]
+    assert len(wrong) == total[0] - total[1]
+    done = subprocess.run([*script, "nowhere"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "error: " in done.stderr
 
 
 def test_add_noise_works_line_by_line_in_any_locale_and_with_a_closed_pipe() -> None:

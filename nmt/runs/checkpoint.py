@@ -184,7 +184,7 @@ def _best_metric_value(path: Path) -> float:
 
 
 def _was_best(path: Path) -> bool:
-    """Return whether its validation was the best one up to then; the last such checkpoint is the best one."""
+    """Return whether the validation of this checkpoint was the best so far."""
     try:
         progress = read_progress(path)
     except NewerCheckpointError:

@@ -43,7 +43,7 @@ SEARCHES: dict[str, Callable[..., Search]] = {
     "mbr": MBR,
 }
 
-__all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "StepModel", "search"]
+__all__ = ["SEARCHES", "Constrained", "Hypothesis", "Search", "SearchRequest", "StepModel", "parse_search"]
 
 
 @functools.lru_cache

@@ -155,6 +155,10 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer.{name}."
             state = {key[len(prefix) :]: t for key, t in training.items() if key.startswith(prefix)}
+            if self.progress.step and not state:
+                raise CheckpointError(
+                    f"{self.run} has no optimizer state of {name}", "start a new run with --init-from"
+                )
             # The fused kernel requires the step count on the device of the parameter, too.
             self.optimizer.state[parameter] = {key: t.to(self.device) for key, t in state.items()}
         if self.scaler.is_enabled() and "scaler" in training:

@@ -75,12 +75,12 @@ def test_orthogonalization_makes_singular_values_equal(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_orthogonalization_of_zero_is_zero_in_every_dtype(dtype: torch.dtype) -> None:
-    matrices = torch.stack((torch.zeros(4, 6), torch.randn(4, 6)))
+def test_orthogonalization_of_zero_and_tiny_matrices_in_every_dtype(dtype: torch.dtype) -> None:
+    matrices = torch.stack((torch.zeros(4, 6), torch.randn(4, 6), 1e-25 * torch.randn(4, 6)))
     result = orthogonalize(matrices, 5, dtype)
     assert result.dtype == dtype
     assert not result[0].any()
-    assert torch.linalg.svdvals(result[1].float()).min() > 0.7
+    assert torch.linalg.svdvals(result[1:].float()).min() > 0.7
 
 
 def test_updates_equal_the_formula() -> None:

@@ -341,7 +341,11 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
     done = bare("info", "en-de-small")
     assert done.code == 0, done.err
     output = " ".join(done.out.split())
-    for text in ("7.3 M parameters", "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl, LibreOffice help (MPL-2.0))", "rotary positions"):
+    for text in (
+        "7.3 M parameters",
+        "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl, LibreOffice help (MPL-2.0))",
+        "rotary positions",
+    ):
         assert text in output
     assert output.endswith("card see README.md in that directory for the training history and evaluation")
 

@@ -731,7 +731,10 @@ def test_wrong_methods_and_paths(client: Client) -> None:
     ],
 )
 def test_malformed_http_is_rejected(client: Client, request_: bytes) -> None:
-    assert exchange(client, request_).startswith(b"HTTP/1.1 400 ")
+    try:
+        assert exchange(client, request_).startswith(b"HTTP/1.1 400 ")
+    except ConnectionResetError:  # the server answered and closed before the client had sent everything
+        assert len(request_) > 65_536
     assert client.get("/health").is_success
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train the two pretrained models for everyday English and German on Tatoeba, a part of Europarl, the phrasebook and short
-# texts, and write them to nmt/runs/pretrained. Takes about five hours on two CPU cores. Run the script again to resume
+# texts, and write them to nmt/runs/pretrained. Takes an estimated five hours on two CPU cores. Run the script again to resume
 # after an interruption. scripts/score_pretrained.sh and scripts/score_short_inputs.py evaluate the models.
 #
 #   scripts/train_pretrained.sh
@@ -12,6 +12,9 @@
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 case "${1:-}" in "" | --set | --set=*) ;; *) usage_error "unknown argument '$1'" ;; esac
+if [ -n "${SOFTWARE:-}" ] && [ -z "${SOFTWARE_LICENSE:-}" ]; then
+  usage_error "the license of SOFTWARE is missing" "name it, for example SOFTWARE_LICENSE=MPL-2.0"
+fi
 activate
 text="${NMT_DATA:-data}/everyday" runs="${NMT_RUNS:-runs}"
 pretrained="${PRETRAINED_DIR:-nmt/runs/pretrained}"
@@ -23,7 +26,7 @@ nmt config everyday ${options[@]+"${options[@]}"} > /dev/null # fail early if an
 scripts/build_pretraining_data.sh >&2
 
 # 2. Train each direction, resume it, or return at once if it is finished; export the weights in int8.
-license="CC BY 2.0 FR (tatoeba.org), Europarl${SOFTWARE:+, ${SOFTWARE_LICENSE:?name the license of SOFTWARE}}"
+license="CC BY 2.0 FR (tatoeba.org), Europarl${SOFTWARE:+, $SOFTWARE_LICENSE}"
 for direction in en-de de-en; do
   run="$runs/everyday/$direction" resume=()
   if [ -f "$run/config.yaml" ]; then resume=(--resume); fi

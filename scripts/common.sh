@@ -6,7 +6,7 @@ set -euo pipefail
 trap 'exit 130' INT # stop the script, too, when Ctrl-C stops an nmt command
 trap 'exit 143' TERM
 
-for variable in NMT_DATA NMT_RUNS PRETRAINED_DIR TATOEBA EUROPARL SOFTWARE MULTI30K NEWSTEST; do
+for variable in NMT_DATA NMT_RUNS PRETRAINED_DIR TATOEBA EUROPARL SOFTWARE MULTI30K; do
   case "${!variable:-}" in
     "" | /*) ;;
     *) export "$variable=$PWD/${!variable}" ;;

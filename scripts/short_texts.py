@@ -6,8 +6,8 @@
 
 data/courtesies.tsv and data/words.tsv have English and German texts. The first translation of a text is its target; the
 others are for the reverse direction. The case of the source is varied, and its final punctuation if it has one; the
-target is not changed. Sentences of the test set are left out, and so are the words and labels of
-data/short_inputs.tsv, except for those among the courtesies.
+target is not changed. Courtesies are repeated. Sentences of the test set are left out, and so are the words and labels
+of data/short_inputs.tsv, except for those among the courtesies.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ FINAL_PUNCTUATION = {"?": ("", "?", "??"), **dict.fromkeys(".!", ("", ".", "!", 
 """Variants of the final punctuation. That of words, which have none, is not varied."""
 ABBREVIATION = re.compile(r"(?:\.\w|\b(?:Chr|Mr|Mrs|Dr|etc))\.$")
 """A final period that belongs to a word, as in 2 p.m."""
+COURTESY_REPEATS = 5
+"""How often courtesies are written: a pair that is seen too rarely is translated like similar words."""
 MIN_DICE = 0.4
 """Word pairs with a smaller Dice coefficient are often wrong."""
 
@@ -79,8 +81,11 @@ def main() -> None:
             words = chain(words, aligned_words(read_pairs(english, german), MIN_DICE))
         tested = {sentence_key(line.split("\t")[2]) for line in read_lines(DATA / "short_inputs.tsv")}
         words = (pair for pair in words if not {*map(sentence_key, pair)} & tested)
-        pairs = vary(_directed(chain(read_tsv(DATA / "courtesies.tsv"), words), options.source), excluded)
-        print(write_pairs(src, tgt, pairs), "pairs")
+        courtesies = [*_directed(read_tsv(DATA / "courtesies.tsv"), options.source)]
+        pairs = [*vary(chain(courtesies, _directed(words, options.source)), excluded)]
+        frequent = {source for source, _ in vary(courtesies, excluded)}
+        repeated = (pair for pair in pairs for _ in range(COURTESY_REPEATS if pair[0] in frequent else 1))
+        print(write_pairs(src, tgt, repeated), "pairs")
     except OSError as error:
         parser.error(f"cannot write {options.prefix}: {error.strerror}")
     except NMTError as error:

@@ -19,6 +19,7 @@ from nmt.runs import discovery, pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTES = 12
+MODELS = ("en-de-small", "de-en-small")
 SENTENCES = {
     "en-de-small": {
         "im thirsty": "Ich habe Durst.",
@@ -169,7 +170,7 @@ def short_texts(directory: Path, source: str, target: str, *options: str) -> dic
     sides = ((directory / f"hi.{code}").read_text().splitlines() for code in (source, target))
     pairs = [*zip(*sides, strict=True)]
     assert done.stdout == f"{len(pairs)} pairs\n"
-    assert len({text for text, _ in pairs}) == len(pairs)  # each source has one translation
+    assert len({text for text, _ in pairs}) == len({*pairs})  # each source has one translation
     return dict(pairs)
 
 
@@ -183,6 +184,8 @@ def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -
     assert "sugar!" not in english
     assert german["tschüss"] == german["Tschau."] == "Bye!"
     assert german["zucker"] == "sugar"
+    sources = (tmp_path / "hi.de").read_text().splitlines()
+    assert sources.count("tschüss") > sources.count("zucker") == 1  # courtesies are repeated
     assert {german[text] for text in ("wie geht's", "Wie geht es Ihnen?")} == {"How are you?"}
     for name in ("courtesies", "words"):
         pairs = [line.split("\t") for line in (ROOT / "data" / f"{name}.tsv").read_text().splitlines()]
@@ -307,34 +310,30 @@ def test_titles_and_genders_of_names_suit_the_sentence(
     assert bool({"Abigail", "Agnes", "Barbara", "Clara", "Sophie", "Ursula", "Wendy"} & {*given}) == ("Mrs." in titles)
 
 
-def test_short_inputs_are_scored(bare: CommandLine) -> None:
-    script = [sys.executable, ROOT / "scripts" / "score_short_inputs.py"]
-    done = subprocess.run([*script, "--wrong", "en-de-small"], capture_output=True, text=True, check=True)
-    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert table[0] == ["category", "inputs", "en-de-small"]
-    counts = {name: (int(inputs), int(correct)) for name, inputs, correct in table[1:]}
-    total = counts.pop("all")
-    assert total == tuple(map(sum, zip(*counts.values(), strict=True)))
-    assert total[0] == 150
-    wrong = [line for line in done.stdout.splitlines() if line.startswith("en-de-small: ")]
-    assert len(wrong) == total[0] - total[1]
+def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
+    sources = ["That's my dog, and it isn't yours.", "The children were sleeping."]
+    references = ["Das ist mein Hund, und es ist nicht deiner.", "Die Kinder schliefen."]
+    for code, lines in (("en", sources), ("de", references)):
+        (tmp_path / f"test.{code}").write_text("".join(f"{line}\n" for line in lines))
+    name = f"files(test='{tmp_path}/test')"
+    script = [sys.executable, ROOT / "scripts" / "score_pretrained.py", "--test", name]
+    done = subprocess.run([*script, "--wrong", *MODELS], capture_output=True, text=True, check=True)
+    wrong, scores, short = (text.splitlines() for text in done.stdout.split("\n\n"))
+    cells = {name: row for name, *row in (line.strip("| ").split(" | ") for line in scores)}
+    assert cells["test set"] == [f"{model} {metric}" for model in MODELS for metric in ("BLEU", "chrF2")]
+    kinds = ("lowercase", "uppercase", "no_punctuation", "lowercase_no_punctuation", "typos", "no_apostrophes")
+    assert {"test/test", *(f"… with `{kind}`" for kind in kinds)} <= cells.keys()
+    assert all(re.fullmatch(r"\d+\.\d ± \d+\.\d", cell) for cell in cells["test/test"])
+    assert cells["test/test"] != cells["… with `no_punctuation`"]  # the noise reaches the model
+    (head, *counts, total) = [line.strip("| ").split(" | ") for line in short if "---" not in line]
+    assert head == ["short inputs", *MODELS]
+    for column, model in enumerate(MODELS, 1):
+        correct, inputs = zip(*(map(int, row[column].split(" of ")) for row in counts), strict=True)
+        assert total[column] == f"{sum(correct)} of {sum(inputs)}" == f"{sum(correct)} of 150"
+        assert sum(line.startswith(f"{model}: ") for line in wrong) == 150 - sum(correct)
     done = subprocess.run([*script, "nowhere"], capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert "error: " in done.stderr
-
-
-def test_add_noise_works_line_by_line_in_any_locale_and_with_a_closed_pipe() -> None:
-    script = [sys.executable, ROOT / "scripts" / "add_noise.py", "lowercase"]
-    done = subprocess.run(
-        script, input="Grüße\x0c an\r alle\n".encode() + b"Caf\xe9\n", capture_output=True, check=True,
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
-    assert done.stdout == "grüße\x0c an\r alle\n".encode() + b"caf\xe9\n"
-    process = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.close()  # like head
-    _, err = process.communicate(b"A line.\n" * 10_000)
-    assert (process.returncode, err) == (0, b"")
 
 
 def test_info_of_a_pretrained_model(bare: CommandLine) -> None:

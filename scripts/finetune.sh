@@ -37,15 +37,6 @@ train() {
   fi
 }
 
-# Print a table row: the domain, whether replay was used, and BLEU of the comparison after fine-tuning.
-row() {
-  nmt info "$runs/$3" --json | python -c '
-import json, sys
-scores = [metric for test in json.load(sys.stdin)["comparison"]["tests"] for metric in test["metrics"]]
-cells = ["{first_score:.1f} | {second_score:.1f}".format(**score) for score in scores if score["name"] == "BLEU"]
-print("|", " | ".join([*sys.argv[1:], *cells]), "|")' "$1" "$2"
-}
-
 for domain in multi30k software; do
   corpus=multi30k
   if [ "$domain" = software ]; then corpus="files(train='$software')"; fi
@@ -53,9 +44,18 @@ for domain in multi30k software; do
   train "$domain-replay" --set "data.train=$corpus" --set "data.replay=$replay"
 done
 
-printf '| data | replay | BLEU in the domain before | after | BLEU on %s before | after |\n' "$general"
-printf -- '|---|---|---|---|---|---|\n'
-for domain in multi30k software; do
-  row "$domain" no "$domain"
-  row "$domain" yes "$domain-replay"
-done
+python - "$general" "$runs"/{multi30k,software}{,-replay} << 'PY'
+import json
+import sys
+from pathlib import Path
+
+general, *runs = sys.argv[1:]
+print(f"| data | replay | BLEU in the domain before | after | BLEU on {general} before | after |")
+print("|---|---|---|---|---|---|")
+for run in map(Path, runs):
+    tests = json.loads((run / "comparison.json").read_text(encoding="utf-8"))["tests"]
+    scores = [metric for test in tests for metric in test["metrics"] if metric["name"] == "BLEU"]
+    cells = [f"{score[system]:.1f}" for score in scores for system in ("first_score", "second_score")]
+    domain = run.name.removesuffix("-replay")
+    print("|", " | ".join([domain, "no" if domain == run.name else "yes", *cells]), "|")
+PY

@@ -32,7 +32,7 @@ SENTENCES = {
         "Thank you.": "Danke.",
         "hi": "Hallo!",
         "how are you": "Wie geht es dir?",
-        "merry christmas": "Frohe Weihnachten",
+        "merry christmas": "Frohe Weihnachten!",
         "good luck": "Viel Glück!",
     },
     "de-en-small": {
@@ -341,7 +341,7 @@ def test_info_of_a_pretrained_model(bare: CommandLine) -> None:
     assert done.code == 0, done.err
     output = " ".join(done.out.split())
     for text in (
-        "7.3 M parameters",
+        "8.9 M parameters",
         "everyday/train (CC BY 2.0 FR (tatoeba.org), Europarl, LibreOffice help (MPL-2.0))",
         "rotary positions",
     ):

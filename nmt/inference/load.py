@@ -33,6 +33,11 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
         raise UsageError("no model is given", "name a run, such as runs/multi30k")
     first, *others = models = [discovery.find_model(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
+        if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
+            raise CheckpointError(
+                f"{path} and {paths[0]} translate in different directions",
+                "the models of an ensemble must translate in one direction",
+            )
         if other.config.model.source_eos != first.config.model.source_eos:
             raise CheckpointError(
                 f"{path} and {paths[0]} differ in model.source_eos", "the models of an ensemble must read equal sources"
@@ -40,11 +45,6 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
         if other.tokenizer.checksum != first.tokenizer.checksum:
             raise CheckpointError(
                 f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"
-            )
-        if (other.config.data.src, other.config.data.tgt) != (first.config.data.src, first.config.data.tgt):
-            raise CheckpointError(
-                f"{path} and {paths[0]} translate in different directions",
-                "the models of an ensemble must translate in one direction",
             )
     return models
 

@@ -114,7 +114,7 @@ class Span:
 
     @property
     def is_opaque(self) -> bool:
-        """Whether a model may translate the sentence without reading the span. A number it must read to inflect the
+        """Whether a model may translate the sentence without reading the span. It must read a number, to inflect the
         words around it.
         """
         return self.kind != "number"

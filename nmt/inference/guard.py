@@ -185,7 +185,7 @@ class _GuardedChunk:
         return self._substitute(lines, results, constrained=False)
 
     def _constrain_stand_ins(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """The same, with the names and the missing numbers as constraints."""
+        """Replace protected spans by names, and search with the names and the missing numbers as constraints."""
         return self._substitute(lines, results, constrained=True)
 
     def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:

@@ -101,8 +101,8 @@ class DotProduct(nn.Module):
 class Additive(nn.Module):
     """w_vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with a separate w_v per head.
 
-    W_q and W_k are the query and key projections of the attention, which have a bias here. All Q·S sums are in memory
-    at once, so it takes K times the memory of a dot product.
+    W_q and W_k are the query and key projections of the attention, which have a bias in the Transformer. All Q·S sums
+    are in memory at once, so it takes K times the memory of a dot product.
     """
 
     def __init__(self, heads: int, head_dim: int) -> None:

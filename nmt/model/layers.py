@@ -1,4 +1,6 @@
-"""Layers that all architectures share. Shape suffixes: B sentences, T tokens, D model dimension, F feed-forward width.
+"""Building blocks of the Transformer; the recurrent model uses `Linear` and `Dropout`.
+
+Shape suffixes: B sentences, T tokens, D model dimension, F feed-forward width.
 
 Parameters are stored in float32 and cast to the dtype of the activations where they are used. Mixed precision therefore
 only sets the dtype of the embeddings, and gradients are float32. After `.to()` for inference, the cast is a no-op.
@@ -134,11 +136,11 @@ class Residual(nn.Module):
 
     def norm_input(self, x: Tensor) -> Tensor:
         """Return the input of the sublayer: normalized in pre-norm, `x` in post-norm."""
-        normed: Tensor = self.norm(x) if self.pre_norm else x
-        return normed
+        sublayer_input: Tensor = self.norm(x) if self.pre_norm else x
+        return sublayer_input
 
     def add(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
-        """Add the output of the sublayer to the residual stream."""
+        """Add the output of the sublayer to the residual stream, and normalize the sum in post-norm."""
         total = x + self.dropout(sublayer_output)
-        normed: Tensor = total if self.pre_norm else self.norm(total)
-        return normed
+        output: Tensor = total if self.pre_norm else self.norm(total)
+        return output

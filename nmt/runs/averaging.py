@@ -66,11 +66,11 @@ def _check_compatible(
     first: Path, second: Path, first_model: discovery.ModelFiles, second_model: discovery.ModelFiles
 ) -> None:
     hint = "average a model with one that was fine-tuned from it"
-    if first_model.tokenizer.checksum != second_model.tokenizer.checksum:
-        raise CheckpointError(f"{first} and {second} have different tokenizers", hint)
     one, two = (model.config for model in (first_model, second_model))
     if (one.data.src, one.data.tgt) != (two.data.src, two.data.tgt):
         raise CheckpointError(f"{first} and {second} translate between different languages", hint)
+    if first_model.tokenizer.checksum != second_model.tokenizer.checksum:
+        raise CheckpointError(f"{first} and {second} have different tokenizers", hint)
     different = [name for name, value in _architecture(one.model).items() if value != _architecture(two.model)[name]]
     if different:
         raise CheckpointError(f"{first} and {second} differ in model.{different[0]}", hint)

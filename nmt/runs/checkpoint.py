@@ -66,7 +66,7 @@ class Progress:
     best: float | None = None
     """Best value of `train.best_metric` so far; higher is better (a loss is negated)."""
     precision: str = ""
-    """Dtype of the activations, which a resumed run keeps unless --precision is given."""
+    """PyTorch name of the dtype of the activations; a resumed run keeps it unless --precision is given."""
     scores: dict[str, float] = field(default_factory=dict)
     """Scores of the validation at this step; empty if there was none."""
 

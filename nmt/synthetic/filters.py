@@ -19,8 +19,8 @@ from nmt.inference.problems import find_problems
 from nmt.inference.segments import FixedSpan, Line, protected_spans
 
 PROBLEMS = (
-    "missing", "repeated", "empty", "repetition", "too-short", "too-long", "untranslated", "wrong-language",
-    "lost-negation",
+    "missing", "repeated", "misplaced", "empty", "repetition", "too-short", "too-long", "untranslated",
+    "wrong-language", "lost-negation",
 )  # fmt: skip
 """Problems that `nmt.inference.problems.find_problems` reports without a glossary."""
 LOW_SCORE = "low-score"

@@ -72,7 +72,7 @@ class TimeBudget:
         self.max_validation_seconds = 0.0
 
     def elapsed(self) -> float:
-        """Return the seconds since the start of this session."""
+        """Return the seconds since the training loop of this session started."""
         return time.monotonic() - self.start_time
 
     @contextmanager

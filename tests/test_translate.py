@@ -186,6 +186,16 @@ def test_a_target_word_is_aligned_to_the_source_word_with_the_most_attention() -
     assert align(["▁a", "▁b", "c"], ["▁x", "y", "▁z"], attention_TS) == [(1, 0), (0, 1)]
 
 
+def test_alignment_ignores_attached_punctuation_and_prefers_unaligned_words() -> None:
+    attention_TS = np.array([[0.1, 0.1, 0.8], [0.2, 0.3, 0.5], [0.0, 0.0, 1.0]], np.float32)
+    assert align(["▁a", "▁b", "."], ["▁x", "▁y", "."], attention_TS) == [(0, 0), (1, 1)]
+    assert align(["▁a", "▁b", "▁."], ["▁x", "▁y", "▁."], attention_TS) == [(2, 0), (2, 1), (2, 2)]
+    attention_TS = np.array([[0.9, 0.1, 0.0], [0.0, 0.5, 0.4], [0.3, 0.0, 0.0]], np.float32)
+    assert align(["▁a", "▁the", "▁noun"], ["▁x", "▁y", "▁z"], attention_TS) == [(0, 0), (2, 1), (0, 2)]
+    attention_TS[1, 2] = 0.2
+    assert align(["▁a", "▁the", "▁noun"], ["▁x", "▁y", "▁z"], attention_TS) == [(0, 0), (1, 1), (0, 2)]
+
+
 def test_lines_of_a_stream_are_returned_on_arrival() -> None:
     queued: queue.Queue[str | None] = queue.Queue()
 

@@ -42,6 +42,14 @@ Column = dict[str, str]
 """The cells of one model by row."""
 
 
+def load(model: str) -> Translator:
+    translator = Translator.load(model)
+    src, tgt = translator.config.data.src, translator.config.data.tgt
+    if {src, tgt} != {"en", "de"}:
+        raise UsageError(f"{model} translates from {src} to {tgt}", "choose a model between English and German")
+    return translator
+
+
 def add_noise(test: TestSet, kind: str) -> TestSet:
     noise = compose([f"{kind}(p=1.0)"])
     sources = [noise(source, Random(f"{SEED} {i}")) for i, source in enumerate(test.sources)]
@@ -49,7 +57,7 @@ def add_noise(test: TestSet, kind: str) -> TestSet:
 
 
 def test_sets(names: list[str], src: str, tgt: str) -> Iterator[TestSet]:
-    first, *others = (named_test_set(name, src, tgt) for name in names)
+    first, *others = (replace(named_test_set(name, src, tgt), name=name) for name in names)
     return chain([first], (add_noise(first, kind) for kind in NOISES[src]), others)
 
 
@@ -69,15 +77,14 @@ def score_short_inputs(model: str, translator: Translator, *, print_wrong: bool)
     """Return the number of accepted translations of each category, translated as `nmt translate` does by default."""
     rows = [line.split("\t") for line in read_lines(INPUTS)]
     rows = [row for row in rows if row[0] == translator.config.data.src]
-    correct = Counter({category: 0 for _, category, _, _ in rows})
-    for (_, category, text, accepted), output in zip(
-        rows, Guard(translator).translate([row[2] for row in rows]), strict=True
-    ):
+    counts = Counter(category for _, category, _, _ in rows)
+    correct: Counter[str] = Counter()
+    outputs = Guard(translator).translate([text for _, _, text, _ in rows])
+    for (_, category, text, accepted), output in zip(rows, outputs, strict=True):
         is_correct = _normalize(output) in map(_normalize, accepted.split("|"))
         correct[category] += is_correct
         if print_wrong and not is_correct:
             print(f"{model}: {category}: {text} → {output}")
-    counts = Counter(category for _, category, _, _ in rows)
     correct["all"], counts["all"] = correct.total(), counts.total()
     return {category: f"{correct[category]} of {count}" for category, count in counts.items()}
 
@@ -98,16 +105,15 @@ def main() -> None:
     scores: dict[str, Column] = {}
     short: dict[str, Column] = {}
     try:
-        for model in options.models:
-            translator = Translator.load(model)
-            src, tgt = translator.config.data.src, translator.config.data.tgt
-            if {src, tgt} != {"en", "de"}:
-                raise UsageError(f"{model} translates from {src} to {tgt}", "choose a model between English and German")
-            tests = test_sets(options.test or ["tatoeba", "multi30k", "wmt13"], src, tgt)
+        translators = {model: load(model) for model in options.models}  # fail before translating
+        for model, translator in translators.items():
+            data = translator.config.data
+            tests = test_sets(options.test or ["tatoeba", "multi30k", "wmt13"], data.src, data.tgt)
             scores |= {f"{model} {metric}": column for metric, column in score_test_sets(translator, tests).items()}
             short[model] = score_short_inputs(model, translator, print_wrong=options.wrong)
     except NMTError as error:
-        parser.exit(error.exit_code, f"{parser.prog}: error: {error.message}\n     hint: {error.hint}\n")
+        hint = error.hint and f"     hint: {error.hint}\n"
+        parser.exit(error.exit_code, f"{parser.prog}: error: {error.message}\n{hint}")
     print_table("test set", scores)
     print_table("short inputs", short)
 

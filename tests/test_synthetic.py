@@ -91,6 +91,7 @@ FILTERS = Filters(("en", "de"), is_reversed=False)
     [
         ("Call 0351 4478 or see https://a.org/b today.", "Rufen Sie an, oder sehen Sie heute nach.", "missing"),
         ("See https://a.org/b today, please.", "Siehe heute https://a.org/b und https://a.org/b bitte.", "repeated"),
+        ("See the <b>red apple</b> today.", "Sieh dir heute den </b>roten Apfel<b> an.", "misplaced"),
         ("I bought three red apples.", "", "empty"),
         ("It is a red apple, a very nice one.", "Es ist ein roter, roter, roter, roter Apfel und schön.", "repetition"),
         (SENTENCES[0] * 2, "Ich habe", "too-short"),

@@ -12,16 +12,16 @@ import numpy as np
 from nmt.data.tokenizer import SPACE
 from nmt.search.request import Floats
 
-MIN_ATTENTION_OF_UNALIGNED = 0.7
-"""Attention to an unaligned source word, relative to the largest attention of a target word, to align the two."""
+MIN_ATTENTION = 1e-3
+"""The shares of a source word that receives less attention in total are not normalized: they would be noise."""
 
 
 def align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | None) -> list[tuple[int, int]]:
-    """Align each target word to the source word that receives most of its attention, ignoring the end token.
+    """Align each target word to the source word that receives most attention from it, ignoring the end token.
 
-    If no target word is aligned to a source word, the target word with the largest attention to it is, unless that
-    one attends to another source word much more: attention is often shared between an article and its noun.
-    Punctuation next to words is ignored, because final periods attend to each other, whatever word is before them.
+    The attention to each source word is normalized over the target words, because words such as articles receive much
+    from all. Punctuation next to words is ignored, because final periods attend to each other, whatever word is before
+    them.
 
     Args:
         source: source tokens, without the end token.
@@ -32,16 +32,11 @@ def align(source: Sequence[str], target: Sequence[str], attention_TS: Floats | N
         return []
     # The tokens of a word are adjacent, so a word's attention is the sum over a range.
     source_starts, target_starts = (np.unique(_word_indices(x), return_index=True)[1] for x in (source, target))
-    attention_TS = attention_TS[: len(target), : len(source)] * np.outer(_counts(target), _counts(source))
+    attention_TS = attention_TS[: len(target), : len(source)] * np.outer(_is_counted(target), _is_counted(source))
     attention_TV = np.add.reduceat(attention_TS, source_starts, axis=1)
     attention_UV = np.add.reduceat(attention_TV, target_starts, axis=0)
-    aligned_U = attention_UV.argmax(1)
-    for source_word in np.setdiff1d(np.arange(len(source_starts)), aligned_U):
-        target_word = attention_UV[:, source_word].argmax()
-        attention_V = attention_UV[target_word]
-        if attention_V[source_word] >= MIN_ATTENTION_OF_UNALIGNED * attention_V.max():
-            aligned_U[target_word] = source_word
-    return [(source_word, target_word) for target_word, source_word in enumerate(aligned_U.tolist())]
+    share_UV = attention_UV / np.maximum(attention_UV.sum(0), MIN_ATTENTION)
+    return [(source_word, target_word) for target_word, source_word in enumerate(share_UV.argmax(1).tolist())]
 
 
 def _word_indices(tokens: Sequence[str]) -> list[int]:
@@ -53,7 +48,7 @@ def _word_indices(tokens: Sequence[str]) -> list[int]:
     return indices
 
 
-def _counts(tokens: Sequence[str]) -> list[bool]:
+def _is_counted(tokens: Sequence[str]) -> list[bool]:
     """Return which tokens count: those with letters or digits, and all tokens of words without any."""
     has_text, words = [any(map(str.isalnum, token)) for token in tokens], _word_indices(tokens)
     words_with_text = {word for word, is_text in zip(words, has_text, strict=True) if is_text}

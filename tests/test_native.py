@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import math
 import os
 import platform
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +120,47 @@ def close(actual: Floats, expected: Floats, tolerance: float = 1e-4) -> None:
     np.testing.assert_allclose(actual, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0)
 
 
-@compiled
+INSTRUCTION_SETS = {  # options of the compiler, lanes of a vector, and the flags of the processors that run it
+    "AVX-512 with VNNI and bf16, without AMX": ("-mno-amx-bf16", 16, {"avx512_bf16", "amx_bf16"}),
+    "AVX-512 without VNNI": ("-march=skylake-avx512", 16, {"avx512bw"}),
+    "AVX2 with VNNI": ("-mno-avx512f -mavx2 -mavxvnni", 8, {"avx_vnni"}),
+    "AVX2": ("-mno-avx512f -mno-avxvnni", 8, {"avx2"}),
+    "AVX": ("-mno-avx2", 8, {"avx"}),
+    "SSE2": ("-march=x86-64", 4, {"sse2"}),
+}
+
+
+@functools.cache
+def library_for(options: str, cache: Path) -> tuple[ctypes.CDLL | None, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", f"cc {options}")
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        return native._compiled_library.__wrapped__()
+
+
+@pytest.fixture
+def instruction_set(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Replace the engine with one compiled for this instruction set; "all" keeps that of this processor."""
+    if request.param == "all":
+        return
+    options, lanes, needed = INSTRUCTION_SETS[request.param]
+    if platform.machine() != "x86_64" or not needed <= set(native.cpu_flags().split()):
+        pytest.skip("this processor lacks the instructions")
+    library = library_for(options, tmp_path_factory.getbasetemp().parent)  # the directory is the same for all workers
+    monkeypatch.setattr(native, "_compiled_library", lambda: library)
+    assert native.library().lanes() == lanes
+
+
+def instruction_sets(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that runs with the engine for this processor and for every instruction set."""
+    names = ["all", *(pytest.param(name, marks=pytest.mark.slow) for name in INSTRUCTION_SETS)]
+    marked = pytest.mark.parametrize("instruction_set", names, indirect=True)(test)
+    return compiled(pytest.mark.usefixtures("instruction_set")(marked))
+
+
+@instruction_sets
 @variants
 def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
     network = make(**changes)
@@ -131,7 +173,7 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
         close(score.attention_TS, attention_TS, 1e-5)
 
 
-@compiled
+@instruction_sets
 @variants
 def test_reordered_dropped_and_repeated_rows_keep_their_histories(changes: dict[str, Any]) -> None:
     network = make(**changes)
@@ -180,7 +222,7 @@ def test_attention_with_large_scores_is_accurate(sign: float) -> None:
 
 
 @pytest.mark.slow
-@compiled
+@instruction_sets
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 95, 96, 97, 100, 193])
 def test_any_number_of_rows_is_computed(rows: int) -> None:
     network = make()
@@ -288,7 +330,7 @@ def factors(rows: int, inputs: int, outputs: int) -> tuple[Floats, Floats, Float
     )  # fmt: skip
 
 
-@compiled
+@instruction_sets
 @precisions
 @pytest.mark.parametrize(
     ("inputs", "outputs"), [(4, 1), (192, 64), (20, 65), (768, 191), (64, 1000), (1, 3), (7, 66), (33, 130)]
@@ -306,7 +348,7 @@ def test_products_match_the_precision(precision: str, inputs: int, outputs: int)
             np.testing.assert_allclose(actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
 
 
-@compiled
+@instruction_sets
 @precisions
 def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) -> None:
     x_RI, weight_OI, bias_O = factors(29, 47, 100)
@@ -320,7 +362,7 @@ def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) ->
             )
 
 
-@compiled
+@instruction_sets
 @precisions
 @pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf])
 def test_nan_and_infinity_propagate_in_products(precision: str, value: float) -> None:
@@ -335,7 +377,7 @@ def test_nan_and_infinity_propagate_in_products(precision: str, value: float) ->
     assert np.delete(finite_RO, 5, 1).all()
 
 
-@compiled
+@instruction_sets
 @precisions
 def test_product_of_zeros_is_the_bias(precision: str) -> None:
     _, weight_OI, bias_O = factors(1, 32, 70)
@@ -598,36 +640,6 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
         patch.setattr(native, "cpu_flags", lambda: "another processor")
         assert build_library() != second
     native.engine_id.cache_clear()
-
-
-PROCESSORS = {  # options of the compiler, lanes of a vector, and the instruction sets that run them
-    "AVX-512 with VNNI and bf16, without AMX": ("-mno-amx-bf16", 16, {"avx512_bf16", "amx_bf16"}),
-    "AVX-512 without VNNI": ("-march=skylake-avx512", 16, {"avx512bw"}),
-    "AVX2 with VNNI": ("-mno-avx512f -mavx2 -mavxvnni", 8, {"avx_vnni"}),
-    "AVX2": ("-mno-avx512f -mno-avxvnni", 8, {"avx2"}),
-    "AVX": ("-mno-avx2", 8, {"avx"}),
-    "SSE2": ("-march=x86-64", 4, {"sse2"}),
-}
-
-
-@compiled
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86")
-@pytest.mark.parametrize("name", PROCESSORS)
-def test_other_instruction_sets_give_the_same_results(name: str, tmp_path: Path) -> None:
-    options, lanes, needed = PROCESSORS[name]
-    if not needed <= set(native.cpu_flags().split()):
-        pytest.skip("this processor lacks the instructions")
-    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "CC": f"cc {options}"}
-    code = "from nmt.inference import native; print(native.library().lanes())"
-    actual = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert actual.stdout == f"{lanes}\n"
-    tests = "products or product_of_zeros or number_of_rows or (scores_equal and together) or (histories and together)"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", tests, __file__],
-        env=variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow

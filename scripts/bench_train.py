@@ -28,9 +28,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nmt.cli import environment
+from nmt.cli import process_settings
 
-environment.set_defaults()  # before importing torch, like the nmt command
+process_settings.set_defaults()  # before importing torch, like the nmt command
 
 import numpy as np
 import torch
@@ -77,7 +77,7 @@ def main() -> None:
     """Run the benchmark and print a table."""
     arguments = _arguments()
     device = runtime.torch_device(arguments.device or ("cuda" if arguments.workload == "gpu" else "cpu"))
-    environment.tune_malloc_for_training()
+    process_settings.tune_malloc_for_training()
     name, changes = WORKLOADS[arguments.workload]
     config = config_io.load(config_io.find(name), [*changes, *arguments.set])
     chosen = training_dtype(arguments.precision, device, config)

@@ -15,9 +15,9 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from nmt.cli import environment
+from nmt.cli import process_settings
 
-environment.set_defaults()  # before importing torch, like the nmt command
+process_settings.set_defaults()  # before importing torch, like the nmt command
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -47,7 +47,7 @@ def main() -> None:
     arguments = parser.parse_args()
     device = runtime.torch_device("cpu")
     dtype = training_dtype(arguments.precision, device, config_io.load(config_io.find("multi30k"), WORKLOAD))
-    environment.tune_malloc_for_training()
+    process_settings.tune_malloc_for_training()
     differences = []
     for seed in arguments.seeds:
         config = config_io.load(config_io.find("multi30k"), [*WORKLOAD, f"seed={seed}"])

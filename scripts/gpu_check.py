@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from nmt.cli import environment
+from nmt.cli import process_settings
 
-environment.set_defaults()  # before importing torch, like the nmt command
+process_settings.set_defaults()  # before importing torch, like the nmt command
 
 import numpy as np
 import torch

@@ -68,7 +68,7 @@ def score_test_sets(translator: Translator, tests: Iterable[TestSet]) -> dict[st
         hypotheses = translate_test_set(translator, test, translator.config.search)
         for metric in (bleu, chrf):
             score = metric(hypotheses, test.references, resamples=RESAMPLES)
-            interval = "" if score.confidence is None else f" ± {score.confidence:.1f}"
+            interval = "" if score.half_interval is None else f" ± {score.half_interval:.1f}"
             columns[score.name][test.name] = f"{score.value:.1f}{interval}"
     return columns
 

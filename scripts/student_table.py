@@ -12,9 +12,9 @@ import argparse
 import statistics
 import time
 
-from nmt.cli import environment
+from nmt.cli import process_settings
 
-environment.set_defaults()  # before importing torch, like the nmt command
+process_settings.set_defaults()  # before importing torch, like the nmt command
 
 from nmt.evaluate.metrics import bleu
 from nmt.evaluate.test_sets import named_test_set

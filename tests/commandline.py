@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from nmt import cli
-from nmt.cli import environment
+from nmt.cli import process_settings
 
 TINY = {
     "tokenizer.vocab_size": "350",
@@ -159,7 +159,7 @@ def _isolated(variables: Mapping[str, str]) -> Iterator[None]:
     with (
         mock.patch.dict(os.environ, variables, clear=True),
         mock.patch.object(sys, "argv", sys.argv),
-        mock.patch.object(environment, "tune_malloc_for_training"),  # would affect the following tests
+        mock.patch.object(process_settings, "tune_malloc_for_training"),  # would affect the following tests
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
     ):

@@ -84,7 +84,7 @@ def test_n_best_list_equals_that_of_the_translator(loaded: discovery.LoadedModel
 
 def test_impossible_hypotheses_are_left_out(loaded: discovery.LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     hypotheses = [Hypothesis([5], -1.0, -1.0), Hypothesis([6], -1.0, -math.inf), Hypothesis([7], -math.inf, -1.0)]
-    monkeypatch.setattr("nmt.inference.batch.BatchEngine.search", lambda *_: [hypotheses])
+    monkeypatch.setattr("nmt.inference.batch_engine.BatchEngine.search", lambda *_: [hypotheses])
     assert [each.log_prob for each in attention_maps(loaded, "ba be").n_best] == [-1.0]
 
 

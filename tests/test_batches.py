@@ -22,7 +22,7 @@ from tiny import config, copy_text
 from nmt.config import TokenizerConfig
 from nmt.data import loader as loading
 from nmt.data import prepare as preparing
-from nmt.data.batching import Batch, collate, plan
+from nmt.data.batching import Batch, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, compose
 from nmt.data.normalization import normalize
@@ -41,21 +41,21 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=200), st.integers(41, 300))
 def test_plan_has_every_pair_once_within_max_tokens(lengths: list[tuple[int, int]], budget: int) -> None:
     lengths_N2 = np.array(lengths)
-    batches = plan(lengths_N2, budget, seed=1, epoch=0)
+    batches = plan_batches(lengths_N2, budget, seed=1, epoch=0)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(len(batch) * (lengths_N2[batch].max() + 1) <= budget for batch in batches)
 
 
 def test_plan_is_a_pure_function_of_seed_and_epoch() -> None:
     lengths_N2 = np.random.default_rng(0).integers(1, 30, (500, 2))
-    flat = [np.concatenate(plan(lengths_N2, 256, *key)).tolist() for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    flat = [np.concatenate(plan_batches(lengths_N2, 256, *key)).tolist() for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
     assert flat[0] == flat[1]
     assert flat[0] != flat[2] != flat[3] != flat[0]
 
 
 def test_batches_have_little_padding() -> None:
     lengths_N2 = np.random.default_rng(0).integers(5, 40, (20_000, 1)).repeat(2, axis=1)
-    batches = plan(lengths_N2, 2048, seed=1, epoch=0)
+    batches = plan_batches(lengths_N2, 2048, seed=1, epoch=0)
     padded = sum(len(batch) * (lengths_N2[batch].max() + 1) for batch in batches)
     assert (lengths_N2[:, 1] + 1).sum() / padded > 0.97
 

@@ -4,25 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.clean import CLEANERS, CleaningStats, clean, is_blank
+from nmt.data.clean import CLEANERS, CleaningStats, cleaning_pipeline, is_blank
 from nmt.data.normalization import normalize
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
 
 
 def run_clean(pairs: list[Pair], *specs: str) -> list[Pair]:
-    return list(clean(pairs, specs))
+    return list(cleaning_pipeline(pairs, specs))
 
 
 def test_blank_pairs_are_always_dropped_and_counted() -> None:
-    result = clean([("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], [])
+    result = cleaning_pipeline([("a", "b"), ("", "b"), ("a", " \t\u200b\u00a0"), ("\x00\ufeff", "b")], [])
     assert list(result) == [("a", "b")]
     assert result.report == [CleaningStats("blank", dropped=3)]
 
 
 def test_report_has_all_steps_in_order() -> None:
     pairs = [("a b", "c d"), ("a b", "c d"), ("same", "same"), ("", "x"), ("a", "b " * 40)]
-    result = clean(iter(pairs), ["dedup", "drop_identical", "ratio(max=2.0)"])
+    result = cleaning_pipeline(iter(pairs), ["dedup", "drop_identical", "ratio(max=2.0)"])
     assert list(result) == [("a b", "c d")]
     assert result.report == [
         CleaningStats("blank", 1),
@@ -33,7 +33,7 @@ def test_report_has_all_steps_in_order() -> None:
 
 
 def test_second_iteration_resets_report() -> None:
-    result = clean([("a", "b"), ("", "b")], ["normalize"])
+    result = cleaning_pipeline([("a", "b"), ("", "b")], ["normalize"])
     assert list(result) == list(result) == [("a", "b")]
     assert result.report == [CleaningStats("blank", 1), CleaningStats("normalize", 0)]
 
@@ -130,7 +130,7 @@ def test_charset_drops_other_scripts() -> None:
 )
 def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        clean(iter(()), [spec])
+        cleaning_pipeline(iter(()), [spec])
     assert hint in caught.value.hint
 
 
@@ -141,5 +141,5 @@ def test_steps_are_lazy() -> None:
             n += 1
             yield f"a {n}", f"b {n}"
 
-    result = iter(clean(endless(), list(CLEANERS)))
+    result = iter(cleaning_pipeline(endless(), list(CLEANERS)))
     assert next(result) == ("a 1", "b 1")

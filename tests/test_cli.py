@@ -14,7 +14,7 @@ import sacrebleu
 import typer
 from commandline import CommandLine, write
 
-from nmt.cli import app, environment
+from nmt.cli import app, process_settings
 from nmt.cli.duration import parse_duration
 from nmt.config import Config, config_io
 from nmt.errors import UsageError
@@ -94,19 +94,19 @@ def test_fast_commands_do_not_import_slow_modules(
     ("command", "trains"), [("train", True), ("sweep", False), ("reproduce", True), ("translate", False)]
 )
 def test_commands_set_process_settings(command: str, trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [*environment.DEFAULTS]
+    names = [*process_settings.DEFAULTS]
     for name in names:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(names[0], "7")  # variables that are set already are kept
     code = (
         f"import atexit, os, sys; sys.argv = ['nmt', '{command}', '--help']\n"
-        "from nmt.cli import environment\n"
-        "environment.tune_malloc_for_training = lambda: print('malloc', file=sys.stderr)\n"
+        "from nmt.cli import process_settings\n"
+        "process_settings.tune_malloc_for_training = lambda: print('malloc', file=sys.stderr)\n"
         f"atexit.register(lambda: print(*(os.environ[name] for name in {names}), file=sys.stderr))\n"
         "from nmt.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stderr.split() == [*(["malloc"] if trains else []), "7", *[*environment.DEFAULTS.values()][1:]]
+    assert done.stderr.split() == [*(["malloc"] if trains else []), "7", *[*process_settings.DEFAULTS.values()][1:]]
 
 
 @pytest.mark.slow

@@ -261,10 +261,10 @@ def test_calibration_leaves_out_blank_and_split_lines(calibrated: CommandLine) -
     assert translator.calibration is not None
     blank = test_sets.TestSet("blank", [""], [[""]])
     with pytest.raises(DataError, match="blank has only lines that are blank, split or protected"):
-        calibration.measure(translator, translator.calibration, blank, "greedy", calibration.chrf_quality())
+        calibration.measure_reliability(translator, translator.calibration, blank, "greedy", calibration.chrf_quality())
     other = calibration.QualityMetric("COMET (x)", calibration.chrf_quality().score)
     with pytest.raises(UsageError, match=r"calibrated for chrF2, not for COMET \(x\)"):
-        calibration.measure(translator, translator.calibration, test, "greedy", other)
+        calibration.measure_reliability(translator, translator.calibration, test, "greedy", other)
 
 
 def test_comet_as_quality_metric(calibrated: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def test_plan_includes_the_teacher(directory: Path, monkeypatch: pytest.MonkeyPa
     calls = []
     distribution = Teacher.distribution
     monkeypatch.setattr(Teacher, "distribution", lambda *arguments: (calls.append(1), distribution(*arguments))[1])
-    session.plan(config(directory, *with_teacher(directory)), device="cpu", precision="fp32")
+    session.estimate_training(config(directory, *with_teacher(directory)), device="cpu", precision="fp32")
     assert len(calls) > 3
 
 

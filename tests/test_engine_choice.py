@@ -121,14 +121,14 @@ def test_only_training_commands_tune_malloc() -> None:
     code = """
 import numpy as np
 from nmt import Translator
-from nmt.cli import environment
+from nmt.cli import process_settings
 Translator.load("en-de-small", "cpu").translate(["im thirsty"])
 def in_heap():
     block = np.ones(2**27, np.uint8)  # by default, glibc uses mmap for blocks of more than 32 MB
     heap = next(line.split()[0].split("-") for line in open("/proc/self/maps") if "[heap]" in line)
     return int(heap[0], 16) <= block.ctypes.data < int(heap[1], 16)
 print(in_heap())
-environment.tune_malloc_for_training()
+process_settings.tune_malloc_for_training()
 print(in_heap())
 """
     assert in_a_process(code).split() == ["False", "True"]

@@ -26,7 +26,7 @@ from nmt.inference.translator import Translator
 from nmt.runs import checkpoint, discovery
 from nmt.runs.run_info import collect
 from nmt.train import fine_tuning
-from nmt.train.session import plan, train
+from nmt.train.session import estimate_training, train
 from nmt.train.trainer import Trainer
 
 NEW = "data.train=files(train='new')"
@@ -181,7 +181,7 @@ def test_run_with_replay_resumes_exactly(directory: Path) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
     lines = [json.loads(line) for line in (directory / "interrupted/metrics.jsonl").read_text().splitlines()]
     assert max(line["epoch"] for line in lines) > 1
-    estimate = plan(with_replay(directory)[0], device="cpu", precision="fp32")
+    estimate = estimate_training(with_replay(directory)[0], device="cpu", precision="fp32")
     assert estimate.pairs == 600
     assert estimate.corpora == "300 pairs of train/train and 300 of 700 pairs of replay/train (replay) per epoch"
 

@@ -43,7 +43,7 @@ from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.distributed import process_group
 from nmt.train.optim import adamw
-from nmt.train.session import plan, train
+from nmt.train.session import estimate_training, train
 from nmt.train.step import train_step
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -171,7 +171,7 @@ def test_resumed_run_is_identical_to_an_uninterrupted_one(precision: str, tmp_pa
 
 def test_plan(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
-    estimate = plan(config(tmp_path), device="cuda")
+    estimate = estimate_training(config(tmp_path), device="cuda")
     assert estimate.measured_updates == 3
     assert estimate.memory == 2**30
 

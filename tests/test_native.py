@@ -25,7 +25,7 @@ from nmt.data.batching import collate
 from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference import Source, native
-from nmt.inference.batch import BatchEngine
+from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.ensemble import NativeEnsemble
 from nmt.inference.load import engine_from_models, load_engine
 from nmt.inference.native import Matrix, NativeModel

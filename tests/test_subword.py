@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nmt.config import TokenizerConfig
 from nmt.data.normalization import normalize
-from nmt.data.subword_regularization import SubwordSampler, Vocabulary, bpe_dropout, resolve_method, unigram
+from nmt.data.subword_regularization import SubwordSampler, SubwordVocabulary, bpe_dropout, resolve_method, unigram
 from nmt.data.tokenizer import SPACE, Tokenizer, train
 from nmt.errors import ConfigError
 
@@ -37,7 +37,7 @@ def encode(kind: str, lines: list[str], seed: int = 1) -> list[list[int]]:
 
 @given(st.text(max_size=40))
 def test_bpe_without_dropout_equals_sentencepiece(text: str) -> None:
-    reference, pieces = tokenizer("bpe"), Vocabulary(tokenizer("bpe").piece_scores())
+    reference, pieces = tokenizer("bpe"), SubwordVocabulary(tokenizer("bpe").piece_scores())
     words = normalize(text).split()
     ids = [i for word in words for i in reference.pieces_to_ids(bpe_dropout(SPACE + word, pieces, Random(0), p=0.0))]
     assert ids == reference.encode(text)
@@ -54,7 +54,7 @@ def test_unigram_with_high_alpha_equals_sentencepiece(text: str) -> None:
     ids = [
         i
         for word in words
-        for i in reference.pieces_to_ids(unigram(SPACE + word, Vocabulary(scores), Random(0), alpha=1e6))
+        for i in reference.pieces_to_ids(unigram(SPACE + word, SubwordVocabulary(scores), Random(0), alpha=1e6))
     ]
     assert reference.decode(ids) == normalize(text)
     assert likelihood(ids) == pytest.approx(
@@ -73,7 +73,7 @@ def test_bpe_dropout_probabilities() -> None:
     """For "abc" with the merges ab and abc, each merge is applied with probability 1 - p."""
     scores = {"ab": 0.0, "abc": -1.0}
     rng, p, draws = Random(0), 0.3, 20_000
-    seen = Counter(tuple(bpe_dropout("abc", Vocabulary(scores), rng, p=p)) for _ in range(draws))
+    seen = Counter(tuple(bpe_dropout("abc", SubwordVocabulary(scores), rng, p=p)) for _ in range(draws))
     assert seen["a", "b", "c"] / draws == pytest.approx(p, abs=0.015)
     assert seen["ab", "c"] / draws == pytest.approx((1 - p) * p, abs=0.015)
     assert seen["abc",] / draws == pytest.approx((1 - p) ** 2, abs=0.015)
@@ -88,7 +88,7 @@ def test_unigram_probabilities() -> None:
             "|"
         )
         weights[tuple(pieces)] = math.exp(alpha * sum(scores[piece] for piece in pieces))
-    seen = Counter(tuple(unigram("abc", Vocabulary(scores), rng, alpha=alpha)) for _ in range(draws))
+    seen = Counter(tuple(unigram("abc", SubwordVocabulary(scores), rng, alpha=alpha)) for _ in range(draws))
     for pieces, weight in weights.items():
         assert seen[pieces] / draws == pytest.approx(weight / sum(weights.values()), abs=0.015)
 

@@ -22,7 +22,7 @@ from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import sentence_bleu
 from nmt.paths import sha256
 from nmt.registry import parse
-from nmt.synthetic.filters import NAMES, Filters, Hypothesis, closest, format_hypotheses
+from nmt.synthetic.filters import NAMES, Candidate, Filters, closest, format_candidates
 from nmt.synthetic.source_text import SourceText
 
 SENTENCES = [
@@ -70,12 +70,12 @@ def reverse(trained: CommandLine) -> CommandLine:
 GOOD = (SENTENCES[0], GERMAN[0])
 
 
-def apply(directory: Path, filters: Filters, pairs: list[tuple[str, list[Hypothesis]]], tests: object = ()) -> object:
+def apply(directory: Path, filters: Filters, pairs: list[tuple[str, list[Candidate]]], tests: object = ()) -> object:
     """Return the pairs that filters keep and the names of those that drop the others."""
     files = [directory / name for name in ("source", "reference", "hypotheses", "out.src", "out.tgt")]
     files[0].write_text("".join(f"{source}\n" for source, _ in pairs), encoding="utf-8")
     files[1].write_text("".join(f"{GERMAN[0]}\n" for _ in pairs), encoding="utf-8")
-    files[2].write_text("".join(f"{format_hypotheses(n_best)}\n" for _, n_best in pairs), encoding="utf-8")
+    files[2].write_text("".join(f"{format_candidates(n_best)}\n" for _, n_best in pairs), encoding="utf-8")
     count, dropped = filters.apply(files[0], files[1], files[2], (files[3], files[4]), tests)  # type: ignore[arg-type]
     kept = list(zip(*(file.read_text(encoding="utf-8").splitlines() for file in files[3:]), strict=True))
     assert len(kept) == count
@@ -106,8 +106,8 @@ FILTERS = Filters(("en", "de"), is_reversed=False)
     ],
 )
 def test_each_filter_drops_a_bad_pair(source: str, translation: str, name: str, tmp_path: Path) -> None:
-    good = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
-    bad = (source, [Hypothesis(translation, None)])
+    good = [(a, [Candidate(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    bad = (source, [Candidate(translation, None)])
     kept, dropped = apply(tmp_path, FILTERS, [*good, bad])  # type: ignore[misc]
     assert kept == [*zip(SENTENCES, GERMAN, strict=True)]
     assert dropped == {name: 1}
@@ -118,18 +118,18 @@ def test_each_filter_drops_a_bad_pair(source: str, translation: str, name: str, 
 
 
 def test_unusual_length_ratios_are_dropped(tmp_path: Path) -> None:
-    good = [(a, [Hypothesis(b, None)]) for a, b in zip(*sentences(120), strict=True)]
-    bad = ("the small dog sees the old tree and", [Hypothesis("der kleine Hund.", None)])
+    good = [(a, [Candidate(b, None)]) for a, b in zip(*sentences(120), strict=True)]
+    bad = ("the small dog sees the old tree and", [Candidate("der kleine Hund.", None)])
     kept, dropped = apply(tmp_path, FILTERS, [*good, bad])  # type: ignore[misc]
     assert len(kept) == 120
     assert dropped == {"length-ratio": 1}
 
 
 def test_a_pair_is_counted_once(tmp_path: Path) -> None:
-    pairs = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    pairs = [(a, [Candidate(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     twice = (
         "We have a \ufffd red house and a tree.",
-        [Hypothesis("Wir haben ein \ufffd rotes Haus und einen Baum.", None)],
+        [Candidate("Wir haben ein \ufffd rotes Haus und einen Baum.", None)],
     )
     kept, dropped = apply(tmp_path, FILTERS, [*pairs, twice, twice])  # type: ignore[misc]
     assert len(kept) == 6
@@ -137,19 +137,19 @@ def test_a_pair_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_test_sentences_are_dropped(tmp_path: Path) -> None:
-    pairs = [(a, [Hypothesis(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    pairs = [(a, [Candidate(b, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     kept, dropped = apply(tmp_path, FILTERS, pairs, [("test", [(SENTENCES[4], GERMAN[4])])])  # type: ignore[misc]
     assert (SENTENCES[4], GERMAN[4]) not in kept
     assert dropped == {"test-overlap": 1}
 
 
 def test_numbers_in_another_format_are_kept(tmp_path: Path) -> None:
-    pair = ("The house costs 125,000.50 dollars.", [Hypothesis("Das Haus kostet 125.000,50 Dollar.", None)])
+    pair = ("The house costs 125,000.50 dollars.", [Candidate("Das Haus kostet 125.000,50 Dollar.", None)])
     assert apply(tmp_path, FILTERS, [pair])[1] == {}  # type: ignore[index]
 
 
 def test_low_scores_are_dropped(tmp_path: Path) -> None:
-    scored = [(a, [Hypothesis(b, -float(i))]) for i, (a, b) in enumerate(zip(SENTENCES, GERMAN, strict=True))]
+    scored = [(a, [Candidate(b, -float(i))]) for i, (a, b) in enumerate(zip(SENTENCES, GERMAN, strict=True))]
     kept, dropped = apply(tmp_path, dataclasses.replace(FILTERS, min_score=-2.0), scored)  # type: ignore[misc]
     assert [source for source, _ in kept] == SENTENCES[:3]
     assert dropped == {"low-score": 3}
@@ -158,14 +158,14 @@ def test_low_scores_are_dropped(tmp_path: Path) -> None:
 
 
 def test_reversed_pairs_have_the_translation_as_source(tmp_path: Path) -> None:
-    german = [(b, [Hypothesis(a, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
+    german = [(b, [Candidate(a, None)]) for a, b in zip(SENTENCES, GERMAN, strict=True)]
     reversed_filters = Filters(("de", "en"), is_reversed=True)
     assert apply(tmp_path, reversed_filters, german)[0] == [*zip(SENTENCES, GERMAN, strict=True)]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_the_hypothesis_closest_to_the_reference_is_selected(metric: str, tmp_path: Path) -> None:
-    n_best = [Hypothesis("Ich kaufte gestern Obst auf dem Markt.", -1.0), Hypothesis(GERMAN[0][:-1], -2.0)]
+    n_best = [Candidate("Ich kaufte gestern Obst auf dem Markt.", -1.0), Candidate(GERMAN[0][:-1], -2.0)]
     assert closest(n_best, GERMAN[0], metric) is n_best[1]
     kept = apply(tmp_path, dataclasses.replace(FILTERS, select=metric), [(SENTENCES[0], n_best)])[0]  # type: ignore[index]
     assert kept == [(SENTENCES[0], GERMAN[0][:-1])]
@@ -271,7 +271,7 @@ def test_distillation_with_references(trained: CommandLine) -> None:
                      "--beam-size", "8")  # fmt: skip
     n_best = search.out.splitlines()
     for i, (source, target) in enumerate(zip(SENTENCES, GERMAN, strict=True)):
-        hypotheses = [Hypothesis(text, None) for text in n_best[8 * i : 8 * i + 8] if text]
+        hypotheses = [Candidate(text, None) for text in n_best[8 * i : 8 * i + 8] if text]
         best = closest(hypotheses, target, "chrf").text
         assert (source, best) in [*zip(*corpus(trained, "interpolated"), strict=True)]
     command = next_command(done)

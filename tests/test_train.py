@@ -516,7 +516,7 @@ def test_plan_estimates_match_the_training_run(directory: Path, monkeypatch: pyt
     monkeypatch.setattr(profiling, "MAX_UPDATES", 3)
     experiment = config(directory, "train.grad_accumulation=2", "train.ema=0.9", "train.optimizer=muon")
     began = time.monotonic()
-    estimate = training.plan(experiment, device="cpu", precision="fp32")
+    estimate = training.estimate_training(experiment, device="cpu", precision="fp32")
     elapsed = time.monotonic() - began
     prepared = prepare(experiment)
     loader = Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)

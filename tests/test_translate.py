@@ -21,7 +21,7 @@ from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError
 from nmt.inference import Source, batch, chunking, native
 from nmt.inference.alignment import align
-from nmt.inference.batch import BatchEngine
+from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.chunking import chunk_by_arrival
 from nmt.inference.translator import Translator
 from nmt.search import Hypothesis, Search
@@ -104,7 +104,7 @@ def test_all_caps_lines_are_lowercased_if_the_config_says_so(translator: Transla
     config = replace(translator.config, lowercase_all_caps=True)
     lowercasing = Translator(
         translator.engine, translator.tokenizer, config, translator.segmenter.max_source_length,
-        translator.segmenter.max_sentences,
+        translator.segmenter.max_sentences_per_line,
     )  # fmt: skip
     sources = [translator.tokenizer.decode(ids) for ids in translate_and_record(lowercasing, all_caps)[1]]
     # Sentences are split before lowercasing, because no sentence begins with a lowercase letter.
@@ -131,11 +131,11 @@ def test_a_long_line_is_split_without_losing_text(translator: Translator) -> Non
 def test_a_line_with_more_sentences_than_the_training_data_is_split(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert translator.segmenter.max_sentences == 1  # as in its training data
+    assert translator.segmenter.max_sentences_per_line == 1  # as in its training data
     sentences = ["Ba be bi do du.", "Ga ge gi!", "Di de du?"]
     translations = texts(translator, sentences)
     assert texts(translator, ["  ".join(sentences)]) == ["  ".join(translations)]
-    monkeypatch.setattr(translator.segmenter, "max_sentences", 3)
+    monkeypatch.setattr(translator.segmenter, "max_sentences_per_line", 3)
     monkeypatch.setattr(translator.segmenter, "max_source_length", 100)
     assert len(translate_and_record(translator, [" ".join(sentences)])[1]) == 1
 
@@ -299,12 +299,12 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     translations, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
     engine, sizes = translator.engine, []
     assert isinstance(engine, BatchEngine)
-    max_sentences = 1
+    max_sentences_per_line = 1
 
     def limit(compute: Callable[..., Any]) -> Callable[..., Any]:
         def limited(sources: Sequence[Sequence[int]], *rest: Any, **options: Any) -> Any:
             sizes.append(len(sources))
-            if len(sources) > max_sentences:
+            if len(sources) > max_sentences_per_line:
                 raise error
             return compute(sources, *rest, **options)
 
@@ -315,7 +315,7 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     assert texts(translator, LINES) == translations
     assert [one.score for one in translator.score(pairs)] == pytest.approx(scores, abs=1e-5)
     assert max(sizes) > 1
-    max_sentences = 0
+    max_sentences_per_line = 0
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         texts(translator, LINES)
     assert raised.value.hint == "split it, or use a smaller beam"

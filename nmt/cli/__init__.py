@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from nmt import __version__
-from nmt.cli import environment
+from nmt.cli import process_settings
 from nmt.console import escape_control
 from nmt.errors import NMTError, UsageError
 
@@ -156,9 +156,9 @@ def root(
     ),
 ) -> None:
     """Train, run and evaluate neural machine translation models."""
-    environment.set_defaults()
+    process_settings.set_defaults()
     if context.invoked_subcommand in TRAINING_COMMANDS:
-        environment.tune_malloc_for_training()
+        process_settings.tune_malloc_for_training()
 
 
 def main() -> None:

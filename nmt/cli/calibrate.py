@@ -86,7 +86,7 @@ def calibrate(
         raise UsageError("--evaluate-only needs a test set", "add --test, or --src and --ref")
 
     from nmt.evaluate.calibration import calibrate as fit
-    from nmt.evaluate.calibration import chrf_quality, comet_quality, measure
+    from nmt.evaluate.calibration import chrf_quality, comet_quality, measure_reliability
     from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
     from nmt.paths import check_not_overwriting
 
@@ -109,7 +109,9 @@ def calibrate(
         calibration, held_out = fit(translator, sample(development, max_sentences), spec, metric)
         _save(translator, calibration)
         results.append(held_out)
-    results += [measure(translator, calibration, sample(each, max_sentences), spec, metric) for each in tests]
+    results += [
+        measure_reliability(translator, calibration, sample(each, max_sentences), spec, metric) for each in tests
+    ]
     if json_:
         import json
         from dataclasses import asdict

@@ -164,8 +164,8 @@ def _format_comparison(comparison: Comparison) -> str:
     rows = [["", "A", "B", "B - A", "p (bootstrap)", "p (randomization)", ""]]
     for metric in comparison.metrics:
         rows.append([
-            metric.name, f"{metric.first_score:.1f} ± {metric.first_confidence:.1f}",
-            f"{metric.second_score:.1f} ± {metric.second_confidence:.1f}",
+            metric.name, f"{metric.first_score:.1f} ± {metric.first_half_interval:.1f}",
+            f"{metric.second_score:.1f} ± {metric.second_half_interval:.1f}",
             f"{metric.second_score - metric.first_score:+.1f}",
             format_p(metric.bootstrap_p), format_p(metric.randomization_p),
             ("A is better", "B is better", "not significant")[metric.better],

@@ -49,11 +49,11 @@ def _check_specs(config: Config) -> None:
     Their modules load slowly.
     """
     from nmt.data import noise
-    from nmt.data.clean import clean
+    from nmt.data.clean import cleaning_pipeline
     from nmt.data.sources import validate_all
 
     for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
         parse(spec)
     noise.compose(config.train.source_noise)
-    clean((), config.data.clean)
+    cleaning_pipeline((), config.data.clean)
     validate_all(config.data)

@@ -86,12 +86,11 @@ class ScoredFormat:
 
     def __call__(self, source: str, translations: Sequence[Translation]) -> list[str]:
         """Return the line."""
-        from nmt.synthetic.filters import Hypothesis, format_hypotheses
+        from nmt.synthetic.filters import Candidate, format_candidates
 
         return [
-            format_hypotheses(
-                Hypothesis(each.text, each.log_prob / len(each.tokens) if each.tokens else None)
-                for each in translations
+            format_candidates(
+                Candidate(each.text, each.log_prob / len(each.tokens) if each.tokens else None) for each in translations
             )
         ]
 
@@ -124,7 +123,7 @@ def check_options(
         UsageError: an option is invalid.
         ConfigError: the search or a cleaning step is invalid.
     """
-    from nmt.data.clean import clean
+    from nmt.data.clean import cleaning_pipeline
     from nmt.evaluate.metrics import SENTENCE_METRICS
     from nmt.search import parse_search
     from nmt.synthetic.filters import NAMES
@@ -138,7 +137,7 @@ def check_options(
     for name in ignore:
         if name not in NAMES:
             raise UsageError(f"unknown filter '{name}'", suggest(name, NAMES))
-    clean((), clean_steps)
+    cleaning_pipeline((), clean_steps)
     if search and parse_search(search).n_best == 1 and select:
         raise UsageError(
             f"--select needs several hypotheses; {search} has one", "for example beam(beam_size=8, top_beams=8)"

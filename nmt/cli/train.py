@@ -94,7 +94,7 @@ def train(
             raise UsageError(f"--plan does not train: leave out {'--resume' if resume else '--tensorboard'}")
         if "RANK" in os.environ:
             raise UsageError("--plan supports a single process only", "run it without torchrun")
-        estimate = session.plan(resolved, device=device, precision=precision, auto_batch_size=fit_batch)
+        estimate = session.estimate_training(resolved, device=device, precision=precision, auto_batch_size=fit_batch)
         for name, text in _describe(estimate, resolved.train.steps, limit).items():
             typer.echo(f"{name:<14}{text}")
         return

@@ -75,7 +75,7 @@ class Batch:
         )  # fmt: skip
 
 
-def plan(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+def plan_batches(lengths_N2: NDArray[np.integer], max_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Return the pair indices of each batch of an epoch: a pure function of the arguments.
 
     Pairs are shuffled and sorted by length within pools. Each pool is divided into batches whose padded size, the

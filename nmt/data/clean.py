@@ -157,7 +157,7 @@ class CleaningPipeline:
         return stream
 
 
-def clean(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
+def cleaning_pipeline(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
     """Build a pipeline that drops blank pairs and then applies the cleaning steps `specs` in order.
 
     Raises:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nmt.config import TrainConfig
 from nmt.console import progress
-from nmt.data.batching import Batch, Ids, collate, plan
+from nmt.data.batching import Batch, Ids, collate, plan_batches
 from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
 from nmt.data.noise import compose
 from nmt.data.sources import Mixing
@@ -127,7 +127,7 @@ class Loader:
 
     def batches(self, epoch: int) -> list[NDArray[np.int64]]:
         """Return the batches of an epoch on all ranks, each as indices into the pairs of the epoch."""
-        return plan(self.lengths_N2(epoch), self.config.batch_tokens, self.seed, epoch)
+        return plan_batches(self.lengths_N2(epoch), self.config.batch_tokens, self.seed, epoch)
 
     def worst_case_batches(self) -> list[Batch]:
         """Return the batches of the first epoch that need most memory: the largest and that with the longest pair."""

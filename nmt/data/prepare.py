@@ -19,7 +19,7 @@ import numpy as np
 from nmt.config import MAX_VOCAB_SIZE, Config, DataConfig
 from nmt.console import log, progress
 from nmt.data import tokenizer as tokenizers
-from nmt.data.clean import clean
+from nmt.data.clean import cleaning_pipeline
 from nmt.data.mixing import Mix, PreparedCorpus
 from nmt.data.pairs import Pair, read_lines, write_pairs
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
@@ -118,7 +118,7 @@ def check_specs(data: DataConfig) -> None:
     Raises:
         ConfigError: a spec string is invalid.
     """
-    clean((), data.clean)
+    cleaning_pipeline((), data.clean)
     validate_all(data)
 
 
@@ -215,7 +215,7 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
         return completed
     src, tgt = config.data.src, config.data.tgt
     corpora = _Corpora([*train, *replay])
-    cleaned = clean(corpora.read(), config.data.clean)
+    cleaned = cleaning_pipeline(corpora.read(), config.data.clean)
     text = corpora.count(replace_spans(cleaned) if config.data.placeholders else cleaned)
     pairs = {"train": write_pairs(work / f"train.{src}", work / f"train.{tgt}", text)}
     dropped = {stats.step: stats.dropped for stats in cleaned.report}

@@ -26,7 +26,7 @@ CACHE_SIZE = 2**18
 SamplingMethod = Callable[..., list[str]]
 
 
-class Vocabulary:
+class SubwordVocabulary:
     """The pieces of a tokenizer and their scores."""
 
     def __init__(self, scores: Mapping[str, float]) -> None:
@@ -36,7 +36,7 @@ class Vocabulary:
         """Score of a character that is not in the vocabulary, as in SentencePiece."""
 
 
-def bpe_dropout(word: str, vocabulary: Vocabulary, rng: Random, *, p: float = 0.1) -> list[str]:
+def bpe_dropout(word: str, vocabulary: SubwordVocabulary, rng: Random, *, p: float = 0.1) -> list[str]:
     """Apply BPE merges, skipping each with probability `p` (Provilkov et al. 2020, algorithm 1)."""
     symbols, scores = list(word), vocabulary.scores
     while True:
@@ -51,7 +51,7 @@ def bpe_dropout(word: str, vocabulary: Vocabulary, rng: Random, *, p: float = 0.
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
 
 
-def unigram(word: str, vocabulary: Vocabulary, rng: Random, *, alpha: float = 0.2) -> list[str]:
+def unigram(word: str, vocabulary: SubwordVocabulary, rng: Random, *, alpha: float = 0.2) -> list[str]:
     """Sample a segmentation x with probability proportional to P(x)^alpha (Kudo 2018, section 3.3, with l = ∞).
 
     Forward filtering, backward sampling: `log_sums[e]` is the log of the sum over all segmentations of word[:e].
@@ -112,7 +112,7 @@ class SubwordSampler:
             ConfigError: `spec` is invalid or requires another type of tokenizer.
         """
         sample = resolve_method(spec, tokenizer.model_type)
-        vocabulary = Vocabulary(tokenizer.piece_scores())
+        vocabulary = SubwordVocabulary(tokenizer.piece_scores())
 
         @lru_cache(CACHE_SIZE)
         def variant(word: str, variant_index: int) -> list[int]:

@@ -289,7 +289,7 @@ def reliability(test: str, confidence_N: Array, observations: Observations) -> R
     )  # fmt: skip
 
 
-def measure(
+def measure_reliability(
     translator: Translator, calibration: Calibration, test: TestSet, search: str, metric: QualityMetric
 ) -> Reliability:
     """Measure the reliability of a calibration on a test set.

@@ -40,8 +40,8 @@ class MetricResult:
     name: str
     first_score: float
     second_score: float
-    first_confidence: float
-    second_confidence: float
+    first_half_interval: float
+    second_half_interval: float
     bootstrap_p: float
     randomization_p: float
     signature: str

@@ -28,11 +28,11 @@ class Score:
     name: str
     value: float
     signature: str
-    confidence: float | None = None
+    half_interval: float | None = None
     """Half the width of the 95% confidence interval, from bootstrap resampling (Koehn 2004)."""
 
     def __str__(self) -> str:
-        interval = "" if self.confidence is None else f" ± {self.confidence:.1f}"
+        interval = "" if self.half_interval is None else f" ± {self.half_interval:.1f}"
         return f"{self.name} {self.value:.1f}{interval}  {self.signature}"
 
 
@@ -104,11 +104,11 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
     streams = [list(stream) for stream in references]
     score = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
     signature = str(metric.get_signature())
-    confidence = None
+    half_interval = None
     if resamples > 1:  # sacreBLEU returns the interval as text only, and none if every resample scores 0
         report = json.loads(score.format(width=20, signature=signature, is_json=True))
-        confidence = float(report.get("confidence_var", 0.0))
-    return Score(name, float(score.score), signature, confidence)
+        half_interval = float(report.get("confidence_var", 0.0))
+    return Score(name, float(score.score), signature, half_interval)
 
 
 CometScorer = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]

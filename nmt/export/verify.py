@@ -188,7 +188,7 @@ def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
         return normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
 
     def fits(text: str) -> bool:
-        has_few_sentences = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences
+        has_few_sentences = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences_per_line
         return has_few_sentences and len(loaded.tokenizer.encode(normalized_case(text))) <= loaded.max_source_length
 
     texts = [text for line in lines if (text := normalize(line))]

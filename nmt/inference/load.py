@@ -10,7 +10,7 @@ from nmt import runtime
 from nmt.config import ModelConfig
 from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.inference import native
-from nmt.inference.batch import GPU_BATCH_SCALE, BatchEngine, Model
+from nmt.inference.batch_engine import GPU_BATCH_SCALE, BatchEngine, Model
 from nmt.inference.ensemble import NativeEnsemble
 from nmt.inference.native import NativeModel, Weights
 from nmt.runs import checkpoint, discovery

@@ -71,9 +71,11 @@ class Segment:
 class Segmenter:
     """Tokenizes lines, and splits those with more tokens or sentences than the model translates as a unit."""
 
-    def __init__(self, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, config: Config, max_source_length: int, max_sentences_per_line: int
+    ) -> None:
         self.tokenizer, self.language, self.lowercase = tokenizer, config.data.src, config.lowercase_all_caps
-        self.max_source_length, self.max_sentences = max_source_length, max_sentences
+        self.max_source_length, self.max_sentences_per_line = max_source_length, max_sentences_per_line
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of source texts."""
@@ -126,4 +128,4 @@ class Segmenter:
         return self._has_few_sentences(text) and len(self.encode([text])[0]) <= self.max_source_length
 
     def _has_few_sentences(self, text: str) -> bool:
-        return count_sentences(text, self.language) <= self.max_sentences
+        return count_sentences(text, self.language) <= self.max_sentences_per_line

@@ -38,15 +38,15 @@ class Translator:
         tokenizer: Tokenizer,
         config: Config,
         max_source_length: int,
-        max_sentences: int,
+        max_sentences_per_line: int,
         *,
         checkpoint: Path = Path(),
         run: Path = Path(),
         find_calibration: Callable[[], confidence.Calibration | None] = lambda: None,
     ) -> None:
-        """Create a translator that splits lines longer than `max_source_length` tokens or `max_sentences` sentences."""
+        """Create a translator that splits lines of more tokens or sentences than these limits."""
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
-        self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences)
+        self.segmenter = Segmenter(tokenizer, config, max_source_length, max_sentences_per_line)
         self.checkpoint, self.run, self._find_calibration = checkpoint, run, find_calibration
 
     @cached_property
@@ -88,7 +88,7 @@ class Translator:
         first = models[0]
         return cls(
             load_engine(models, device, precision, first.tokenizer.decode), first.tokenizer, first.config,
-            min(model.max_source_length for model in models), min(model.max_sentences for model in models),
+            min(model.max_source_length for model in models), min(model.max_sentences_per_line for model in models),
             checkpoint=first.checkpoint, run=first.run,
             find_calibration=partial(confidence.find, first) if len(models) == 1 else lambda: None,
         )  # fmt: skip

@@ -50,7 +50,7 @@ def average_models(first: Path, second: Path, share: float, run: Path | None = N
     ]
     data = {
         "max_source_length": max(model.max_source_length for model in models),
-        "max_sentences_per_line": max(model.max_sentences for model in models),
+        "max_sentences_per_line": max(model.max_sentences_per_line for model in models),
         "derived_from": parents,
     }
     with new_directory(run) as work:

@@ -34,7 +34,7 @@ class ModelFiles:
     max_source_length: int
     """Longest source that is translated as a unit, in tokens without the end token. For a trained model the 99.9th
     percentile of the training data, below train.max_length."""
-    max_sentences: int
+    max_sentences_per_line: int
     """Most sentences per line that are translated as a unit. For a trained model the 99th percentile of the training
     data, for an imported one 1."""
 
@@ -88,7 +88,7 @@ def find_model(path: Path) -> ModelFiles:
 
 
 def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
-    """Load the config and tokenizer of a run, and its limits `max_source_length` and `max_sentences` (`ModelFiles`).
+    """Load config and tokenizer of a run, and `max_source_length` and `max_sentences_per_line` of `ModelFiles`.
 
     Raises:
         CheckpointError: a file is missing or damaged.
@@ -107,12 +107,13 @@ def load_settings(run: Path) -> tuple[Config, Tokenizer, int, int]:
 def _load_limits(run: Path, config: Config) -> tuple[int, int]:
     try:
         data = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        max_source_length, max_sentences = int(data["max_source_length"]), int(data.get("max_sentences_per_line", 1))
+        max_source_length = int(data["max_source_length"])
+        max_sentences_per_line = int(data.get("max_sentences_per_line", 1))
     except OSError as error:
         raise CheckpointError(f"cannot read {run / 'data.json'}: {error.strerror}", RESTORE_FILE) from None
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{run / 'data.json'} is damaged", RESTORE_FILE) from None
-    return max(1, min(max_source_length, config.train.max_length - 1)), max(1, max_sentences)
+    return max(1, min(max_source_length, config.train.max_length - 1)), max(1, max_sentences_per_line)
 
 
 def locate(path: Path) -> Path:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.data.check import BITS, CHECKS, ParallelCorpus, repair, run_checks
-from nmt.data.clean import clean
+from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.errors import DataError
 from nmt.evaluate.metrics import SENTENCE_METRICS
@@ -32,7 +32,7 @@ CLEANING = ("length(max=200)", "ratio(max=3.0)", "drop_identical")
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Candidate:
     """A translation and, if it is needed, its log-probability per token, in nats."""
 
     text: str
@@ -70,7 +70,7 @@ class Filters:
         Args:
             sources: file with the text that was translated.
             references: file with its references.
-            hypotheses: file with a line of `format_hypotheses` for each line of the text.
+            hypotheses: file with a line of `format_candidates` for each line of the text.
             outputs: files for the source and the target side of the corpus.
             tests: name and pairs of each test set that the corpus must not overlap with.
 
@@ -78,7 +78,7 @@ class Filters:
             DataError: no pair is left.
         """
         dropped: Counter[str] = Counter()
-        cleaned = clean(self._pairs(sources, references, hypotheses, dropped), self.clean)
+        cleaned = cleaning_pipeline(self._pairs(sources, references, hypotheses, dropped), self.clean)
         draft = (outputs[0].with_name(f"{outputs[0].name}.draft"), outputs[1].with_name(f"{outputs[1].name}.draft"))
         num_pairs = write_pairs(*draft, cleaned)
         dropped.update({stats.step: stats.dropped for stats in cleaned.report})
@@ -97,14 +97,14 @@ class Filters:
         """Yield the pairs without problems in the direction of the corpus."""
         lines = zip(read_lines(sources), read_lines(references), read_lines(hypotheses), strict=True)
         for source, reference, line in lines:
-            n_best = [Hypothesis(*each) for each in json.loads(line)]
+            n_best = [Candidate(*each) for each in json.loads(line)]
             for hypothesis in [closest(n_best, reference, self.select)] if self.select else n_best:
                 if problem := self._problem(source, hypothesis):
                     dropped[problem] += 1
                 else:
                     yield (hypothesis.text, source) if self.is_reversed else (source, hypothesis.text)
 
-    def _problem(self, source: str, hypothesis: Hypothesis) -> str:
+    def _problem(self, source: str, hypothesis: Candidate) -> str:
         """Return the name of the first filter that drops a translation, or an empty string."""
         if self.min_score is not None and (hypothesis.score is None or hypothesis.score < self.min_score):
             return LOW_SCORE
@@ -130,12 +130,12 @@ class Filters:
         return write_pairs(*outputs, repair([corpus], report))
 
 
-def format_hypotheses(hypotheses: Iterable[Hypothesis]) -> str:
+def format_candidates(hypotheses: Iterable[Candidate]) -> str:
     """Return a line of JSON with the hypotheses of a sentence, best first."""
     return json.dumps([[each.text, each.score] for each in hypotheses], ensure_ascii=False)
 
 
-def closest(hypotheses: Sequence[Hypothesis], reference: str, metric: str) -> Hypothesis:
+def closest(hypotheses: Sequence[Candidate], reference: str, metric: str) -> Candidate:
     """Return the hypothesis that is closest to the reference (Kim and Rush 2016, section 3.3)."""
     sentence_metric: Callable[..., list[float]] = SENTENCE_METRICS[metric]
     scores = sentence_metric([each.text for each in hypotheses], [[reference] * len(hypotheses)])

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.console import progress, with_progress
 from nmt.data.check.languages import is_wrong_language
-from nmt.data.clean import clean
+from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, count_lines, read_lines, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.corpus import PairReader
@@ -79,7 +79,7 @@ class SourceText:
             DataError: nothing is left.
         """
         with progress(self.num_lines, "reading", " lines", unit_scale=True) as bar:
-            cleaned = clean(with_progress(self.read(), bar.update), CLEANING)
+            cleaned = cleaning_pipeline(with_progress(self.read(), bar.update), CLEANING)
             num_lines = write_pairs(directory / SOURCE, directory / REFERENCE, cleaned)
         dropped = {stats.step: stats.dropped for stats in cleaned.report}
         if not num_lines:

@@ -39,13 +39,13 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
         inherited = {name: saved[name] for name in names}
     else:  # a new run
         model = discovery.find_model(start)
-        limits = dict(zip(LIMITS, (model.max_source_length, model.max_sentences), strict=True))
+        limits = dict(zip(LIMITS, (model.max_source_length, model.max_sentences_per_line), strict=True))
         inherited = {name: max(prepared.meta[name], limit) for name, limit in limits.items()}
         inherited["derived_from"] = [run_info.parent_record(model)]
     return replace(prepared, meta=prepared.meta | inherited)
 
 
-def compare_with_start(config: Config, run: Path, prepared: PreparedData, device: str, *, bounded: bool) -> None:
+def compare_with_start(config: Config, run: Path, prepared: PreparedData, device: str, *, has_time_limit: bool) -> None:
     """Compare the start model with the best checkpoint on the test set of the new data and on general test sets.
 
     Logs a table and writes `comparison.json`. Does nothing if that file is up to date. A test set that cannot be
@@ -56,7 +56,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         run: the run directory.
         prepared: its data; the validation split is the test set if the new data has none.
         device: device name, such as `cpu`.
-        bounded: whether to use at most 1,000 sentences per test set.
+        has_time_limit: whether to use at most 1,000 sentences per test set.
 
     Raises:
         CheckpointError: the start model no longer exists, or a file is damaged.
@@ -66,7 +66,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     if best is None or run_info.read_json(path).get("checkpoint") == best.name:
         return
     start = discovery.find_model(Path(config.train.init_from))
-    max_lines = MAX_LINES_WITH_TIME_LIMIT if bounded else MAX_LINES
+    max_lines = MAX_LINES_WITH_TIME_LIMIT if has_time_limit else MAX_LINES
     tests = _load_test_sets(config, prepared, start)
     for test in tests:
         if len(test.sources) > max_lines:

@@ -137,7 +137,7 @@ def train(
         if finished and config.train.calibration_pairs and group.is_main:
             _calibrate(trainer, start_time + time_limit if time_limit else None)
         if finished and config.train.init_from and group.is_main:
-            _compare_with_start(trainer, bounded=time_limit is not None)
+            _compare_with_start(trainer, has_time_limit=time_limit is not None)
     best = checkpoint.best(run)
     if best is None:
         raise TrainingError("training ended before its first checkpoint", "increase --time-limit")
@@ -154,7 +154,9 @@ def train(
     return best
 
 
-def plan(config: Config, *, device: str = "auto", precision: str = "auto", auto_batch_size: bool = False) -> Estimate:
+def estimate_training(
+    config: Config, *, device: str = "auto", precision: str = "auto", auto_batch_size: bool = False
+) -> Estimate:
     """Measure the memory and speed of training in this process, on one device, without saving anything.
 
     Raises:
@@ -251,12 +253,14 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> None:
     _run_optional(calibrate, "no calibration", f"to calibrate later: nmt calibrate --model {shlex.quote(str(run))}")
 
 
-def _compare_with_start(trainer: Trainer, *, bounded: bool) -> None:
+def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> None:
     """Compare the start model with the result."""
     config, run = trainer.config, trainer.run
     command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
     _run_optional(
-        lambda: fine_tuning.compare_with_start(config, run, trainer.prepared, str(trainer.device), bounded=bounded),
+        lambda: fine_tuning.compare_with_start(
+            config, run, trainer.prepared, str(trainer.device), has_time_limit=has_time_limit
+        ),
         "no comparison with the start model",
         f"to compare later: {command}",
     )

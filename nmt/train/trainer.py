@@ -15,7 +15,7 @@ from torch.amp.grad_scaler import GradScaler
 from nmt import runtime
 from nmt.config import Config
 from nmt.console import log
-from nmt.data.batching import Batch, collate, plan
+from nmt.data.batching import Batch, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
 from nmt.data.tokenizer import tokenizer_file
@@ -246,9 +246,9 @@ class Trainer:
         loss = self._validation_loss(model)
         count = self.config.train.valid_pairs or len(self.valid_src)
         max_source_length = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
-        max_sentences = self.prepared.meta.get("max_sentences_per_line", 1)
+        max_sentences_per_line = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
-        translator = Translator(engine, self.tokenizer, self.config, max_source_length, max_sentences)
+        translator = Translator(engine, self.tokenizer, self.config, max_source_length, max_sentences_per_line)
         translations = translator.translate(self.valid_src[:count], self.config.train.valid_search)
         self.samples = list(zip(self.valid_src, translations, strict=False))[: self.config.train.num_samples]
         bleu, chrf = (metric(translations, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
@@ -262,7 +262,7 @@ class Trainer:
         max_positions = self.model.max_positions or 2**31  # the loss of longer pairs is undefined
         valid_ids = np.flatnonzero(store.lengths_N2.max(1) < max_positions)
         losses, tokens = [], 0
-        for batch_ids in plan(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
+        for batch_ids in plan_batches(store.lengths_N2[valid_ids], self.config.train.batch_tokens, seed=0, epoch=0):
             pairs = [store[int(i)] for i in valid_ids[batch_ids]]
             batch = collate(pairs, source_eos=model.config.source_eos).to(self.device)
             # Compiling for inference takes longer than it saves.

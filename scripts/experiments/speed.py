@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.cli import environment
+from nmt.cli import process_settings
 
-environment.set_defaults()  # before importing torch, like the nmt command
+process_settings.set_defaults()  # before importing torch, like the nmt command
 
 import torch
 from cost import saved_bytes

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.check import checks
-from nmt.data.check.alignment import find_misaligned_regions
 from nmt.data.check.checks import BITS, CHECKS
 from nmt.data.check.corpus import ParallelCorpus, TolerantReader
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.features import Records
 from nmt.data.check.lengths import length_deviations
+from nmt.data.check.misalignment import find_misaligned_regions
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Example, Finding
 from nmt.data.pairs import Pair

@@ -25,10 +25,11 @@ options=("$@")
 
 nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
 
-# Fine-tune a model with this name and these options, resume it, or return at once if it is finished.
+# Fine-tune a model with this name and these options, or resume it, unless it is finished.
 train() {
   local run="$runs/$1"
   shift
+  if [ -f "$run/comparison.json" ]; then return; fi
   if [ -f "$run/config.yaml" ]; then
     nmt train --run "$run" --resume > /dev/null
   else

@@ -25,9 +25,10 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from command_errors import error_messages
 from nmt.data.noise import compose
 from nmt.data.pairs import read_lines
-from nmt.errors import NMTError, UsageError
+from nmt.errors import UsageError
 from nmt.evaluate.evaluation import RESAMPLES, translate_test_set
 from nmt.evaluate.metrics import bleu, chrf
 from nmt.evaluate.test_sets import TestSet, named_test_set
@@ -104,18 +105,15 @@ def main() -> None:
     options = parser.parse_args()
     scores: dict[str, Column] = {}
     short: dict[str, Column] = {}
-    try:
+    with error_messages(parser):
         translators = {model: load(model) for model in options.models}  # fail before translating
         for model, translator in translators.items():
             data = translator.config.data
             tests = test_sets(options.test or ["tatoeba", "multi30k", "wmt13"], data.src, data.tgt)
             scores |= {f"{model} {metric}": column for metric, column in score_test_sets(translator, tests).items()}
             short[model] = score_short_inputs(model, translator, print_wrong=options.wrong)
-    except NMTError as error:
-        hint = error.hint and f"     hint: {error.hint}\n"
-        parser.exit(error.exit_code, f"{parser.prog}: error: {error.message}\n{hint}")
-    print_table("test set", scores)
-    print_table("short inputs", short)
+        print_table("test set", scores)
+        print_table("short inputs", short)
 
 
 def _normalize(text: str) -> str:

@@ -21,11 +21,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from command_errors import error_messages
 from lexicon import aligned_words
 from nmt.data.pairs import Pair, read_lines, read_pairs, read_tsv, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
-from nmt.errors import NMTError
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 FINAL_PUNCTUATION = {"?": ("", "?", "??"), **dict.fromkeys(".!", ("", ".", "!", "!!", "..."))}
@@ -70,7 +70,7 @@ def main() -> None:
     if options.source == options.target:
         parser.error("source and target are the same language")
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
-    try:
+    with error_messages(parser, options.prefix):
         excluded: set[str] = set()
         if options.test:
             test = open_split(options.test, "test", options.source, options.target)
@@ -86,11 +86,6 @@ def main() -> None:
         frequent = {source for source, _ in vary(courtesies, excluded)}
         repeated = (pair for pair in pairs for _ in range(COURTESY_REPEATS if pair[0] in frequent else 1))
         print(write_pairs(src, tgt, repeated), "pairs")
-    except OSError as error:
-        parser.error(f"cannot write {options.prefix}: {error.strerror}")
-    except NMTError as error:
-        print(f"{parser.prog}: error: {error.message}", f"     hint: {error.hint}", sep="\n", file=sys.stderr)
-        sys.exit(error.exit_code)
 
 
 def _directed(pairs: Iterable[Pair], source: str) -> Iterator[Pair]:

@@ -22,10 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from command_errors import error_messages
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key
-from nmt.errors import NMTError
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 SHARE = 2 / 3
@@ -118,16 +118,12 @@ def main() -> None:
     source, target = (
         [path.with_name(f"{path.name}.{code}") for path in (options.input, options.output)] for code in ("en", "de")
     )
-    try:
+    with error_messages(parser, options.output):
         test: set[str] = set()
         if options.test:
             split = open_split(options.test, "test", "en", "de")
             test = {sentence_key(side) for pair in split.pairs() for side in pair}
         print(write_pairs(source[1], target[1], vary(read_pairs(source[0], target[0]), test)), "pairs")
-    except OSError as error:
-        parser.error(f"cannot write {options.output}: {error.strerror}")
-    except NMTError as error:
-        parser.error(error.message)
 
 
 if __name__ == "__main__":

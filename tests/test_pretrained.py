@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -283,9 +284,11 @@ def test_names_and_numbers_are_varied_on_both_sides(tmp_path: Path) -> None:
         names.add(read[1])
     assert len(names) > 90
     assert 40 < sum(name == "Tom" for name in (line.partition("'")[0] for line in english[:200])) < 100
-    for paths, message in {("no", "out"): "no such file: no.en", ("in", "no/out"): "cannot write no/out"}.items():
-        done = subprocess.run([*script, *paths], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, message in done.stderr) == (2, True)
+    for code, paths, message in ((1, "no out", "no such file: no.en"), (2, "in no/out", "cannot write no/out")):
+        done = subprocess.run([*script, *paths.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, message in done.stderr) == (code, True)
+    command = f"{shlex.join(map(str, script))} in out | true"  # nothing reads the output
+    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=True).stderr == b""
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def _measure_and_cache(
         cache_dir().mkdir(parents=True, exist_ok=True)
         write_text(_cache_file(), json.dumps(cached_rates() | _process_cache, indent=1))
     summary = ", ".join(f"{name} {rate:,.0f} GFLOP/s" for name, rate in rates.items())
-    log(f"precision auto: {_fastest(rates)} is fastest for {task} ({summary})")
+    log(f"{_fastest(rates)} is the fastest for {task} ({summary})")
     return rates
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import sacrebleu
 
-from lexicon import aligned_words
+from aligned_words import aligned_words
 from nmt.data.pairs import read_lines, read_pairs
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.guard import Guard

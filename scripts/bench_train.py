@@ -39,7 +39,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.data.mixing import Mix, PreparedCorpus
-from nmt.data.sources import Mixing
+from nmt.data.sources import CorpusOptions
 from nmt.model.build import count_parameters
 from nmt.train.precision import gpu_kernels, training_dtype
 from nmt.train.trainer import Trainer
@@ -186,7 +186,7 @@ class RandomData:
         return len(self.lengths_N2)
 
     def mix(self, config: Config) -> Mix:
-        return Mix([PreparedCorpus("random", len(self), Mixing())])
+        return Mix([PreparedCorpus("random", len(self), CorpusOptions())])
 
     def store(self, split: str) -> RandomData:
         return self

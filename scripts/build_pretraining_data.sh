@@ -18,7 +18,7 @@ if [ -n "${SOFTWARE:-}" ]; then require_parallel SOFTWARE .gz; fi
 activate
 data="${NMT_DATA:-data}"
 text="$data/everyday"
-parts=(scripts/{build_pretraining_data.sh,short_texts.py,lexicon.py,vary_names.py} data/*.{tsv,txt})
+parts=(scripts/{build_pretraining_data.sh,short_texts.py,aligned_words.py,vary_names.py} data/*.{tsv,txt})
 recipe="$(cat "${parts[@]}" | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SOFTWARE:-} ${SAMPLE:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"

@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from aligned_words import aligned_words
 from command_errors import error_messages
-from lexicon import aligned_words
 from nmt.data.pairs import Pair, read_lines, read_pairs, read_tsv, write_pairs
 from nmt.data.sources import open_split
 from nmt.data.sources.holdout import sentence_key

@@ -59,7 +59,7 @@ def test_scores_equal_evaluate() -> None:
         scores = [METRICS[name](system, FEW.references, resamples=100) for system in systems]
         assert [metric.first_score, metric.second_score] == [score.value for score in scores]
         assert metric.name == scores[0].name
-        assert [metric.first_half_interval, metric.second_half_interval] == [score.confidence for score in scores]
+        assert [metric.first_half_interval, metric.second_half_interval] == [score.half_interval for score in scores]
         assert set(metric.signature.split("|")) >= {"nrefs:2", "bs:100"}
 
 
@@ -189,7 +189,7 @@ def test_p_values_equal_sacrebleu() -> None:
         named = list(zip("AB", systems, strict=True))
         _, theirs = PairedTest(named, {"bleu": BLEU()}, TEST.references, test_type=kind, n_samples=draws)()
         assert p == theirs["BLEU"][1].p_value
-    lone = [METRICS["bleu"](system, TEST.references, resamples=100).confidence for system in systems]
+    lone = [METRICS["bleu"](system, TEST.references, resamples=100).half_interval for system in systems]
     assert [comparison.first_half_interval, comparison.second_half_interval] == lone
 
 

@@ -24,7 +24,7 @@ from nmt.errors import CheckpointError, ConfigError, DataError, NMTError, UsageE
 from nmt.evaluate import calibration, test_sets
 from nmt.evaluate.calibration import Observations
 from nmt.inference import TokenScores, confidence
-from nmt.inference.confidence import DIRECTIONS, LENGTH_RATIO, Calibration, Feature
+from nmt.inference.confidence import FEATURE_SIGNS, LENGTH_RATIO, Calibration, Feature
 from nmt.inference.guard import Guard
 from nmt.inference.translation import Part, Translation, concatenate
 from nmt.runs import pretrained
@@ -40,7 +40,7 @@ SENTENCES = [
 
 def make_calibration(**changes: object) -> Calibration:
     """Return a calibration in which a single feature, the mean probability, has a weight."""
-    features = {name: Feature(0.5, 0.1, 1.0 if name == "mean_probability" else 0.0) for name in DIRECTIONS}
+    features = {name: Feature(0.5, 0.1, 1.0 if name == "mean_probability" else 0.0) for name in FEATURE_SIGNS}
     fitted = Calibration(
         0.25, 0.0, features, "expected quality", "chrF2", "step-000001", "0" * 64, "greedy", "dev", 100,
         {"pearson": 0.5, "spearman": 0.5, "kendall": 0.4, "calibration_error": 0.02},
@@ -73,7 +73,7 @@ def test_features_of_known_scores() -> None:
 
 def test_fit_recovers_known_expectations() -> None:
     rng = np.random.default_rng(1)
-    features = rng.normal(size=(20_000, len(DIRECTIONS)))
+    features = rng.normal(size=(20_000, len(FEATURE_SIGNS)))
     logit = 0.4 + 0.8 * features[:, 0] + 0.5 * features[:, 2] - 0.6 * np.abs(features[:, LENGTH_RATIO])
     expected = 1 / (1 + np.exp(-logit))
     quality = rng.beta(3 * expected, 3 * (1 - expected))  # noisy, with these expectations
@@ -92,17 +92,17 @@ def test_fit_recovers_known_expectations() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_confidence_never_rises_when_a_feature_gets_worse(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    features, quality = rng.normal(size=(60, len(DIRECTIONS))), rng.random(60)  # unrelated: half of the signs are wrong
+    features, quality = rng.normal(size=(60, len(FEATURE_SIGNS))), rng.random(60)  # unrelated
     fitted = calibration.fit(Observations(features, quality))
-    assert all(feature.weight * DIRECTIONS[name] >= 0 for name, feature in fitted.features.items())
-    worse = features - 5 * np.array(list(DIRECTIONS.values()))
+    assert all(feature.weight * FEATURE_SIGNS[name] >= 0 for name, feature in fitted.features.items())
+    worse = features - 5 * np.array(list(FEATURE_SIGNS.values()))
     worse[:, LENGTH_RATIO] = fitted.log_length_ratio + 100
     assert (fitted.predict(worse) <= fitted.predict(features)).all()
 
 
 @pytest.mark.parametrize("quality", [0.0, 1.0, 0.5])
 def test_constant_quality_and_constant_features(quality: float) -> None:
-    features = np.random.default_rng(1).normal(size=(50, len(DIRECTIONS)))
+    features = np.random.default_rng(1).normal(size=(50, len(FEATURE_SIGNS)))
     for matrix in (features, np.ones_like(features)):
         observations = Observations(matrix, np.full(50, quality))
         predicted = calibration.cross_validate(observations)
@@ -122,7 +122,7 @@ def test_extreme_and_missing_features_give_a_confidence() -> None:
 
 def test_correlations_with_ties() -> None:
     def correlations(first: list[float], second: list[float]) -> tuple[float, ...]:
-        observations = Observations(np.zeros((len(first), len(DIRECTIONS))), np.array(second))
+        observations = Observations(np.zeros((len(first), len(FEATURE_SIGNS))), np.array(second))
         result = calibration.reliability("", np.array(first), observations)
         return result.pearson, result.spearman, result.kendall
 
@@ -133,7 +133,7 @@ def test_correlations_with_ties() -> None:
 
 def test_calibration_error_of_known_bins() -> None:
     confidences = np.repeat([0.2, 0.8], 50)
-    observations = Observations(np.zeros((100, len(DIRECTIONS))), np.repeat([0.3, 0.6], 50))
+    observations = Observations(np.zeros((100, len(FEATURE_SIGNS))), np.repeat([0.3, 0.6], 50))
     result = calibration.reliability("", confidences, observations)
     assert result.calibration_error == pytest.approx(0.15)
     assert [each.sentences for each in result.bins] == [10] * 10

@@ -58,7 +58,7 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
     theirs = json.loads(done.stdout)
     assert [score.value for score in scores] == pytest.approx([float(entry["score"]) for entry in theirs], abs=5e-5)
     for score, entry in zip(scores, theirs, strict=True):
-        assert score.confidence == pytest.approx(entry.get("confidence_var", 0.0), abs=5e-5)
+        assert score.half_interval == pytest.approx(entry.get("confidence_var", 0.0), abs=5e-5)
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
 
 
@@ -71,7 +71,7 @@ def test_report(translator: Translator, tmp_path: Path) -> None:
     assert report["lines"] == 6
     assert report["direction"] == "en-de"
     score = evaluation.scores[0]
-    entry = {"name": "chrF2", "value": score.value, "signature": score.signature, "confidence": None}
+    entry = {"name": "chrF2", "value": score.value, "signature": score.signature, "half_interval": None}
     assert report["scores"] == [entry]
     assert evaluation.as_dict() == {"test": test.name, "lines": 6, "scores": [entry]}
 
@@ -124,9 +124,9 @@ def test_multi_reference_scores_equal_the_sacrebleu_command(tmp_path: Path) -> N
     )
     for score, entry in zip(scores, json.loads(done.stdout), strict=True):
         assert round(score.value, 6) == entry["score"]
-        assert round(score.confidence or 0, 6) == entry["confidence_var"] > 0
+        assert round(score.half_interval or 0, 6) == entry["confidence_var"] > 0
         assert set(score.signature.split("|")) == set(entry["signature"].split("|"))
-    assert str(scores[0]).startswith(f"BLEU {scores[0].value:.1f} ± {scores[0].confidence:.1f}  nrefs:2|bs:1000|")
+    assert str(scores[0]).startswith(f"BLEU {scores[0].value:.1f} ± {scores[0].half_interval:.1f}  nrefs:2|bs:1000|")
 
 
 def test_missing_comet_fails_before_translation(translator: Translator, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_confidence_interval_if_some_resamples_score_zero() -> None:
     hypotheses = [""] * 20 + ["another line of words"] * 2
     for name in ("bleu", "chrf", "ter"):
         score = METRICS[name](hypotheses, references, resamples=1000)
-        assert score.confidence is not None
+        assert score.half_interval is not None
         assert score.value == METRICS[name](hypotheses, references).value
 
 
@@ -151,7 +151,7 @@ def test_no_confidence_interval_if_memory_is_insufficient(
 ) -> None:
     monkeypatch.setattr("nmt.evaluate.metrics.MAX_RESAMPLED_LINES", 100)
     score = METRICS["bleu"](["a b c d"] * 2, [["a b c d"] * 2], resamples=51)
-    assert score.confidence is None
+    assert score.half_interval is None
     assert "bs:" not in score.signature
     assert "no confidence interval, because 2 lines" in capsys.readouterr().err
 

@@ -444,7 +444,7 @@ def test_failed_verification_discards_the_export(
     with pytest.raises(
         NMTError, match=r"only \d+ of 20 translations with safetensors are identical .* requires 99\.0%"
     ) as actual:
-        verify.export(run, "safetensors", directory)
+        verify.export_and_verify(run, "safetensors", directory)
     assert not isinstance(actual.value, UsageError)
     assert "the export was discarded" in actual.value.message
     assert "in nmt, but '" in actual.value.message
@@ -454,7 +454,7 @@ def test_failed_verification_discards_the_export(
     assert exit_.value.code == 1
     assert capsys.readouterr().out == ""
     assert sorted(path.name for path in nmt.directory.iterdir()) == ["data", "runs", "text.de", "text.en"]
-    verification = verify.export(run, "safetensors", directory, min_agreement=0)
+    verification = verify.export_and_verify(run, "safetensors", directory, min_agreement=0)
     assert verification.agreement < 0.99
     assert verification.bleu < 99
     assert directory.is_dir()

@@ -318,10 +318,14 @@ def test_interrupted_first_validation_is_repeated(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_limits_and_search_of_the_start_model_are_kept(nmt: CommandLine) -> None:
+def test_limits_search_and_placeholders_of_the_start_model_are_kept(nmt: CommandLine) -> None:
     run = nmt.directory / "runs/tiny"
     text = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(text.replace("search: beam(beam_size=4)", "search: beam(beam_size=2)"))
+    (run / "config.yaml").write_text(
+        text.replace("search: beam(beam_size=4)", "search: beam(beam_size=2)").replace(
+            "placeholders: false", "placeholders: true"
+        )
+    )
     words = [f"{a} {b}" for a in "abcdefgh" for b in "abcdefgh"]
     write(nmt.directory / "short", words, words)
     valid = "data.train=files(train='short', valid='text', hold_out=False)"
@@ -329,7 +333,7 @@ def test_limits_and_search_of_the_start_model_are_kept(nmt: CommandLine) -> None
     start, tuned = (discovery.load(nmt.directory / path) for path in ("runs/tiny", "runs/tuned"))
     assert json.loads((nmt.directory / "runs/tuned/data.json").read_text())["pairs"]["train"] == 64
     assert tuned.max_source_length == start.max_source_length > 5
-    assert tuned.config.search == "beam(beam_size=2)"
+    assert (tuned.config.search, tuned.config.data.placeholders) == ("beam(beam_size=2)", True)
     assert tuned.config.train.schedule == config_io.load(config_io.find("finetune")).train.schedule
     (nmt.directory / "own.yaml").write_text("search: greedy\ntrain: {steps: 1, max_length: 40}\n")
     done = nmt("train", "--init-from", "runs/tiny", "--config", "own.yaml", "--set", valid)

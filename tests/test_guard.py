@@ -23,7 +23,7 @@ from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.numbers import equivalent_pattern, number_localizer
-from nmt.inference.problems import count_occurrences, find_problems
+from nmt.inference.problems import count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, protected_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.whitespace import surrounding_whitespace
@@ -311,6 +311,8 @@ def test_a_translation_without_problems_is_kept(translator: Translator) -> None:
     guard = scripted(translator, lambda line, search: ["Er kam 1999."])
     assert guard.translate(["He came in 1999."]) == ["Er kam 1999."]
     assert len(guard.translator.requests) == 1  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="must be a list"):
+        guard.translate("He came in 1999.")
 
 
 def test_the_format_of_a_number_is_corrected_without_another_search(translator: Translator) -> None:
@@ -363,6 +365,7 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     [[best]] = guard.stream([["I have seen the dog."]])
     assert "Köter" in best.text
     assert guard.term_counts == {("Köter", True): 1}
+    assert not is_missing(FixedSpan(0, 3, "Kind", is_term=True), "Mit den Kindern.")
     assert "Smith" in guard.translate(["Smith is here."])[0]
 
 

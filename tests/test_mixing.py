@@ -1,4 +1,4 @@
-"""Mixing of training corpora: weights, temperature, tags, and the exactness of resuming and of ranks."""
+"""CorpusOptions of training corpora: weights, temperature, tags, and the exactness of resuming and of ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nmt.config import Config, config_io
 from nmt.data.loader import Loader, Update
 from nmt.data.mixing import Mix, PreparedCorpus, sample_pairs
 from nmt.data.prepare import PreparedData, prepare
-from nmt.data.sources import Mixing, parse_corpus
+from nmt.data.sources import CorpusOptions, parse_corpus
 from nmt.data.tokenizer import TAG, Tokenizer
 from nmt.errors import ConfigError, DataError
 from nmt.runs import checkpoint
@@ -37,7 +37,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mix(weights: list[float], temperature: float = 1.0) -> Mix:
-    return Mix([PreparedCorpus("", 0, Mixing(weight=weight)) for weight in weights], temperature)
+    return Mix([PreparedCorpus("", 0, CorpusOptions(weight=weight)) for weight in weights], temperature)
 
 
 def test_weights_are_numbers_of_uses_per_epoch() -> None:
@@ -198,7 +198,7 @@ def test_prepared_data_depends_on_tags_but_not_on_weights(directory: Path) -> No
     plain, heavy, tagged = (mixed(directory, options)[1] for options in ("", ", weight=2", ", tag=True"))
     assert plain.directory == heavy.directory != tagged.directory
     assert plain.tokenizer().tag_id is None
-    assert plain.mix(mixed(directory, ", weight=2")[0]).corpora[1].mixing.weight == 2
+    assert plain.mix(mixed(directory, ", weight=2")[0]).corpora[1].options.weight == 2
 
 
 def test_mixed_run_resumes_exactly(directory: Path) -> None:
@@ -245,9 +245,9 @@ def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], 
 
 
 def test_options_of_a_corpus() -> None:
-    assert parse_corpus("phrasebook")[1] == parse_corpus("phrasebook(weight=1, tag=false)")[1] == Mixing()
-    corpus, mixing = parse_corpus("files(train='a', weight=0.5, tag=true)")
-    assert mixing == Mixing(weight=0.5, tag=True)
+    assert parse_corpus("phrasebook")[1] == parse_corpus("phrasebook(weight=1, tag=false)")[1] == CorpusOptions()
+    corpus, options = parse_corpus("files(train='a', weight=0.5, tag=true)")
+    assert options == CorpusOptions(weight=0.5, tag=True)
     assert corpus == parse_corpus("files(train='a')")[0]
     with pytest.raises(ConfigError, match="has no option 'wait'"):
         parse_corpus("files(train='a', wait=1)")

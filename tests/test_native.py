@@ -402,7 +402,7 @@ def test_low_precision_is_accurate(changes: dict[str, Any], precision: str, tole
 def search_results(spec: str, model: Any, sources: list[list[int]], limit: int = 12) -> list[list[Hypothesis]]:
     length_B = np.full(len(sources), limit)
     requested = [[*source, EOS] for source in sources]
-    return parse_search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, banned_ids=(0, 1, 2)))
+    return parse_search(spec)(model, SearchRequest(requested, length_B, BOS, EOS, suppressed_ids=(0, 1, 2)))
 
 
 @compiled

@@ -16,7 +16,7 @@ from stub_translations import OPTIONS, texts, translated
 from nmt.documents import po
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.text_file import SplicedDocument
+from nmt.documents.splicing import SplicedDocument
 from nmt.errors import DataError
 
 HEADER = """\

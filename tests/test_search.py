@@ -487,7 +487,7 @@ def test_the_bound_uses_the_length_norm_of_the_longest_translation() -> None:
 
 def test_special_tokens_are_not_sampled() -> None:
     sampled = [
-        i for seed in range(5) for hypotheses in run(make_model(seed), "sample(n_best=50)", banned_ids=(0, 1, 2))
+        i for seed in range(5) for hypotheses in run(make_model(seed), "sample(n_best=50)", suppressed_ids=(0, 1, 2))
         for h in hypotheses for i in h.ids
     ]  # fmt: skip
     assert set(sampled) == {4, 5, 6}
@@ -595,7 +595,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "unconstrained": {},
     "prefixes": {"prefixes": [[4, 6, 4], [], [5]]},
     "constraints": {"constraints": [[[4, 4, 5], [6]], [], [[5, 6, 5]]]},
-    "both": {"prefixes": [[6, 6], [4], []], "constraints": [[[4, 5]], [[5], [6, 6]], []], "banned_ids": (0, 1, 2)},
+    "both": {"prefixes": [[6, 6], [4], []], "constraints": [[[4, 5]], [[5], [6, 6]], []], "suppressed_ids": (0, 1, 2)},
 }
 
 

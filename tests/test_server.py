@@ -183,6 +183,7 @@ def test_one_direction_has_one_source(gated: tuple[GatedGuard, Service]) -> None
 def test_languages_are_named() -> None:
     assert languages.language_name("de") == "German"
     assert languages.language_name("zh-Hans") == "Chinese (zh-Hans)"
+    assert languages.language_name("zh_Hans") == "Chinese (zh_Hans)"
     assert languages.language_name("qqq") == "qqq"
 
 

@@ -273,6 +273,8 @@ def test_missing_splits_are_held_out_of_train(tmp_path: Path) -> None:
     assert parts["valid"] == [("dev", "dev")] * 3
     assert sorted(parts["train"] + parts["test"]) == sorted(TEXT)
     assert len(parts["test"]) == 10
+    for split, pairs in parts.items():  # a reverse model is tested on the same sentences
+        assert [pair[::-1] for pair in open_split(spec, split, "de", "en").pairs()] == pairs
     spec = f"files(train='{train}', hold_out=False)"
     assert list(open_split(spec, "train", "en", "de").pairs()) == TEXT
     with pytest.raises(DataError, match="has no test split"):

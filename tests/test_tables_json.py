@@ -15,7 +15,7 @@ from stub_translations import OPTIONS, texts, translated
 from nmt.documents import json_strings, tables
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.text_file import PlainText, SplicedDocument
+from nmt.documents.splicing import SplicedDocument, StringLines
 from nmt.errors import DataError, UsageError
 
 CSV = """\
@@ -73,7 +73,7 @@ def test_only_the_cells_of_the_column_change(line_end: str, bom: str, delimiter:
 
 
 def test_each_line_of_a_string_is_a_block() -> None:
-    plain = PlainText(" A cat\r\n  is here\n\n- now\r")
+    plain = StringLines(" A cat\r\n  is here\n\n- now\r")
     assert [block.text for block in plain.blocks] == ["A cat", "is here", "now"]
     assert plain.render([RichText("one\ntwo"), RichText("x"), RichText("y")]) == " one two\r\n  x\n\n- y\r"
 
@@ -136,7 +136,7 @@ def test_tables_of_the_csv_module(rows: list[tuple[str, str]], delimiter: str, l
     read = [row for row in csv.reader(io.StringIO(rendered, newline=""), delimiter=delimiter) if row]
     assert [row[0] for row in read[1:]] == [row[0] for row in rows]
     for row, (_, source) in zip(read[1:], rows, strict=True):
-        assert row[1].split() == (translation.split() if len(PlainText(source).blocks) == 1 else row[1].split())
+        assert row[1].split() == (translation.split() if len(StringLines(source).blocks) == 1 else row[1].split())
 
 
 @pytest.mark.parametrize(
@@ -263,5 +263,5 @@ def _translated(value: object) -> object:
         return [_translated(each) for each in value]
     if not isinstance(value, str) or not value.strip():
         return value
-    plain = PlainText(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    plain = StringLines(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     return plain.render([RichText("T")] * len(plain.blocks))

@@ -157,7 +157,7 @@ def test_log_lines_after_the_last_checkpoint_are_replaced(directory: Path) -> No
     assert log.read_text().startswith(original)
 
 
-@pytest.mark.parametrize("method", ["_write", "update_best"])
+@pytest.mark.parametrize("method", ["_write", "record_validation"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_validation_is_logged_once_if_killed_around_it(directory: Path, method: str, moment: str) -> None:
     """Kill training before or after saving the checkpoint of a validation, or recording its scores."""

@@ -11,7 +11,7 @@ from stub_translations import OPTIONS, reverse_words, texts, translated, upperca
 from nmt.documents import xliff
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.text_file import SplicedDocument
+from nmt.documents.splicing import SplicedDocument
 from nmt.errors import DataError
 
 V1 = """\

@@ -17,7 +17,7 @@ def average(
         typer.Argument(metavar="SECOND", help="Second model, usually fine-tuned from RUN: average both models."),
     ] = None,
     last: Annotated[
-        int | None, typer.Option(help="Number of latest checkpoints of RUN to average.", show_default="5")
+        int | None, typer.Option(help="Number of latest checkpoints to average; see train.keep_last.", show_default="5")
     ] = None,
     share: Annotated[
         float | None, typer.Option(help="Share of SECOND in the average, between 0 and 1.", show_default="0.5")
@@ -42,9 +42,9 @@ def average(
     if second is not None:
         if last is not None:
             raise UsageError("--last averages the checkpoints of one run", "leave out --last or the second run")
-        from nmt.runs.averaging import average_models
+        from nmt.runs.interpolation import interpolate_models
 
-        typer.echo(average_models(first, second, 0.5 if share is None else share, run))
+        typer.echo(interpolate_models(first, second, 0.5 if share is None else share, run))
         return
     for name, value in (("--share", share), ("--run", run)):
         if value is not None:

@@ -85,7 +85,7 @@ def calibrate(
     if evaluate_only and src is None and not test:
         raise UsageError("--evaluate-only needs a test set", "add --test, or --src and --ref")
 
-    from nmt.evaluate.calibration import calibrate as fit
+    from nmt.evaluate.calibration import calibrate as calibrate_translator
     from nmt.evaluate.calibration import chrf_quality, comet_quality, measure_reliability
     from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
     from nmt.paths import check_not_overwriting
@@ -106,7 +106,7 @@ def calibrate(
     else:
         spec = search or translator.config.search
         development = file_test_set(src, ref or [], encoding_errors) if src else _development_set(translator, data)
-        calibration, held_out = fit(translator, sample(development, max_sentences), spec, metric)
+        calibration, held_out = calibrate_translator(translator, sample(development, max_sentences), spec, metric)
         _save(translator, calibration)
         results.append(held_out)
     results += [

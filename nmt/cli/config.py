@@ -44,16 +44,14 @@ def config(
 
 
 def _check_specs(config: Config) -> None:
-    """Validate the spec strings; of searches, schedules and optimizers only the syntax.
+    """Validate the specs of data and source noise, and the syntax of those of searches, schedules and optimizers.
 
-    Their modules load slowly.
+    `nmt.train.session.check_specs` validates all of them, but its modules load slowly.
     """
     from nmt.data import noise
-    from nmt.data.clean import cleaning_pipeline
-    from nmt.data.sources import validate_all
+    from nmt.data.prepare import check_data_specs
 
     for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
         parse(spec)
     noise.compose(config.train.source_noise)
-    cleaning_pipeline((), config.data.clean)
-    validate_all(config.data)
+    check_data_specs(config.data)

@@ -92,7 +92,7 @@ class DocumentJob:
 
         name = "standard input" if file.path == STANDARD_STREAM else str(file.path)
         data = sys.stdin.buffer.read() if file.path == STANDARD_STREAM else file.path.read_bytes()
-        _check_writable(file.output)
+        _prepare_output(file.output)
         try:
             document = file.parser(data, self.options)
         except NMTError as error:
@@ -260,7 +260,7 @@ def _files(directory: Path, output: Path | None) -> Iterator[Path]:
         yield from (parent / each for each in sorted(files) if not each.startswith("."))
 
 
-def _check_writable(output: Path) -> None:
+def _prepare_output(output: Path) -> None:
     """Create the directory of an output, so that an error is reported before the translation."""
     if output == STANDARD_STREAM:
         return

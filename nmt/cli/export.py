@@ -33,12 +33,12 @@ def export(
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
-      nmt export runs/multi30k --to hf-marian --output en-de --verify-with news.en
+      nmt export runs/quickstart --to hf-marian --output en-de --verify-with news.en
       nmt export runs/multi30k --to "safetensors(weights='bf16')" --min-agreement 0.9
     """
     from nmt.export import verify
 
-    result = verify.export(run, to, output, verify_with, min_agreement)
+    result = verify.export_and_verify(run, to, output, verify_with, min_agreement)
     original, exported = result.nmt, result.exported
     for name, text in {
         "format": f"{to}, in {result.directory}",

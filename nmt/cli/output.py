@@ -1,4 +1,4 @@
-"""Output of the commands: formats of `nmt translate`, output files, reports and tables."""
+"""Output of the commands: formats of `nmt translate`, output files and reports."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from nmt.inference.translator import Translation
 
 WriteLine = Callable[[str], object]
-FORMATS = ("text", "jsonl")
+OUTPUT_FORMATS = ("text", "jsonl")
 
 
 def check_output_format(name: str) -> None:
     """Raise a UsageError for an unknown output format."""
-    if name not in FORMATS:
-        raise UsageError(f"unknown format '{name}'", suggest(name, FORMATS))
+    if name not in OUTPUT_FORMATS:
+        raise UsageError(f"unknown format '{name}'", suggest(name, OUTPUT_FORMATS))
 
 
 class OutputFormat(Protocol):

@@ -28,7 +28,7 @@ def summary(
 ) -> None:
     """Show a model's layers, shapes and parameter counts.
 
-    Use --config to see the model of a config before training. Its vocabulary has tokenizer.vocab_size pieces.
+    Use --config to see the model of a config before training. Its vocabulary has tokenizer.vocab_size tokens.
 
     Examples:
       nmt summary runs/quickstart

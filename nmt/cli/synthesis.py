@@ -3,7 +3,7 @@
 .NAME-part/settings.json    settings, to reject a resumed command with others, and statistics of the text
            source           the text to translate, without repetitions
            reference        its references
-           hypotheses       translations, first in one file per shard; see `nmt.cli.sharding`
+           candidates       translations, first in one file per shard; see `nmt.cli.sharding`
 
 The process that completes the last shard filters the translations and writes the directory NAME. Each step is repeated
 if it was interrupted; complete translations are never lost.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nmt.synthetic.filters import Filters
     from nmt.synthetic.source_text import SourceText
 
-SETTINGS, HYPOTHESES = "settings.json", "hypotheses"
+SETTINGS, CANDIDATES = "settings.json", "candidates"
 
 TeacherOption = Annotated[
     list[Path],
@@ -152,8 +152,12 @@ def parse_shard(text: str | None) -> Shard:
     return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
 
 
-def is_complete(output: Path, resume: bool) -> bool:
-    """Return whether the corpus exists already, which is an error unless `resume` is set."""
+def report_if_complete(output: Path, resume: bool) -> bool:
+    """Print the corpus and return True if it exists and `resume` is set; return False if it does not exist.
+
+    Raises:
+        UsageError: it exists, but is incomplete, or `resume` is not set.
+    """
     from nmt.synthetic.corpus import RECORD
 
     if not output.exists():
@@ -195,7 +199,7 @@ def synthesize(
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
     with _output_locked(options.output):
         try:
-            if is_complete(options.output, options.resume):  # another process has completed it since the first check
+            if report_if_complete(options.output, options.resume):  # another process completed it after the first check
                 _remove(options)
                 return
             statistics = _prepare(options, text, settings, models[0])
@@ -203,7 +207,7 @@ def synthesize(
             if not (options.work / SETTINGS).exists():
                 _remove(options)
             raise
-    path = options.work / HYPOTHESES
+    path = options.work / CANDIDATES
     shard_lock = options.work / f".{options.shard.number}.lock"
     with locked(shard_lock, lambda: _raise_locked(options)):
         if not options.resume and _is_started(options.shard, path):
@@ -293,7 +297,7 @@ def _finish(
     work, languages = options.work, options.filters.corpus_languages
     with new_directory(options.output) as directory:
         outputs = (directory / f"train.{languages[0]}", directory / f"train.{languages[1]}")
-        num_pairs, dropped = options.filters.apply(work / SOURCE, work / REFERENCE, work / HYPOTHESES, outputs, tests)
+        num_pairs, dropped = options.filters.apply(work / SOURCE, work / REFERENCE, work / CANDIDATES, outputs, tests)
         build_command = _build_command()
         filters = asdict(options.filters) | {"tests": options.tests}
         origin = settings | {"filters": filters, "build_command": build_command}

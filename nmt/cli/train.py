@@ -73,7 +73,7 @@ def train(
       nmt train --config tatoeba --run runs/small --set model.dim=128 --set train.batch_tokens=2048
       nmt train --run runs/small --resume
       nmt train --init-from runs/small --set "data.train=files(train='my/corpus')" --set data.replay=tatoeba
-      nmt train --set "data.train=files(train='my/corpus')" --run runs/mine
+      nmt train --config tatoeba --set "data.train=files(train='my/corpus')" --run runs/mine
     """
     from nmt.paths import runs_dir
 
@@ -122,7 +122,7 @@ def _load_config(name: str, resumed_run: Path | None, init_from: Path | None, ov
 
 
 def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Config:
-    """Load a config, and take the languages, the model and the tokenizer from the run to start from.
+    """Load a config, and take the languages, the model, the tokenizer and placeholders from the run to start from.
 
     `search` is that of the run, too, and `train.max_length` at least that of the run, unless the config file has them.
     """
@@ -144,7 +144,7 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         config,
         search=config.search if "search" in in_file else start.search,
         lowercase_all_caps=start.lowercase_all_caps,
-        data=replace(config.data, src=start.data.src, tgt=start.data.tgt),
+        data=replace(config.data, **{name: getattr(start.data, name) for name in ("src", "tgt", "placeholders")}),
         model=start.model,
         tokenizer=replace(start.tokenizer, model=str(tokenizer_file(run))),
         train=replace(

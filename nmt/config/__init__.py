@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 MAX_VOCAB_SIZE = 2**16
-"""Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may have more pieces."""
+"""Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may have more."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class TrainConfig:
     grad_accumulation: int = 1
     """Number of batches per update (gradient accumulation)."""
     max_length: int = 256
-    """Maximum number of tokens per side. Longer training pairs are skipped and counted."""
+    """Maximum number of tokens per side, including the end token. Longer training pairs are skipped and counted."""
     schedule: str = "linear(peak=2e-3, warmup=400)"
     """Learning-rate schedule, with options: noam, inverse_sqrt, linear, cosine, constant, wsd (warmup-stable-decay)."""
     optimizer: str = "adamw"
@@ -178,7 +178,7 @@ class Config:
     seed: int = 1
     """Random seed for initialization, data order, dropout and noise."""
     search: str = "beam(beam_size=4)"
-    """Default search algorithm of `nmt translate` and `nmt evaluate`."""
+    """Default search of all commands that translate, and of calibration and comparison after training."""
     lowercase_all_caps: bool = False
     """Lowercase all-caps inputs (with at least four letters) before translation."""
     data: DataConfig = field(default_factory=DataConfig)

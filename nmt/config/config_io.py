@@ -27,7 +27,8 @@ AT_LEAST_ONE = (
     "train.log_every", "train.distill_top_k",
 )  # fmt: skip
 MAXIMA = {
-    "tokenizer.vocab_size": 2**20, "model.encoder_layers": 1000, "model.decoder_layers": 1000,
+    "tokenizer.vocab_size": 2**20,  # of an imported model; MAX_VOCAB_SIZE limits that of training
+    "model.encoder_layers": 1000, "model.decoder_layers": 1000,
     "model.dim": 2**16, "model.ffn_dim": 2**16,
 }  # fmt: skip
 NOT_NEGATIVE = (

@@ -1,6 +1,6 @@
 """HTTP downloads with resume and checksums.
 
-`$NMT_MIRROR` redirects all downloads: https://host/path is downloaded from $NMT_MIRROR/host/path.
+`$NMT_MIRROR` redirects the downloads of corpora: https://host/path is downloaded from $NMT_MIRROR/host/path.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from nmt.console import progress
 from nmt.data.batching import Batch, Ids, collate, plan_batches
 from nmt.data.mixing import Mix, PreparedCorpus, SampledCorpus, sample_pairs
 from nmt.data.noise import compose
-from nmt.data.sources import Mixing
+from nmt.data.sources import CorpusOptions
 from nmt.data.store import Store
 from nmt.data.subword_regularization import SubwordSampler
 from nmt.data.tokenizer import Tokenizer
@@ -82,7 +82,7 @@ class Loader:
         self._store, self._all_lengths_N2 = store, store.lengths_N2.copy()
         self._is_tagged_N = np.zeros(len(store), bool)
         self._epoch_pairs: tuple[int, NDArray[np.int64], NDArray[np.integer]] | None = None
-        self.corpora = self._select(mix or Mix([PreparedCorpus("", len(store), Mixing())]))
+        self.corpora = self._select(mix or Mix([PreparedCorpus("", len(store), CorpusOptions())]))
         self.num_pairs = sum(each.pairs_per_epoch for each in self.corpora)
         """Number of pairs of an epoch."""
         self.num_too_long = len(store) - sum(len(each.pair_ids_N) for each in self.corpora)
@@ -92,8 +92,8 @@ class Loader:
         max_length, start, pair_ids = self.config.max_length, 0, []
         for corpus in mix.corpora:
             end = start + corpus.num_pairs
-            self._is_tagged_N[start:end] = corpus.mixing.tag
-            self._all_lengths_N2[start:end, 0] += corpus.mixing.tag
+            self._is_tagged_N[start:end] = corpus.options.tag
+            self._all_lengths_N2[start:end, 0] += corpus.options.tag
             is_short_N = (self._all_lengths_N2[start:end] < max_length).all(axis=1)  # < because of EOS
             pair_ids.append(start + np.flatnonzero(is_short_N))
             start = end
@@ -117,7 +117,7 @@ class Loader:
         the last update of an epoch may be empty.
         """
         pair_ids_N, lengths_N2 = self._pairs(epoch)
-        batches = self.batches(epoch)
+        batches = self.batch_indices(epoch)
         update_size = self.config.grad_accumulation * self.world_size
         for start in range(skip, len(batches), update_size):
             update = batches[start : start + update_size]
@@ -125,13 +125,13 @@ class Loader:
             share = [self._load(pair_ids_N[indices], epoch) for indices in update[self.rank :: self.world_size]]
             yield Update(share, tokens, epoch, start + len(update))
 
-    def batches(self, epoch: int) -> list[NDArray[np.int64]]:
+    def batch_indices(self, epoch: int) -> list[NDArray[np.int64]]:
         """Return the batches of an epoch on all ranks, each as indices into the pairs of the epoch."""
         return plan_batches(self.lengths_N2(epoch), self.config.batch_tokens, self.seed, epoch)
 
     def worst_case_batches(self) -> list[Batch]:
         """Return the batches of the first epoch that need most memory: the largest and that with the longest pair."""
-        (pair_ids_N, lengths_N2), batches = self._pairs(0), self.batches(0)
+        (pair_ids_N, lengths_N2), batches = self._pairs(0), self.batch_indices(0)
         max_lengths = [int(lengths_N2[indices].max()) + 1 for indices in batches]
         largest = max(range(len(batches)), key=lambda b: len(batches[b]) * max_lengths[b])
         longest = max(range(len(batches)), key=lambda b: max_lengths[b])

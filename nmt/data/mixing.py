@@ -1,4 +1,4 @@
-"""Mixing of corpora: how many pairs of each corpus an epoch has, and which. Shape suffix: N pairs.
+"""CorpusOptions of corpora: how many pairs of each corpus an epoch has, and which. Shape suffix: N pairs.
 
 An epoch has w·n pairs of a corpus with weight w and n pairs; with the default weight of 1, each pair once. A
 temperature T above 1 repeats the pairs of corpora that are smaller than the largest one, so that corpus i has a share
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.sources import Mixing
+from nmt.data.sources import CorpusOptions
 
 MIXING_STREAM = 0x6D6978
 """Distinguishes the random numbers of this module from those of batches and segmentations."""
@@ -25,7 +25,7 @@ class PreparedCorpus:
 
     name: str
     num_pairs: int
-    mixing: Mixing
+    options: CorpusOptions
     is_replay: bool = False
 
 
@@ -46,7 +46,7 @@ class Mix:
         """
         largest = max(num_pairs)
         counts = [
-            corpus.mixing.weight * n * (largest / n) ** (1 - 1 / self.temperature) if n else 0.0
+            corpus.options.weight * n * (largest / n) ** (1 - 1 / self.temperature) if n else 0.0
             for corpus, n in zip(self.corpora, num_pairs, strict=True)
         ]
         replay = [i for i, corpus in enumerate(self.corpora) if corpus.is_replay]

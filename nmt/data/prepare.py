@@ -82,7 +82,7 @@ def prepare(config: Config) -> PreparedData:
         DownloadError: a corpus cannot be downloaded.
     """
     data = config.data
-    check_specs(data)
+    check_data_specs(data)
     _check_tokenizer(config)
     train, replay = (
         [open_split(spec, "train", data.src, data.tgt) for spec in specs] for specs in (data.train, data.replay)
@@ -112,8 +112,8 @@ def find_prepared_text(run: Path, language: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def check_specs(data: DataConfig) -> None:
-    """Check all spec strings of the `data` section without downloading anything.
+def check_data_specs(data: DataConfig) -> None:
+    """Check the spec strings of cleaning steps and corpora without downloading anything.
 
     Raises:
         ConfigError: a spec string is invalid.

@@ -57,7 +57,7 @@ _PATTERNS = {
         r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
         r"(?<![\w-])-[a-z](?![\w-])",
     ],
-    "placeholder": [
+    "variable": [
         r"\{\{.{0,199}?\}\}|\{%.{0,199}?%\}|<%.{0,199}?%>",
         r"\{\s?\w+\s?,\s?(?:plural|select|selectordinal)\b[^{}]{0,199}(?:\{[^{}]{0,199}\}[^{}]{0,99}){1,20}\}",  # ICU
         r"\$t\([^()]{0,99}\)|@:[\w.]*\w",  # of i18next and vue-i18n
@@ -104,7 +104,7 @@ _MAY_MATCH = re.compile(
 
 
 @dataclass(frozen=True)
-class Span:
+class ProtectedSpan:
     """A protected span of a text."""
 
     start: int
@@ -138,13 +138,16 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     return patterns
 
 
-def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Span]:
+def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
     """Return the protected spans of a text, in order and without overlaps; `custom` patterns take precedence."""
     spans = [
-        Span(match.start(), match.end(), "custom") for pattern in custom for match in pattern.finditer(text) if match[0]
+        ProtectedSpan(match.start(), match.end(), "custom")
+        for pattern in custom
+        for match in pattern.finditer(text)
+        if match[0]
     ]
     if _MAY_MATCH.search(text):
-        spans += (Span(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
+        spans += (ProtectedSpan(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
     return list(without_overlaps(spans))
 
 

@@ -18,7 +18,8 @@ class Tag:
     start: int
     end: int
     id: int
-    """Identifies the markup within its document; a translation may repeat or move it, but not lose it."""
+    """Identifies the markup within its block, or its paragraph if that has several blocks; a translation may repeat or
+    move it, but not lose it."""
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
 
+from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
-from nmt.documents.text_file import Edit
+from nmt.documents.splicing import Edit
+from nmt.documents.text_file import TextFile
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "
@@ -38,7 +39,7 @@ LABELED = frozenset("optgroup option track".split())
 """Elements whose label is translated."""
 DESCRIPTIONS = frozenset("description og:title og:description twitter:title twitter:description".split())
 """`<meta>` elements whose content is translated."""
-ENDED_BY = {
+ENDS = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "td": {"td", "th"}, "th": {"td", "th"},
     "tr": {"td", "th", "tr"}, "option": {"option"}, "optgroup": {"option", "optgroup"},
 }  # fmt: skip
@@ -88,7 +89,7 @@ class HtmlDocument:
         self._file, self._source = file, file.text
         self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
         tokens = list(_tokenize(self._source))
-        _set_translated(tokens, _language(options.src))
+        _set_translated(tokens, base_language(options.src))
         texts = (InlineText(run, self._escape) for run in self._runs(tokens))
         self._content = TranslatableSource(
             self._source,
@@ -237,7 +238,7 @@ def _set_translated(tokens: Sequence[_Token], src: str) -> None:
 
 def _ends(token: _Token, element: _Token) -> bool:
     is_block = token.name and not token.is_inline
-    return element.name in ENDED_BY.get(token.name, ()) or (element.name == "p" and bool(is_block))
+    return element.name in ENDS.get(token.name, ()) or (element.name == "p" and bool(is_block))
 
 
 def _is_translated(token: _Token, src: str) -> bool:
@@ -278,7 +279,7 @@ def _is_text(token: _Token, name: str) -> bool:
 def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Iterator[Edit]:
     """Yield the edits that set the language of the document and of the translated elements in the source language."""
     html = next((token for token in tokens if token.name == "html" and not token.is_end), None)
-    src, tgt = _language(options.src), _language(options.tgt)
+    src, tgt = base_language(options.src), base_language(options.tgt)
     for token in tokens:
         language = _language_of(token)
         if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
@@ -290,12 +291,8 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
 
 def _language_of(token: _Token) -> str:
     """Return the language code of an element, without its region; empty if it is not set, or by a template."""
-    code = _language(_attribute(token, "lang") or _attribute(token, "xml:lang") or "")
+    code = base_language(_attribute(token, "lang") or _attribute(token, "xml:lang") or "")
     return code if code.isalpha() else ""  # {{ locale }} of a template
-
-
-def _language(code: str) -> str:
-    return code.lower().split("-")[0]
 
 
 def _attribute(token: _Token, name: str) -> str | None:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.text_file import Edit, PlainText, SplicedDocument
+from nmt.documents.splicing import Edit, SplicedDocument, StringLines
+from nmt.documents.text_file import TextFile
 from nmt.errors import DataError, UsageError, suggest
 
 MAX_LISTED = 10
@@ -136,7 +136,7 @@ class _Value:
         self.string, self.is_ascii = string, is_ascii
         self.source = json.loads(text[string.start : string.end])
         # A lone surrogate is valid JSON, but not text.
-        self.plain = PlainText(self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        self.plain = StringLines(self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
         self.blocks = self.plain.blocks
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:

@@ -19,10 +19,10 @@ from markdown_it.rules_inline import StateInline
 
 from nmt.console import log
 from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
+from nmt.documents.text_file import TextFile
 
 MAX_FORMULA_LINES = 200
 """Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
@@ -52,7 +52,7 @@ _UNTRANSLATED_TAG = re.compile(
 _WRAP = "\0"
 """Stands for a space where a line may be wrapped. Markdown documents do not contain this character."""
 
-Range = tuple[int, int]
+Span = tuple[int, int]
 
 
 class MarkdownDocument:
@@ -108,7 +108,7 @@ class _Reader:
         if num_unlocated:
             log(f"Markdown blocks that cannot be located in the source and stay as they are: {num_unlocated:,}")
 
-    def _line_ranges(self, content: str, line: int) -> list[Range]:
+    def _line_ranges(self, content: str, line: int) -> list[Span]:
         """Return the ranges of the lines of a paragraph or heading, without indents and markers."""
         ranges = []
         for text, (start, end) in zip(content.split("\n"), self._lines[line:], strict=False):
@@ -119,7 +119,7 @@ class _Reader:
             ranges.append((found, found + len(text)))
         return ranges
 
-    def _cell(self, content: str, line: int, position: int) -> list[Range]:
+    def _cell(self, content: str, line: int, position: int) -> list[Span]:
         """Return the range of a table cell that starts at `position` or later."""
         for match in _CELL.finditer(self.source, position, self._lines[line][1]):
             cell = match[0].strip()
@@ -176,10 +176,10 @@ class _Reader:
 class _Block:
     """The content of a paragraph, heading or cell, and its position in the source."""
 
-    def __init__(self, source: str, ranges: Sequence[Range], kind: str) -> None:
+    def __init__(self, source: str, ranges: Sequence[Span], kind: str) -> None:
         self.source, self.kind = source, kind
         self.ranges = ranges
-        """Range of each line in the source, without the indent and markers before it."""
+        """Start and end of each line in the source, without the indent and markers before it."""
         self.content = "\n".join(source[start:end] for start, end in ranges)
 
     def offset(self, position: int) -> int:

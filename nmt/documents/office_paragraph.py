@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText, Tag
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.inference.segments import FixedSpan
@@ -41,7 +42,7 @@ def local_name(element: etree._Element) -> str:
 def set_language(element: etree._Element, language: str) -> None:
     """Set the language of `w:lang` or `a:rPr`, unless it is a variant of `language`."""
     name = next((key for key in element.attrib if key.rsplit("}", 1)[-1] in ("val", "lang")), None)
-    if name and element.get(name, "").lower().split("-")[0] != language.lower().split("-")[0]:
+    if name and base_language(element.get(name, "")) != base_language(language):
         element.set(name, language)
 
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from gettext import c2py
 
+from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.text_file import Edit, PlainText, SplicedDocument
+from nmt.documents.splicing import Edit, SplicedDocument, StringLines
+from nmt.documents.text_file import TextFile
 from nmt.errors import DataError
 
 PLURAL_FORMS = {
@@ -224,7 +225,7 @@ class _Header:
             return
         is_template = "CHARSET" in self.fields.get("Content-Type", "") or not self.fields.get("Language", "")
         changes = {}
-        if _base(self.fields.get("Language", "")) != _base(self.language):
+        if base_language(self.fields.get("Language", "")) != base_language(self.language):
             changes["Language"] = self.language
         if "CHARSET" in self.fields.get("Content-Type", ""):
             changes["Content-Type"] = self.fields["Content-Type"].replace("CHARSET", "UTF-8")
@@ -246,21 +247,16 @@ class _Header:
     def _check_language(self, source_language: str) -> None:
         language = self.fields.get("Language", "")
         # A file that was copied as a template has the language of the source.
-        if language and _base(language) not in (_base(self.language), _base(source_language)):
+        if language and base_language(language) not in (base_language(self.language), base_language(source_language)):
             raise DataError(
                 f"the header says Language: {language}, but the target language is {self.language}",
                 "use a model for that language, or correct the header",
             )
 
 
-def _base(language: str) -> str:
-    """Return the code of a language without region and script."""
-    return re.split("[-_@.]", language.lower())[0]
-
-
 def _plural_forms(language: str) -> str:
     """Return the header for the plural forms of a language, "" if it is unknown."""
-    for name in (language.lower().replace("_", "-"), _base(language)):
+    for name in (language.lower().replace("_", "-"), base_language(language)):
         for forms, languages in PLURAL_FORMS.items():
             if name in languages.split():
                 return forms
@@ -369,7 +365,7 @@ class _Label:
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
             text = text[: matches[0].start()] + text[matches[0].end() :]
-        self.plain = PlainText(text)
+        self.plain = StringLines(text)
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation; the key is the same letter at the start of a word or elsewhere, or the first one."""

@@ -26,16 +26,16 @@ FIXED_WEIGHT = 100.0
 _PARTS = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
 _WORD = re.compile(r"\S+")
 
-Range = tuple[int, int]
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class AlignedSentence:
     """A sentence of a block and its translation."""
 
-    source: Range
+    source: Span
     """Its range in the block."""
-    target: Range
+    target: Span
     """The range of its translation in that of the block."""
     alignment: tuple[tuple[int, int], ...] = ()
     """Pairs of word indices (source, target) within the sentence; empty: words are aligned by their positions."""
@@ -47,7 +47,7 @@ class _Unit:
 
     start: int
     end: int
-    source: Range
+    source: Span
     weight: float
 
 
@@ -65,7 +65,7 @@ def project(block: RichText, translation: str, sentences: Sequence[AlignedSenten
 class _Projection:
     def __init__(self, block: RichText, translation: str, sentences: Sequence[AlignedSentence]) -> None:
         self._block, self._target, self._sentences = block, translation, sentences
-        self._fixed: dict[Range, Range | None] = {}
+        self._fixed: dict[Span, Span | None] = {}
         """Place of each fixed span in the translation; None: it is missing."""
         self._units = [self._units_of(sentence) for sentence in sentences]
         self._source_starts = [sentence.source[0] for sentence in sentences]
@@ -74,8 +74,8 @@ class _Projection:
         children: dict[int | None, list[Tag]] = defaultdict(list)
         for tag, parent in zip(self._block.tags, parents(self._block.tags), strict=True):
             children[parent].append(tag)
-        placed: dict[int, Range] = {}
-        waiting: list[tuple[int | None, Range]] = [(None, (0, len(self._target)))]
+        placed: dict[int, Span] = {}
+        waiting: list[tuple[int | None, Span]] = [(None, (0, len(self._target)))]
         while waiting:
             parent, window = waiting.pop()
             ranges = self._place(children[parent], window)
@@ -83,11 +83,11 @@ class _Projection:
             waiting += [(tag_id, each) for tag_id, each in ranges.items() if tag_id in children]
         return tuple(Tag(*placed[tag.id], tag.id) for tag in self._block.tags)
 
-    def _place(self, siblings: Sequence[Tag], window: Range) -> dict[int, Range]:
+    def _place(self, siblings: Sequence[Tag], window: Span) -> dict[int, Span]:
         """Return the ranges of sibling tags within a window of the translation."""
         spans = [tag for tag in siblings if tag.start < tag.end]
-        ranges: dict[int, Range] = {}
-        taken: list[Range] = []
+        ranges: dict[int, Span] = {}
+        taken: list[Span] = []
         sources = [(tag.start, tag.end) for tag in spans]
         for tag in spans:
             ranges[tag.id] = self._span(tag, sources, taken, window)
@@ -98,7 +98,7 @@ class _Projection:
                 ranges[tag.id] = (position, position)
         return ranges
 
-    def _span(self, tag: Tag, siblings: Sequence[Range], taken: Sequence[Range], window: Range) -> Range:
+    def _span(self, tag: Tag, siblings: Sequence[Span], taken: Sequence[Span], window: Span) -> Span:
         first = max(0, bisect_right(self._source_starts, tag.start) - 1)
         last = max(first, bisect_left(self._source_starts, tag.end) - 1)
         whole = (self._sentences[first].target[0], self._sentences[last].target[1])
@@ -138,7 +138,7 @@ class _Projection:
         free = [word for word in words if is_free(*word)]
         return min(free, key=lambda word: abs(word[0] - position), default=(position, position))
 
-    def _position(self, at: int, window: Range) -> int:
+    def _position(self, at: int, window: Span) -> int:
         """Return the position in the translation of a position in the source: next to the same word."""
         index = max(0, bisect_right(self._source_starts, at) - 1)
         sentence, text = self._sentences[index], self._block.text
@@ -171,7 +171,7 @@ class _Projection:
 
     def _find_fixed(self, sentence: AlignedSentence) -> Iterator[_Unit]:
         """Find the fixed spans of a sentence in its translation."""
-        found: list[Range] = []
+        found: list[Span] = []
         start, end = sentence.source
         spans = (span for span in self._block.fixed if start <= span.start < end and span.translation)
         for span in sorted(spans, key=lambda span: -len(span.translation)):  # a span may be a part of a longer one
@@ -197,7 +197,7 @@ class _Projection:
             else:
                 yield _Unit(*word, (0, 0), 1.0)
 
-    def _units_of_word(self, source: Range, target: Range) -> Iterator[_Unit]:
+    def _units_of_word(self, source: Span, target: Span) -> Iterator[_Unit]:
         """Yield the characters of a word that equals its source, else the word and the punctuation around it."""
         if self._block.text[slice(*source)] == self._target[slice(*target)]:
             for i in range(target[1] - target[0]):
@@ -214,13 +214,13 @@ class _Projection:
                 yield _Unit(*part, source_part, weight)
 
 
-def _core(text: str, start: int, end: int) -> Range:
+def _core(text: str, start: int, end: int) -> Span:
     """Return the range of a word without the punctuation around it; all of it, if it consists of punctuation."""
     before, core, after = _PARTS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any text
     return (start + len(before), end - len(after)) if core else (start, end)
 
 
-def _best_run(weights: Sequence[float | None]) -> Range | None:
+def _best_run(weights: Sequence[float | None]) -> Span | None:
     """Return the first and last index of the contiguous run with the largest positive sum; None is in no run."""
     best, best_sum, start, total = None, 0.0, 0, 0.0
     for i, weight in enumerate(weights):
@@ -233,17 +233,17 @@ def _best_run(weights: Sequence[float | None]) -> Range | None:
     return best
 
 
-def _overlap(a: Range, b: Range) -> bool:
+def _overlap(a: Span, b: Span) -> bool:
     return max(a[0], b[0]) < min(a[1], b[1])
 
 
-def _overlaps_any(span: Range, others: Sequence[Range]) -> bool:
+def _overlaps_any(span: Span, others: Sequence[Span]) -> bool:
     """Return whether a range overlaps one of others, which are sorted and do not overlap each other."""
     i = bisect_left(others, span)
     return any(_overlap(span, other) for other in others[max(0, i - 1) : i + 1])
 
 
-def _outside(position: int, taken: Sequence[Range]) -> int:
+def _outside(position: int, taken: Sequence[Span]) -> int:
     """Return the position, or if it is inside one of the ranges, the nearest end of that range."""
     i = bisect_right(taken, (position, position))
     for start, end in taken[max(0, i - 1) : i + 1]:

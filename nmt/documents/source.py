@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
-from nmt.documents.text_file import Edit
+from nmt.documents.splicing import Edit
 
 
 @dataclass(frozen=True)

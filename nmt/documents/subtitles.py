@@ -17,10 +17,10 @@ from itertools import accumulate, groupby, pairwise
 
 from nmt.data.sentences import split_sentences
 from nmt.documents.document import RichText, Tag
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Span, cut, join, to_markup
-from nmt.documents.text_file import Edit, SplicedDocument
+from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.text_file import TextFile
 from nmt.errors import DataError
 
 MAX_LINE_LENGTH = 42

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
-from nmt.documents.text_file import Edit, PlainText, SplicedDocument
+from nmt.documents.splicing import Edit, SplicedDocument, StringLines
+from nmt.documents.text_file import TextFile
 from nmt.errors import DataError, UsageError, suggest
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -107,7 +107,7 @@ class _CellText:
     """The text of a cell, as a part of the file."""
 
     def __init__(self, cell: Cell, delimiter: str) -> None:
-        self.cell, self.delimiter, self.plain = cell, delimiter, PlainText(cell.text)
+        self.cell, self.delimiter, self.plain = cell, delimiter, StringLines(cell.text)
         self.blocks = self.plain.blocks
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
+from nmt.documents.text_file import TextFile
 
 MIN_WRAPPED = 40
 """Minimum number of characters of a line after which a paragraph continues with an upper-case letter."""

@@ -1,68 +1,69 @@
-"""Text files of which some parts are replaced; all other characters, the encoding and the line ends stay unchanged."""
+"""Decoding and encoding of text documents."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import NamedTuple, Protocol
+import codecs
+from dataclasses import dataclass
 
-from nmt.documents.document import RichText
-from nmt.documents.encoding import TextFile
+from nmt.errors import DataError
 
-_LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\r\n]*\S)?)")
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
+}  # fmt: skip
+"""The encoding of each mark. That of UTF-32 begins with that of UTF-16."""
 
 
-class Edit(NamedTuple):
-    """The replacement of a range of a text."""
+@dataclass(frozen=True)
+class TextFile:
+    """The text of a file, and what is needed to encode another text in the same way."""
 
-    start: int
-    end: int
     text: str
+    encoding: str = "utf-8"
+    byte_order_mark: bytes = b""
 
+    @classmethod
+    def decode(cls, data: bytes, errors: str, declared: str = "utf-8") -> TextFile:
+        """Decode a file according to its byte order mark, else as `declared`.
 
-class Part(Protocol):
-    """A part of a file that is translated, such as a table cell."""
+        Args:
+            data: content of the file.
+            errors: for invalid bytes: "strict" raises an error, "replace" decodes them as U+FFFD.
+            declared: name of the encoding.
 
-    @property
-    def blocks(self) -> Sequence[RichText]:
-        """The blocks to translate."""
+        Raises:
+            DataError: the encoding is unknown, or the file is not valid in it.
+        """
+        if declared.lower().startswith("utf-16"):  # with a byte order mark; without one, the file is not in UTF-16
+            declared = "utf-8"
+        mark, encoding = next(((m, e) for m, e in _BYTE_ORDER_MARKS.items() if data.startswith(m)), (b"", declared))
+        data = data.removeprefix(mark)
+        try:
+            return cls(str(data, encoding, errors), encoding, mark)
+        except UnicodeDecodeError as error:
+            line, start = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1
+            raise DataError(
+                f"line {line}, byte {error.start - start + 1} of the line: not {encoding.upper()} "
+                f"(0x{data[error.start]:02x})",
+                "correct its encoding, or use --encoding-errors replace",
+            ) from None
+        except (LookupError, UnicodeError):
+            raise DataError(f"unknown encoding '{encoding}'", "convert the file to UTF-8") from None
 
-    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        """Return the changes of the file for the translation of each block."""
+    def encode(self, text: str, errors: str = "strict") -> bytes:
+        """Encode a changed text.
 
+        Raises:
+            DataError: the encoding of the file lacks a character.
+        """
+        try:
+            return self.byte_order_mark + text.encode(self.encoding, errors)
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"the file's encoding, {self.encoding}, lacks the character '{text[error.start]}' of a translation",
+                "convert the file to UTF-8",
+            ) from None
 
-class SplicedDocument:
-    """A document in which the translations replace ranges of the text."""
-
-    def __init__(self, file: TextFile, parts: Sequence[Part]) -> None:
-        self.file, self.parts = file, parts
-        self.blocks = [block for part in parts for block in part.blocks]
-
-    def render(self, translations: Sequence[RichText]) -> bytes:
-        """Return the document with the translation of each block; everything else is unchanged."""
-        remaining, edits = iter(translations), list[Edit]()
-        for part in self.parts:
-            edits += part.edits(list(islice(remaining, len(part.blocks))))
-        pieces, position = [], 0
-        for start, end, text in sorted(edits):
-            pieces += [self.file.text[position:start], text]
-            position = end
-        return self.file.encode("".join(pieces) + self.file.text[position:])
-
-
-class PlainText:
-    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._spans = [match.span("text") for match in _LINE.finditer(text)]
-        self.blocks = [RichText(text[start:end]) for start, end in self._spans]
-
-    def render(self, translations: Sequence[RichText]) -> str:
-        """Return the string with the translations of its blocks."""
-        pieces, position = list[str](), 0
-        for (start, end), translation in zip(self._spans, translations, strict=True):
-            pieces += [self.text[position:start], re.sub(r"[\r\n]+", " ", translation.text)]
-            position = end
-        return "".join(pieces) + self.text[position:]
+    def line(self, position: int) -> int:
+        """Return the number of the line at a position, from 1."""
+        return self.text.count("\n", 0, position) + 1

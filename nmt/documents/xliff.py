@@ -18,11 +18,12 @@ from dataclasses import dataclass, field, replace
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
+from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText, Tag
-from nmt.documents.encoding import TextFile
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
-from nmt.documents.text_file import Edit, SplicedDocument
+from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.text_file import TextFile
 from nmt.errors import DataError
 from nmt.inference.segments import FixedSpan
 
@@ -184,8 +185,7 @@ class _LanguageAttribute:
     def __init__(self, file: TextFile, element: Element, name: str, language: str) -> None:
         self.file, self.element, self.name, self.language = file, element, name, language
         self.current = element.attributes.get(name, "")
-        codes = [code.lower().replace("_", "-").split("-")[0] for code in (self.current, language)]
-        if self.current and codes[0] != codes[1]:
+        if self.current and base_language(self.current) != base_language(language):
             raise DataError(
                 f"line {file.line(element.start)}: {name} is '{self.current}', but the target language is '{language}'",
                 "use a model for that language, or correct the attribute",

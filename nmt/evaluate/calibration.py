@@ -21,7 +21,7 @@ from nmt.evaluate.metrics import comet_segments, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
 from nmt.inference.chunking import chunked
 from nmt.inference.confidence import (
-    DIRECTIONS,
+    FEATURE_SIGNS,
     LENGTH_RATIO,
     Array,
     Calibration,
@@ -147,7 +147,7 @@ def observe(
     used = list(sources)[: len(texts)]
     lines, *references = ([stream[i] for i in used] for stream in (test.sources, *test.references))
     quality = metric.score(lines, texts, references) if texts else []
-    return Observations(np.array(rows).reshape(-1, len(DIRECTIONS)), np.array(quality, np.float64))
+    return Observations(np.array(rows).reshape(-1, len(FEATURE_SIGNS)), np.array(quality, np.float64))
 
 
 def calibrate(
@@ -206,29 +206,29 @@ def definition(metric: str) -> str:
 def fit(observations: Observations) -> ConfidenceModel:
     """Fit a confidence model; deterministic.
 
-    A weight against the direction of its feature (`DIRECTIONS`) is set to zero and the others are fitted again.
+    A weight against the direction of its feature (`FEATURE_SIGNS`) is set to zero and the others are fitted again.
     """
     features_NF, quality_N = observations.features_NF, observations.quality_N
     log_length_ratio = float(np.median(features_NF[:, LENGTH_RATIO]))
     features_NF = centered(features_NF, log_length_ratio)
     mean_F, std_F = features_NF.mean(0), features_NF.std(0)
     std_F[std_F < 1e-5] = 1.0  # a constant feature
-    direction_F = np.array(list(DIRECTIONS.values()), np.float64)
+    direction_F = np.array(list(FEATURE_SIGNS.values()), np.float64)
     oriented_NF = (features_NF - mean_F) / std_F * direction_F
     # Keeps the bias finite if all translations are perfect, or all are worthless (cf. Platt 1999).
     target_N = (len(quality_N) * quality_N + 0.5) / (len(quality_N) + 1)
-    used = list(range(len(DIRECTIONS)))
+    used = list(range(len(FEATURE_SIGNS)))
     while True:
         bias, *weights = _logistic_regression(oriented_NF[:, used], target_N)
         if not used or min(weights) >= 0:
             break
         del used[int(np.argmin(weights))]
-    weight_F = np.zeros(len(DIRECTIONS))
+    weight_F = np.zeros(len(FEATURE_SIGNS))
     weight_F[used] = direction_F[used] * weights
     table_F3 = np.column_stack((mean_F, std_F, weight_F)).round(DECIMALS).tolist()
     return ConfidenceModel(
         round(bias, DECIMALS), round(log_length_ratio, DECIMALS),
-        {name: Feature(*row) for name, row in zip(DIRECTIONS, table_F3, strict=True)},
+        {name: Feature(*row) for name, row in zip(FEATURE_SIGNS, table_F3, strict=True)},
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from nmt.console import progress
 from nmt.errors import DataError, UsageError
-from nmt.evaluate.metrics import MAX_RESAMPLED_LINES, chrf, sentence_chrf
+from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, chrf, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
 
 LENGTH_LIMITS = (10, 20, 30, 50)
@@ -56,7 +56,7 @@ class MetricResult:
         """Index of the system that is significantly better by both tests, or -1."""
         if self.p >= SIGNIFICANCE_LEVEL or self.first_score == self.second_score:
             return -1
-        return int((self.second_score > self.first_score) != (self.name == "TER"))
+        return int((self.second_score > self.first_score) != (self.name in LOWER_IS_BETTER))
 
 
 @dataclass(frozen=True)

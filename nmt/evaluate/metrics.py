@@ -67,6 +67,7 @@ def sentence_bleu(hypotheses: Sequence[str], references: References) -> list[flo
     return [metric.sentence_score(text, list(refs)).score for text, refs in zip(hypotheses, streams, strict=True)]
 
 
+LOWER_IS_BETTER = {"TER"}
 SENTENCE_METRICS = {"bleu": sentence_bleu, "chrf": sentence_chrf}
 
 

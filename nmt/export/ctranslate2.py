@@ -19,7 +19,7 @@ from nmt.inference import Source, confidence
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.layers import Linear
 from nmt.model.position_formulas import ROTARY_BASE
-from nmt.model.positions.absolute import concatenated_sinusoids, sinusoids
+from nmt.model.positions.absolute import SINUSOIDS, sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
@@ -27,8 +27,6 @@ from nmt.search import parse_search
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 """Activation functions of nmt, and their names in CTranslate2."""
-SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_sinusoids}
-"""Functions that compute the tables of absolute position encodings."""
 
 
 def export(loaded: LoadedModel, directory: Path) -> None:
@@ -90,7 +88,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
 
 
 def load(directory: Path) -> Translate:
-    """Return a translator for a directory written by `export`.
+    """Return a function that translates with a directory written by `export`.
 
     Raises:
         UsageError: CTranslate2 is not installed.

@@ -61,7 +61,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
 
 
 def load(directory: Path) -> Translate:
-    """Return a translator for a directory written by `export`.
+    """Return a function that translates with a directory written by `export`.
 
     Raises:
         UsageError: Transformers is not installed.

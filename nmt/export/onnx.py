@@ -82,7 +82,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
 
 
 def load(directory: Path) -> Translate:
-    """Return a translator for a directory written by `export`: greedy search of nmt with ONNX Runtime.
+    """Return a function that translates with a directory written by `export`: greedy search of nmt with ONNX Runtime.
 
     Raises:
         UsageError: ONNX Runtime is not installed.
@@ -216,7 +216,7 @@ class _Encoder(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        state = self.model.init_search_state(source, source_mask)
+        state = self.model.encode_and_init_state(source, source_mask)
         return torch.stack([torch.stack(keys_values) for keys_values in state.cross_kv])
 
 

@@ -57,7 +57,7 @@ def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> No
 
 
 def load(directory: Path) -> Translate:
-    """Return a translator for a directory written by `export`."""
+    """Return a function that translates with a directory written by `export`."""
     loaded = discovery.load(directory)
     model, source_eos = loaded.model, loaded.config.model.source_eos
     return greedy_translator(TorchModel([model]), loaded.tokenizer, model.max_positions, source_eos=source_eos)

@@ -17,13 +17,13 @@ from safetensors import SafetensorError
 from nmt.config import DataConfig
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.pairs import read_lines
-from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.sources import get_corpus
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
 from nmt.export import EXPORTS, LOADERS, Translate
 from nmt.export.common import run_files
+from nmt.inference.segments import Segmenter
 from nmt.inference.translator import Translator
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
@@ -84,7 +84,7 @@ class Verification:
         return ""
 
 
-def export(
+def export_and_verify(
     path: Path, to: str, directory: Path | None = None, verify_with: Path | None = None, min_agreement: float = 0.99
 ) -> Verification:
     """Export a model and verify it; the directory is created only if the verification succeeds.
@@ -183,17 +183,8 @@ def _file_sentences(file: Path, loaded: LoadedModel) -> tuple[str, list[str]]:
 
 def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
     """Return the normalized lines, split where they exceed the limits of the model, as `nmt translate` splits them."""
-
-    def normalized_case(text: str) -> str:
-        return normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps)
-
-    def fits(text: str) -> bool:
-        has_few_sentences = count_sentences(text, loaded.config.data.src) <= loaded.max_sentences_per_line
-        return has_few_sentences and len(loaded.tokenizer.encode(normalized_case(text))) <= loaded.max_source_length
-
+    limits = loaded.max_source_length, loaded.max_sentences_per_line
+    segmenter = Segmenter(loaded.tokenizer, loaded.config, *limits)
     texts = [text for line in lines if (text := normalize(line))]
-    return [
-        normalized_case(text[slice(*span)])
-        for text in texts
-        for span in split_to_fit(text, loaded.config.data.src, fits)
-    ]
+    segments = (text[slice(*span)] for text in texts for span in segmenter.spans(text))
+    return [normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps) for text in segments]

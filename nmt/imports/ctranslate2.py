@@ -33,7 +33,7 @@ from nmt.imports.common import (
     read_json,
     select_rows,
 )
-from nmt.model.positions.absolute import concatenated_sinusoids, sinusoids
+from nmt.model.positions.absolute import SINUSOIDS
 from nmt.paths import sha256
 
 MODEL = "model.bin"
@@ -41,7 +41,6 @@ VERSIONS, MAX_REVISION = range(4, 7), 7
 """Supported versions of the file format and latest revision of the names."""
 TYPES = (torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)
 ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
-SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_sinusoids}
 TOLERANCE = 5e-3
 """Rounding error of a table of sinusoids in bfloat16."""
 NUM_POSITIONS = 1024

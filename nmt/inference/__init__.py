@@ -1,7 +1,7 @@
 """Inference engines. They translate and score token ids; `nmt.inference.translator` handles text.
 
 There are two: `BatchEngine` runs nmt's searches with the native engine (engine.c) or PyTorch, and `CTranslate2Engine`
-those of CTranslate2.
+those of CTranslate2. The option `--engine nmt` selects the former.
 
 An engine takes ids without start and end tokens, returns results in input order and forms its own batches. The result
 for a sentence does not depend on its batch. (PyTorch's matrix multiplications round differently for different batch

@@ -29,12 +29,12 @@ from nmt.runs.discovery import ModelFiles
 
 Array = NDArray[np.float64]
 FORMAT = 1
-DIRECTIONS = {
+FEATURE_SIGNS = {
     "mean_probability": 1, "mean_log_prob": 1, "min_log_prob": 1, "length": -1, "length_ratio": -1, "coverage": 1,
 }  # fmt: skip
 """Whether the confidence may rise (1) or fall (-1) with each feature. With fixed directions, a translation that looks
 worse than all of the development set gets a lower confidence than they do."""
-LENGTH_RATIO = list(DIRECTIONS).index("length_ratio")
+LENGTH_RATIO = list(FEATURE_SIGNS).index("length_ratio")
 MIN_LOG_PROB, MIN_COVERAGE = -100.0, 0.01
 """Lower limits of log-probabilities and of the coverage of a source token, so that all features are finite."""
 MAX_LOGIT = 30.0
@@ -58,7 +58,7 @@ class ConfidenceModel:
     log_length_ratio: float
     """Median of log(T / S) on the development set. The feature `length_ratio` is the distance from it."""
     features: dict[str, Feature]
-    """The features by name, in the order of `DIRECTIONS`."""
+    """The features by name, in the order of `FEATURE_SIGNS`."""
 
     def predict(self, features_NF: Array) -> Array:
         """Return the confidences for the result of `features`, [N], between 0 and 1."""
@@ -107,7 +107,7 @@ class Calibration(ConfidenceModel):
 
 
 def features(source_length: int, scores: TokenScores) -> list[float]:
-    """Return the features of a translation, in the order of `DIRECTIONS`.
+    """Return the features of a translation, in the order of `FEATURE_SIGNS`.
 
     Args:
         source_length: number of source tokens, without the end token.
@@ -183,7 +183,7 @@ def load(path: Path) -> Calibration:
         numbers = [calibration.bias, calibration.log_length_ratio]
         numbers += [value for feature in calibration.features.values() for value in asdict(feature).values()]
         is_valid = (
-            list(calibration.features) == list(DIRECTIONS)
+            list(calibration.features) == list(FEATURE_SIGNS)
             and all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
             and all(feature.std > 0 for feature in calibration.features.values())
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from nmt.data.pairs import read_lines
 from nmt.data.tmx import read_tmx
 from nmt.errors import DataError
+from nmt.inference.problems import GERMAN_ENDINGS
 from nmt.inference.segments import FixedSpan
 
 LEAVE = "-"
@@ -38,7 +39,7 @@ class Term:
         if self.language == "en":
             form = rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)" if self.source.endswith("y") else rf"{stem}(?:e?s)?"
         elif self.language == "de":
-            form = rf"{stem}(?:e|en|n|s|es|er|ern|em|innen)?"
+            form = stem + GERMAN_ENDINGS
         is_abbreviation = self.source.isupper() and len(self.source) > 1
         return re.compile(rf"{form}(?!\w)", 0 if is_abbreviation else re.IGNORECASE)
 

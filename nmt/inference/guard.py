@@ -23,7 +23,7 @@ from nmt.inference.problems import find_problems, is_missing
 from nmt.inference.segments import FixedSpan, Line, protected_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
-from nmt.inference.translator import Translator
+from nmt.inference.translator import Translator, check_lines
 from nmt.inference.whitespace import separator, surrounding_whitespace
 from nmt.search import parse_search
 
@@ -80,7 +80,7 @@ class Guard:
 
     def translate(self, lines: Iterable[str | Line], search: str | None = None) -> list[str]:
         """Return the best translation of each line; see `Translator.translate`."""
-        return [n_best[0].text for n_best in self.stream(chunked(lines), search)]
+        return [n_best[0].text for n_best in self.stream(chunked(check_lines(lines)), search)]
 
     def stream(
         self,

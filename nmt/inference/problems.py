@@ -41,7 +41,8 @@ _FREQUENT_WORDS = {
     "en": frozenset("the and is of to in that it was for you he she with on are this i my have be".split()),
     "de": frozenset("der die das und ist zu den nicht von sie es ein eine mit auf ich er dem wir hat".split()),
 }
-_TERM_ENDINGS = r"(?:e|en|n|s|es|er|em|innen)?"
+GERMAN_ENDINGS = r"(?:e|en|n|s|es|er|ern|em|innen)?"
+"""Endings of inflected nouns and adjectives."""
 
 
 def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ def is_missing(span: FixedSpan, text: str) -> bool:
 def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
     """Count a span in a text, but not inside a longer word or number; optionally with inflectional endings."""
     if inflected:
-        return len(re.findall(rf"(?<!\w){re.escape(span)}{_TERM_ENDINGS}(?!\w)", text, re.IGNORECASE))
+        return len(re.findall(rf"(?<!\w){re.escape(span)}{GERMAN_ENDINGS}(?!\w)", text, re.IGNORECASE))
     return len(occurrence_pattern(span).findall(text)) if span else 1
 
 

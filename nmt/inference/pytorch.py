@@ -46,7 +46,7 @@ class TorchModel:
     def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> TorchState:
         """Encode source sentences and return the initial state of a search."""
         src_BS, mask_BS = self.transfer(pad_rows(sources)), self.transfer(token_mask(map(len, sources)))
-        states = [network.init_search_state(src_BS, mask_BS) for network in self.networks]
+        states = [network.encode_and_init_state(src_BS, mask_BS) for network in self.networks]
         if track_attention:
             for state in states:
                 state.track_attention()

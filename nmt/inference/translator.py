@@ -119,7 +119,7 @@ class Translator:
             ConfigError: unknown search or option.
             UsageError: a line has constraints and the search is not `constrained`.
         """
-        return [n_best[0].text for n_best in self.stream(chunked(_check_lines(lines)), search)]
+        return [n_best[0].text for n_best in self.stream(chunked(check_lines(lines)), search)]
 
     def n_best(self, lines: Iterable[str | Line], search: str | None = None) -> Iterator[list[Translation]]:
         """Yield the n-best list of each line, with tokens, log-probabilities and alignment.
@@ -135,7 +135,7 @@ class Translator:
             ConfigError: see `translate`.
             UsageError: see `translate`.
         """
-        return self.stream(chunked(_check_lines(lines)), search, details=True)
+        return self.stream(chunked(check_lines(lines)), search, details=True)
 
     def stream(
         self,
@@ -250,7 +250,7 @@ def _restore_whitespace(line: str, translations: list[Translation]) -> list[Tran
     return [replace(translation, text=f"{before}{translation.text}{after}") for translation in translations]
 
 
-def _check_lines(lines: Iterable[str | Line]) -> Iterable[str | Line]:
+def check_lines(lines: Iterable[str | Line]) -> Iterable[str | Line]:
     """Raise a UsageError for a single line, whose characters would be translated as lines."""
     if isinstance(lines, str | Line):
         raise UsageError("lines must be a list of strings", "translate([...])")

@@ -70,7 +70,7 @@ class Seq2Seq(nn.Module, ABC):
         logits = hidden @ self.output_weight_VD.to(hidden.dtype).t()
         return logits if self.output_bias_V is None else logits.float() + self.output_bias_V
 
-    def init_search_state(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
+    def encode_and_init_state(self, src_BS: Tensor, src_mask_BS: Tensor) -> Any:
         """Encode the source and return the initial decoder state of a search."""
         return self.init_state(self.encode(src_BS, src_mask_BS), src_mask_BS)
 

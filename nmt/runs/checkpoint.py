@@ -1,11 +1,5 @@
-"""Saves and loads the checkpoints of a run directory.
+"""Saves and loads the checkpoints of a run directory; docs/reference/files.md lists all files.
 
-    runs/NAME/config.yaml           the resolved config
-    runs/NAME/spm.model             the tokenizer; each checkpoint stores its checksum
-    runs/NAME/data.json             the training data: corpora with checksums, number of pairs, cleaning statistics
-    runs/NAME/metrics.jsonl         the training log
-    runs/NAME/calibration.json      confidence estimation, fitted for the weights whose checksum it has
-    runs/NAME/.lock                 locked by the process that trains this run
     runs/NAME/step-000500/          a checkpoint
         model.safetensors           weights for inference
         training.safetensors        optimizer state, RNG states and, with EMA, the non-averaged weights

@@ -25,7 +25,7 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model without its weights: the path of its checkpoint, its config, tokenizer and limits."""
+    """A model on disk: the path of its checkpoint, its config, tokenizer and limits."""
 
     checkpoint: Path
     run: Path

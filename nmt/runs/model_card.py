@@ -209,7 +209,7 @@ def _subsample(points: list[dict[str, Any]], max_points: int = 16) -> list[dict[
 
 
 def _describe_score(test: dict[str, Any], score: dict[str, Any]) -> str:
-    interval = f" ± {score['confidence']:.1f}" if score.get("confidence") is not None else ""
+    interval = f" ± {score['half_interval']:.1f}" if score.get("half_interval") is not None else ""
     return (
         f"{Path(test['model']).name}: {test['test']}, {test['search']}: {score['name']} {score['value']:.1f}{interval}"
         f"  {score['signature']}"

@@ -183,12 +183,12 @@ def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
     return checkpoint.read_progress(best)
 
 
-def _count_parameters(model_dir: Path) -> int:
+def _count_parameters(path: Path) -> int:
     from safetensors import SafetensorError, safe_open
 
     from nmt.runs.quantization import SCALE
 
-    path = model_dir / "model.safetensors"
+    path = path / checkpoint.WEIGHTS
     try:
         with safe_open(path, "pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118

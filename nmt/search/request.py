@@ -36,7 +36,7 @@ class SearchRequest:
     """Sequences of token ids that must appear in each translation; only the `constrained` search supports them."""
     detokenize: Callable[[Sequence[int]], str] = str
     """Returns the text of token ids, for searches that compare texts."""
-    banned_ids: Sequence[int] = ()
+    suppressed_ids: Sequence[int] = ()
     """Ids of special tokens that must not be sampled."""
 
     @property

@@ -109,7 +109,7 @@ class QueuedGuard(Guard):
 
     def __init__(self, translator: BatchTranslator) -> None:
         super().__init__(translator.guard.translator)
-        self._batches, self._stopped = translator, Event()
+        self._batch_translator, self._stopped = translator, Event()
 
     def stop(self) -> None:
         """Translate no further lines."""
@@ -129,9 +129,9 @@ class QueuedGuard(Guard):
             NMTError: `stop` was called.
         """
         lines = (line for chunk in chunks for line in chunk)
-        for part in chunked(lines, self._batches.max_lines):
+        for part in chunked(lines, self._batch_translator.max_lines):
             if self._stopped.is_set():
                 raise NMTError("the translation was cancelled")
-            future = self._batches.submit(part, self.config.search if search is None else search, details=details)
+            future = self._batch_translator.submit(part, search or self.config.search, details=details)
             yield from future.result()
             on_progress(len(part))

@@ -21,7 +21,7 @@ MAX_FIELDS = 10_000
 MAX_ALTERNATIVES = 10
 MAX_VALUES, MAX_VALUE_LENGTH = 20, 200
 """Maximum number of values of a field that may be repeated, and of characters of each."""
-FORMATS = ("text", "html")
+TEXT_FORMATS = ("text", "html")
 
 Fields = dict[str, Any]
 
@@ -159,8 +159,8 @@ class TranslationRequest:
         """
         texts = text_fields(fields, max_length)
         format = optional(fields, "format", str) or "text"
-        if format not in FORMATS:
-            raise HTTPException(400, f"unknown format '{format}'; choose from: {', '.join(FORMATS)}")
+        if format not in TEXT_FORMATS:
+            raise HTTPException(400, f"unknown format '{format}'; choose from: {', '.join(TEXT_FORMATS)}")
         return cls(
             texts, isinstance(fields["q"], list), language_field(fields, "source"), language_field(fields, "target"),
             format, _number_field(fields, "alternatives", MAX_ALTERNATIVES), _flag_field(fields, "alignment"),

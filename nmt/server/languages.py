@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from nmt.data.check.languages import LANGUAGES, language_probabilities
+from nmt.data.language_codes import base_language
 
 NAMES = dict(
     entry.split(":")
@@ -23,8 +24,8 @@ zh:Chinese|zu:Zulu""".replace("\n", "|").split("|")
 
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code if the name is unknown."""
-    name = NAMES.get(_base(code), code)
-    return name if code == _base(code) or name == code else f"{name} ({code})"
+    name = NAMES.get(base_language(code), code)
+    return name if code == base_language(code) or name == code else f"{name} ({code})"
 
 
 def detect(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
@@ -35,10 +36,5 @@ def detect(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
         codes: the possible languages. Their probabilities add up to less than 100 if the text may be in another one.
     """
     probabilities = language_probabilities(text, len(LANGUAGES))
-    percent = {code: round(100 * min(1.0, probabilities.get(_base(code), 0.0)), 1) for code in codes}
+    percent = {code: round(100 * min(1.0, probabilities.get(base_language(code), 0.0)), 1) for code in codes}
     return sorted(percent.items(), key=lambda item: -item[1])
-
-
-def _base(code: str) -> str:
-    """Return the language of a code with a script or region, such as zh-Hans."""
-    return code.lower().partition("-")[0]

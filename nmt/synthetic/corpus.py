@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt import __version__
 from nmt.config import DataConfig
-from nmt.data.sources import get_corpus, open_split, without_mixing
+from nmt.data.sources import get_corpus, open_split, without_corpus_options
 from nmt.errors import NMTError
 from nmt.paths import sha256, write_text
 from nmt.registry import format_spec
@@ -73,7 +73,7 @@ def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
     for spec in specs:
         with suppress(NMTError):
             open_split(spec, split, data.src, data.tgt)
-            return without_mixing(spec)
+            return without_corpus_options(spec)
     return ""
 
 

@@ -48,7 +48,7 @@ class Filters:
     is_reversed: bool
     """Whether the translations are the source side of the corpus, as in back-translation."""
     select: str = ""
-    """Keep only the hypothesis that is closest to the reference by this metric; empty: all of them."""
+    """Keep only the candidate that is closest to the reference by this metric; empty: all of them."""
     min_score: float | None = None
     """Minimum log-probability per token."""
     clean: tuple[str, ...] = CLEANING
@@ -62,7 +62,7 @@ class Filters:
         return self.languages[::-1] if self.is_reversed else self.languages
 
     def apply(
-        self, sources: Path, references: Path, hypotheses: Path, outputs: tuple[Path, Path],
+        self, sources: Path, references: Path, candidates: Path, outputs: tuple[Path, Path],
         tests: Sequence[tuple[str, Sequence[Pair]]] = (),
     ) -> tuple[int, Counter[str]]:  # fmt: skip
         """Write the pairs that pass all filters; return their number and the pairs that each filter dropped.
@@ -70,7 +70,7 @@ class Filters:
         Args:
             sources: file with the text that was translated.
             references: file with its references.
-            hypotheses: file with a line of `format_candidates` for each line of the text.
+            candidates: file with a line of `format_candidates` for each line of the text.
             outputs: files for the source and the target side of the corpus.
             tests: name and pairs of each test set that the corpus must not overlap with.
 
@@ -78,7 +78,7 @@ class Filters:
             DataError: no pair is left.
         """
         dropped: Counter[str] = Counter()
-        cleaned = cleaning_pipeline(self._pairs(sources, references, hypotheses, dropped), self.clean)
+        cleaned = cleaning_pipeline(self._pairs(sources, references, candidates, dropped), self.clean)
         draft = (outputs[0].with_name(f"{outputs[0].name}.draft"), outputs[1].with_name(f"{outputs[1].name}.draft"))
         num_pairs = write_pairs(*draft, cleaned)
         dropped.update({stats.step: stats.dropped for stats in cleaned.report})
@@ -93,23 +93,23 @@ class Filters:
             )
         return num_pairs, +dropped
 
-    def _pairs(self, sources: Path, references: Path, hypotheses: Path, dropped: Counter[str]) -> Iterator[Pair]:
+    def _pairs(self, sources: Path, references: Path, candidates: Path, dropped: Counter[str]) -> Iterator[Pair]:
         """Yield the pairs without problems in the direction of the corpus."""
-        lines = zip(read_lines(sources), read_lines(references), read_lines(hypotheses), strict=True)
+        lines = zip(read_lines(sources), read_lines(references), read_lines(candidates), strict=True)
         for source, reference, line in lines:
             n_best = [Candidate(*each) for each in json.loads(line)]
-            for hypothesis in [closest(n_best, reference, self.select)] if self.select else n_best:
-                if problem := self._problem(source, hypothesis):
+            for candidate in [closest(n_best, reference, self.select)] if self.select else n_best:
+                if problem := self._problem(source, candidate):
                     dropped[problem] += 1
                 else:
-                    yield (hypothesis.text, source) if self.is_reversed else (source, hypothesis.text)
+                    yield (candidate.text, source) if self.is_reversed else (source, candidate.text)
 
-    def _problem(self, source: str, hypothesis: Candidate) -> str:
+    def _problem(self, source: str, candidate: Candidate) -> str:
         """Return the name of the first filter that drops a translation, or an empty string."""
-        if self.min_score is not None and (hypothesis.score is None or hypothesis.score < self.min_score):
+        if self.min_score is not None and (candidate.score is None or candidate.score < self.min_score):
             return LOW_SCORE
-        spans = tuple(span for span in protected_spans(source) if not _is_reformatted(span, hypothesis.text))
-        problems = find_problems(Line(source, fixed=spans), hypothesis.text, self.languages)
+        spans = tuple(span for span in protected_spans(source) if not _is_reformatted(span, candidate.text))
+        problems = find_problems(Line(source, fixed=spans), candidate.text, self.languages)
         names = (problem.partition(":")[0] for problem in problems)
         return next((name for name in names if name not in self.ignore), "")
 
@@ -130,16 +130,16 @@ class Filters:
         return write_pairs(*outputs, repair([corpus], report))
 
 
-def format_candidates(hypotheses: Iterable[Candidate]) -> str:
-    """Return a line of JSON with the hypotheses of a sentence, best first."""
-    return json.dumps([[each.text, each.score] for each in hypotheses], ensure_ascii=False)
+def format_candidates(candidates: Iterable[Candidate]) -> str:
+    """Return a line of JSON with the candidates of a sentence, best first."""
+    return json.dumps([[each.text, each.score] for each in candidates], ensure_ascii=False)
 
 
-def closest(hypotheses: Sequence[Candidate], reference: str, metric: str) -> Candidate:
-    """Return the hypothesis that is closest to the reference (Kim and Rush 2016, section 3.3)."""
+def closest(candidates: Sequence[Candidate], reference: str, metric: str) -> Candidate:
+    """Return the candidate that is closest to the reference (Kim and Rush 2016, section 3.3)."""
     sentence_metric: Callable[..., list[float]] = SENTENCE_METRICS[metric]
-    scores = sentence_metric([each.text for each in hypotheses], [[reference] * len(hypotheses)])
-    return hypotheses[scores.index(max(scores))]
+    scores = sentence_metric([each.text for each in candidates], [[reference] * len(candidates)])
+    return candidates[scores.index(max(scores))]
 
 
 def _is_reformatted(span: FixedSpan, text: str) -> bool:

@@ -93,7 +93,7 @@ def _validate(trainer: Trainer, metrics: MetricsLogger, budget: TimeBudget, stop
     state = trainer.progress
     with budget.validation():
         scores = trainer.group.broadcast(stop.interruptible(trainer.validate) if trainer.group.is_main else None)
-    has_patience = trainer.update_best(scores) if scores else True
+    has_patience = trainer.record_validation(scores) if scores else True
     if scores and trainer.group.is_main:  # log before saving: a run resumed from this checkpoint would not log it
         samples = {"samples": trainer.samples} if trainer.samples else {}
         metrics.write(_position(trainer) | scores | samples)

@@ -31,7 +31,7 @@ class LogitsLoss(Protocol):
     def __call__(
         self, logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
     ) -> None:
-        """Add to `sums`, and replace the logits if they include gradients."""
+        """Add to `sums`, and replace the logits by their gradient if the sums include one."""
 
 
 @dataclass

@@ -148,7 +148,7 @@ def estimate(trainer: Trainer) -> Estimate:
             "training would split them; reduce train.batch_tokens and increase train.grad_accumulation",
         ) from None
     loader = trainer.loader
-    lengths_N, batches = loader.lengths_N2(0)[:, 1] + 1, loader.batches(0)
+    lengths_N, batches = loader.lengths_N2(0)[:, 1] + 1, loader.batch_indices(0)
     epoch_tokens = int(lengths_N.sum())
     epoch_positions = sum(len(pair_ids) * int(lengths_N[pair_ids].max()) for pair_ids in batches)
     num_updates, num_tokens, seconds = _measure_speed(trainer)

@@ -17,8 +17,7 @@ from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data import noise
 from nmt.data.mixing import describe
-from nmt.data.prepare import PreparedData, prepare
-from nmt.data.prepare import check_specs as check_data
+from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.subword_regularization import resolve_method
 from nmt.data.tokenizer import tokenizer_file
 from nmt.errors import NMTError, TrainingError, UsageError
@@ -57,7 +56,7 @@ def check_specs(config: Config) -> None:
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
     check_compile(config)
-    check_data(config.data)
+    check_data_specs(config.data)
     for name in config.data.general_test:
         check_name(name, config.data.src, config.data.tgt)
 
@@ -122,7 +121,7 @@ def train(
         if auto_batch_size:
             config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, group))
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
-        if resume and trainer.restore():  # before any file of the run is replaced, because it may raise
+        if resume and trainer.restore():  # before config, data.json and tokenizer are replaced, because it may raise
             log(f"resuming {run} at update {trainer.progress.step:,}")
         elif config.train.init_from:
             trainer.init_from(Path(config.train.init_from))
@@ -208,7 +207,7 @@ def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:
     write_text(run / "config.yaml", config_io.dump(trainer.config))
     trainer.tokenizer.save(run)
     mix = [
-        {"pairs": len(each.pair_ids_N), "pairs_per_epoch": each.pairs_per_epoch, "tag": each.corpus.mixing.tag}
+        {"pairs": len(each.pair_ids_N), "pairs_per_epoch": each.pairs_per_epoch, "tag": each.corpus.options.tag}
         for each in trainer.loader.corpora
     ]
     write_text(run / "data.json", json.dumps(trainer.prepared.meta | {"mix": mix}, indent=2) + "\n")

@@ -134,7 +134,7 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
         config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed))
     _make_directory(directory)
     with locked(directory / LOCK, lambda: _raise_locked(directory)):
-        _check_unchanged(sweep, directory)
+        _check_and_save(sweep, directory)
         finished = {result.name: result for result in read_results(directory) if not result.exit_code}
         write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
         num_remaining = sum(_name(options, seed) not in finished for options, seed in sweep.runs())
@@ -197,7 +197,7 @@ def _make_directory(directory: Path) -> None:
         raise UsageError(f"cannot create {directory}: {error.strerror}", CHOOSE_RUN) from None
 
 
-def _check_unchanged(sweep: Sweep, directory: Path) -> None:
+def _check_and_save(sweep: Sweep, directory: Path) -> None:
     """Check that config, overrides and time limit equal the saved ones, if any, and save the sweep.
 
     Grid and seeds may differ.

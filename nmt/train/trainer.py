@@ -48,6 +48,12 @@ class Trainer:
         dtype: torch.dtype,
         group: RankGroup | None = None,
     ) -> None:
+        """Build model, optimizer and loader with random weights, and seed the global random generators.
+
+        Raises:
+            CheckpointError: the teacher cannot be loaded.
+            ConfigError: the model does not support train.max_length.
+        """
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
         self.group = group or RankGroup()
         self.tokenizer = prepared.tokenizer()
@@ -118,6 +124,8 @@ class Trainer:
 
     def restore(self) -> bool:
         """Restore the latest intact checkpoint of the run. Return False if there is none.
+
+        Rank 0 renames damaged checkpoints and removes the metrics of updates that will be repeated.
 
         Raises:
             CheckpointError: all checkpoints are damaged.
@@ -271,7 +279,7 @@ class Trainer:
             tokens += batch.tokens
         return sum(torch.stack(losses).tolist()) / max(1, tokens) if losses else 0.0
 
-    def update_best(self, scores: dict[str, float]) -> bool:
+    def record_validation(self, scores: dict[str, float]) -> bool:
         """Record the scores of a validation. Return False if patience is exhausted."""
         self.progress.scores = scores
         if self.progress.best is None or scores["best_metric_value"] > self.progress.best:

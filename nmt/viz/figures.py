@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.errors import NMTError, UsageError
 
-FORMATS = (".png", ".svg", ".pdf")
+FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
 
 def figure(output: Path, width: float, height: float) -> Any:
@@ -35,7 +35,7 @@ def check_figure_format(output: Path, *others: str) -> None:
     Raises:
         UsageError: it is not.
     """
-    formats = [*others, *FORMATS]
+    formats = [*others, *FIGURE_FORMATS]
     if output.suffix.lower() not in formats:  # matplotlib appends a suffix to a name without one
         raise UsageError(f"cannot write the format '{output.suffix}' of {output}", f"use {', '.join(formats)}")
 

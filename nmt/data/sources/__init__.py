@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from nmt.config import DataConfig
 from nmt.data.sources import files, multi30k, opus, phrasebook, tatoeba, wmt
-from nmt.data.sources.corpus import SPLITS, Corpus, Mixing, Split
+from nmt.data.sources.corpus import SPLITS, Corpus, CorpusOptions, Split
 from nmt.errors import ConfigError, DataError
 from nmt.registry import format_spec, options_of, parse, resolve
 
 __all__ = [
-    "SOURCES", "SPLITS", "Corpus", "Mixing", "Split", "get_corpus", "open_split", "parse_corpus", "validate",
-    "validate_all", "without_mixing",
+    "SOURCES", "SPLITS", "Corpus", "CorpusOptions", "Split", "get_corpus", "open_split", "parse_corpus", "validate",
+    "validate_all", "without_corpus_options",
 ]  # fmt: skip
 
 SOURCES: dict[str, Callable[..., Corpus]] = {
@@ -40,18 +40,18 @@ def get_corpus(spec: str) -> Corpus:
     return parse_corpus(spec)[0]
 
 
-def parse_corpus(spec: str) -> tuple[Corpus, Mixing]:
+def parse_corpus(spec: str) -> tuple[Corpus, CorpusOptions]:
     """Return the corpus of a spec string as `get_corpus` does, and the options that every training corpus has."""
     name, options = parse(spec)
-    mixing = {key: options.pop(key) for key in options_of(Mixing) if key in options}
-    corpus = resolve("corpus", SOURCES, format_spec(name, options), shared_options=options_of(Mixing))()
-    return corpus, resolve("corpus", {name: Mixing}, format_spec(name, mixing))()
+    shared = {key: options.pop(key) for key in options_of(CorpusOptions) if key in options}
+    corpus = resolve("corpus", SOURCES, format_spec(name, options), shared_options=options_of(CorpusOptions))()
+    return corpus, resolve("corpus", {name: CorpusOptions}, format_spec(name, shared))()
 
 
-def without_mixing(spec: str) -> str:
-    """Return a spec string without the options of `Mixing`, for validation and test sets."""
+def without_corpus_options(spec: str) -> str:
+    """Return a spec string without the options of `CorpusOptions`, for validation and test sets."""
     name, options = parse(spec)
-    own = {key: value for key, value in options.items() if key not in options_of(Mixing)}
+    own = {key: value for key, value in options.items() if key not in options_of(CorpusOptions)}
     return format_spec(name, own) if own else name
 
 
@@ -67,7 +67,7 @@ def validate_all(data: DataConfig) -> None:
     for key, spec in (("valid", data.valid), ("test", data.test)):
         if spec:
             validate(spec)
-            if parse_corpus(spec)[1] != Mixing():
+            if parse_corpus(spec)[1] != CorpusOptions():
                 raise ConfigError(f"data.{key}: weight and tag are options of training corpora", "leave them out")
 
 

@@ -23,8 +23,8 @@ SplitReaders = Mapping[str, PairReader]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixing:
-    """Options of every training corpus: how it is mixed with the others."""
+class CorpusOptions:
+    """Options that every training corpus has."""
 
     weight: float = 1.0
     """How often an epoch has each pair; see `nmt.data.mixing`."""

@@ -89,8 +89,10 @@ class Files:
         read = self._reader(paths, src, tgt)
         checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
         if self.hold_out and missing and (split == "train" or split in missing):
-            read = holdout.hold_out(read, missing)[split]
-            checksum = hash_strings(holdout.VERSION, split, *missing, checksum)
+            first = min(src, tgt, key=lambda code: (code != "en", code))  # both directions hold out the same sentences
+            swap = swap_sides if first == tgt else lambda reader: reader
+            read = swap(holdout.hold_out(swap(read), missing)[split])
+            checksum = hash_strings(holdout.VERSION, first, split, *missing, checksum)
         count = None if pair_format(paths[0]) == "tmx" else partial(count_lines, paths[0])
         return Split(name, checksum, read, count, paths)
 

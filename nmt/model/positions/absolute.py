@@ -1,4 +1,5 @@
-"""Absolute position encodings, added to the input of layers. Letters: T tokens, D model dimension, L layers."""
+"""Absolute position encodings, added to the input of layers. Letters: B sentences,
+T tokens, M positions, D model dimension, L layers, N learned positions."""
 
 from __future__ import annotations
 
@@ -37,6 +38,10 @@ def concatenated_sinusoids(length: int, dim: int) -> Tensor:
     """Return the [length, dim] matrix of sines, then cosines, in float32."""
     table_TD = sinusoids(length, dim)
     return torch.cat((table_TD[:, ::2], table_TD[:, 1::2]), 1)
+
+
+SINUSOIDS = {"sinusoidal": sinusoids, "sinusoidal_concatenated": concatenated_sinusoids}
+"""Functions that compute the tables of position encodings."""
 
 
 class Sinusoidal(PositionEncoding):

@@ -1,4 +1,4 @@
-"""Average of two models with the same architecture and tokenizer, as a run of its own.
+"""Linear interpolation of the weights of two models with the same architecture and tokenizer, as a run of its own.
 
 Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): the average of a model and its fine-tuned
 version keeps most of the gain in the new domain and loses less outside of it.
@@ -20,7 +20,7 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 """Model options that do not change the meaning of the weights."""
 
 
-def average_models(first: Path, second: Path, share: float, run: Path | None = None) -> Path:
+def interpolate_models(first: Path, second: Path, share: float, run: Path | None = None) -> Path:
     """Write (1 - share) · first + share · second as a run with one checkpoint, and return its directory.
 
     Config and tokenizer are those of the second model.

@@ -1,4 +1,4 @@
-"""The documents agree with the program: commands, options, paths, packages and snippets."""
+"""The pages in docs agree with the program: commands, options, paths, packages and snippets."""
 
 from __future__ import annotations
 

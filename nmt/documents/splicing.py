@@ -1,0 +1,68 @@
+"""Text files of which some parts are replaced; all other characters, the encoding and the line ends stay unchanged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from nmt.documents.document import RichText
+from nmt.documents.text_file import TextFile
+
+_LINE = re.compile(r"(?:[-*•–][ \t]+)?(?P<text>\S(?:[^\r\n]*\S)?)")
+
+
+class Edit(NamedTuple):
+    """The replacement of a range of a text."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Part(Protocol):
+    """A part of a file that is translated, such as a table cell."""
+
+    @property
+    def blocks(self) -> Sequence[RichText]:
+        """The blocks to translate."""
+
+    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
+        """Return the changes of the file for the translation of each block."""
+
+
+class SplicedDocument:
+    """A document in which the translations replace ranges of the text."""
+
+    def __init__(self, file: TextFile, parts: Sequence[Part]) -> None:
+        self.file, self.parts = file, parts
+        self.blocks = [block for part in parts for block in part.blocks]
+
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the document with the translation of each block; everything else is unchanged."""
+        remaining, edits = iter(translations), list[Edit]()
+        for part in self.parts:
+            edits += part.edits(list(islice(remaining, len(part.blocks))))
+        pieces, position = [], 0
+        for start, end, text in sorted(edits):
+            pieces += [self.file.text[position:start], text]
+            position = end
+        return self.file.encode("".join(pieces) + self.file.text[position:])
+
+
+class StringLines:
+    """A string such as a table cell: each line is a block, and its bullet and the whitespace around it are kept."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._spans = [match.span("text") for match in _LINE.finditer(text)]
+        self.blocks = [RichText(text[start:end]) for start, end in self._spans]
+
+    def render(self, translations: Sequence[RichText]) -> str:
+        """Return the string with the translations of its blocks."""
+        pieces, position = list[str](), 0
+        for (start, end), translation in zip(self._spans, translations, strict=True):
+            pieces += [self.text[position:start], re.sub(r"[\r\n]+", " ", translation.text)]
+            position = end
+        return "".join(pieces) + self.text[position:]

@@ -19,7 +19,7 @@ from tiny import config
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.errors import ConfigError, DataError, NMTError
-from nmt.inference import Source, batch, chunking, native
+from nmt.inference import Source, batch_engine, chunking, native
 from nmt.inference.alignment import align
 from nmt.inference.batch_engine import BatchEngine
 from nmt.inference.chunking import chunk_by_arrival
@@ -68,7 +68,7 @@ def test_order_and_number_of_lines_do_not_depend_on_batches(
     assert translations[0] == translations[6]
     assert translations == [texts(translator, [line])[0] for line in LINES]
     monkeypatch.setattr(chunking, "CHUNK_SIZE", 2)
-    monkeypatch.setattr(batch, "MAX_BATCH_ROWS", 1)
+    monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 1)
     assert texts(translator, LINES) == translations
 
 
@@ -236,7 +236,7 @@ def test_a_checkpoint_can_be_loaded_by_a_string_path(translator: Translator) -> 
 
 
 def test_parallel_batches_equal_sequential_batches(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "MAX_BATCH_ROWS", 8)
+    monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 8)
     lines = [f"{'the small dog ' * (i % 4)}sees tree {i}." for i in range(40)]
     threads = torch.get_num_threads()
     results = []
@@ -272,13 +272,13 @@ def test_batch_size_is_limited_to_tokens_times_rows(
         return search_batch(engine, sources, search)
 
     monkeypatch.setattr(BatchEngine, "_search", record)
-    monkeypatch.setattr(batch, "MAX_BATCH_TOKENS", 400)
+    monkeypatch.setattr(batch_engine, "MAX_BATCH_TOKENS", 400)
     texts(translator, [f"{'the small dog ' * (i % 3)}sees tree {i}." for i in range(60)], spec)
     assert 300 < max(sizes) <= 400
 
 
 def test_an_error_in_a_parallel_batch_is_raised(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "MAX_BATCH_ROWS", 1)
+    monkeypatch.setattr(batch_engine, "MAX_BATCH_ROWS", 1)
     monkeypatch.setattr(translator.engine, "num_threads", 2)
 
     def broken(*_: object) -> None:

@@ -46,12 +46,14 @@ def config(
 def _check_specs(config: Config) -> None:
     """Validate the specs of data and source noise, and the syntax of those of searches, schedules and optimizers.
 
-    `nmt.train.session.check_specs` validates all of them, but its modules load slowly.
+    `nmt.train.session.check_specs` validates all of them, but its modules and those of `nmt.data.prepare` load slowly.
     """
     from nmt.data import noise
-    from nmt.data.prepare import check_data_specs
+    from nmt.data.clean import cleaning_pipeline
+    from nmt.data.sources import validate_all
 
     for spec in (config.search, config.train.valid_search, config.train.schedule, config.train.optimizer):
         parse(spec)
     noise.compose(config.train.source_noise)
-    check_data_specs(config.data)
+    cleaning_pipeline((), config.data.clean)
+    validate_all(config.data)

@@ -210,7 +210,7 @@ def test_every_command_works_with_a_model_without_source_eos(tmp_path: Path) -> 
     maps = json.loads((tmp_path / "attention.json").read_text())
     assert "</s>" not in maps["source_tokens"]
     assert len(maps["weights"]["cross"][0][0][0]) == len(maps["source_tokens"])
-    nmt("export", run, "--to", "hf-marian").assert_fails(2, "does not support model.source_eos=False")
+    nmt("export", run, "--to", "transformers").assert_fails(2, "does not support model.source_eos=False")
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
     steps = ["train.steps=4", "train.valid_every=2", "train.schedule=constant(warmup=1)", "train.best_metric=loss"]
     tuned = nmt("train", "--init-from", run, "--run", "runs/tuned", *(f"--set={option}" for option in (corpus, *steps)))

@@ -45,7 +45,7 @@ PACKAGES = {
     "ctranslate2": ["ctranslate2"],
     "safetensors": [],
     "onnx": ["onnxscript", "onnxruntime"],
-    "hf-marian": ["transformers"],
+    "transformers": ["transformers"],
 }
 
 
@@ -144,7 +144,7 @@ SCORES: dict[str, Score] = {
     "ctranslate2": by_ctranslate2,
     "safetensors": by_safetensors,
     "onnx": by_onnx,
-    "hf-marian": by_transformers,
+    "transformers": by_transformers,
 }
 
 
@@ -263,8 +263,8 @@ def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, p
     [
         ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 does not support model.position_encoding=shaw"),
         ("ctranslate2", {"arch": "rnn"}, "CTranslate2 does not support model.arch=rnn"),
-        ("hf-marian", {"activation": "swiglu"}, "Hugging Face does not support model.activation=swiglu"),
-        ("hf-marian", {"kv_heads": 1}, "Hugging Face does not support model.kv_heads=1"),
+        ("transformers", {"activation": "swiglu"}, "Hugging Face does not support model.activation=swiglu"),
+        ("transformers", {"kv_heads": 1}, "Hugging Face does not support model.kv_heads=1"),
         ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
         ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
     ],
@@ -281,7 +281,7 @@ def test_unsupported_models_are_rejected(
 def test_transformers_loads_the_export(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    directory = exported("hf-marian", loaded)
+    directory = exported("transformers", loaded)
     monkeypatch.setattr(socket.socket, "connect", None)  # there is no network
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
@@ -306,7 +306,7 @@ def unpadded(inputs: dict[str, Tensor]) -> list[list[int]]:
 def test_transformers_tokenizes_like_nmt(loaded: LoadedModel) -> None:
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(exported("hf-marian", loaded))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported("transformers", loaded))
     for text in (*LINES, "x</s> y <s> <pad><unk>", "<0x41> 12345", "naïve 日本", "a . b ,c 's"):
         ids = loaded.tokenizer.encode(text)
         assert tokenizer(text)["input_ids"] == [*ids, EOS]
@@ -361,7 +361,7 @@ def test_command_exports_and_reports(to: str, nmt: CommandLine) -> None:
     assert report["BLEU"].startswith("100.0 ")
     assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
     assert done.err == ""
-    if to != "hf-marian":  # that one is for Transformers alone
+    if to != "transformers":  # that one is for Transformers alone
         for file in ("config.yaml", "spm.model", "data.json"):
             assert (nmt.directory / "runs/tiny" / to / file).read_bytes() == (
                 nmt.directory / "runs/tiny" / file
@@ -409,7 +409,7 @@ def test_verification_uses_the_given_file_or_the_phrasebook(nmt: CommandLine) ->
     assert " of phrasebook/test, " in done.out
 
 
-@pytest.mark.parametrize("name", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow), "hf-marian"])
+@pytest.mark.parametrize("name", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow), "transformers"])
 def test_documented_example_runs(
     name: str, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -466,7 +466,7 @@ def test_failed_verification_discards_the_export(
         ("runs/tiny", 2, "Missing option '--to'"),
         ("--to onnx", 2, "Missing argument 'run'"),
         ("runs/tiny --to onxx", 2, "did you mean 'onnx'?"),
-        ("runs/tiny --to marian", 2, "did you mean 'hf-marian'?"),
+        ("runs/tiny --to transformer", 2, "did you mean 'transformers'?"),
         ("runs/tiny --to safetensors(weights='bf15')", 2, "did you mean 'bf16'?"),
         ("runs/tiny --to safetensors(type='bf16')", 2, "has no option 'type'"),
         ("runs/tiny --to safetensors --output runs", 2, "runs already exists"),

@@ -129,7 +129,7 @@ def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(400))
     assert nmt.train("runs/tiny", model__norm_position=norm_position, train__steps="2").code == 0
-    export = ("--to", "hf-marian", "--min-agreement", "0.8", "--output")  # the model is hardly trained
+    export = ("--to", "transformers", "--min-agreement", "0.8", "--output")  # the model is hardly trained
     assert nmt("export", "runs/tiny", *export, "first").code == 0
     done = nmt("import", "first", "--run", "runs/imported")
     assert (done.code, done.out) == (0, "runs/imported\n")
@@ -154,7 +154,7 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
         ["info", "runs/opus"],
         ["attention", "the dog", "--model", "runs/opus", "-o", "attention.json"],
         ["export", "runs/opus", "--to", "ctranslate2"],
-        ["export", "runs/opus", "--to", "hf-marian"],
+        ["export", "runs/opus", "--to", "transformers"],
         ["export", "runs/opus", "--to", "safetensors", "--output", "copy"],
     ):
         done = nmt(*arguments)
@@ -181,11 +181,11 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     assert "license not specified" in (tmp_path / "runs/tuned/README.md").read_text()
     assert "no comparison on other text" in tuned.err  # not the phrasebook, which the model was not trained on
     assert nmt("average", "runs/opus", "runs/tuned", "--share", "0.3").out == "runs/tuned-average-0.3\n"
-    assert nmt("export", "runs/tuned-average-0.3", "--to", "hf-marian").code == 0
+    assert nmt("export", "runs/tuned-average-0.3", "--to", "transformers").code == 0
     assert nmt("translate", "the dog", "--model", "runs/tuned").code == 0
     again = nmt("train", "--init-from", "runs/tuned", "--run", "runs/again", "--set", corpus, *steps)
     assert again.code == 0, again.err
-    assert nmt("export", "runs/again", "--to", "hf-marian").code == 0
+    assert nmt("export", "runs/again", "--to", "transformers").code == 0
 
 
 def test_large_vocabularies_cannot_be_fine_tuned(tmp_path: Path) -> None:

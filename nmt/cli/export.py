@@ -10,7 +10,7 @@ import typer
 
 def export(
     run: Annotated[Path, typer.Argument(help="Run or checkpoint directory.")],
-    to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or hf-marian.")],
+    to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or transformers.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output directory.", show_default="RUN/FORMAT")
     ] = None,
@@ -33,7 +33,7 @@ def export(
 
     Examples:
       nmt export runs/multi30k --to ctranslate2
-      nmt export runs/quickstart --to hf-marian --output en-de --verify-with news.en
+      nmt export runs/quickstart --to transformers --output en-de --verify-with news.en
       nmt export runs/multi30k --to "safetensors(weights='bf16')" --min-agreement 0.9
     """
     from nmt.export import verify

@@ -22,8 +22,8 @@ def import_(
     """Import a published model as a run.
 
     Reads Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT, Marian releases, packages
-    of Argos Translate, and exports of `nmt export` to hf-marian and ctranslate2. Every command that uses a model works
-    with the run, also train --init-from and export. nmt models lists published models.
+    of Argos Translate, and exports of `nmt export` to transformers and ctranslate2. Every command that uses a model
+    works with the run, also train --init-from and export. nmt models lists published models.
 
     Examples:
       nmt import Helsinki-NLP/opus-mt-en-de

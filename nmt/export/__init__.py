@@ -17,13 +17,13 @@ EXPORTS: dict[str, Callable[..., None]] = {
     "ctranslate2": ctranslate2.export,
     "safetensors": safetensors.export,
     "onnx": onnx.export,
-    "hf-marian": huggingface.export,
+    "transformers": huggingface.export,
 }
 LOADERS: dict[str, Callable[[Path], Translate]] = {
     "ctranslate2": ctranslate2.load,
     "safetensors": safetensors.load,
     "onnx": onnx.load,
-    "hf-marian": huggingface.load,
+    "transformers": huggingface.load,
 }
 
 __all__ = ["EXPORTS", "LOADERS", "Translate"]

@@ -1,9 +1,9 @@
 """Import of Marian models in the format of Hugging Face Transformers, such as those of OPUS-MT.
 
-MarianMT models are post-norm Transformers. `nmt export --to hf-marian` writes pre-norm models as Pegasus with Marian's
-tokenizer, and these can be imported, too. In Transformers, decoding starts from the padding token, whose embedding is
-zero; in nmt it starts from BOS, so BOS gets the row of the padding token. The rows are permuted so that PAD, UNK, BOS
-and EOS come first.
+MarianMT models are post-norm Transformers. `nmt export --to transformers` writes pre-norm models as Pegasus with the
+tokenizer of Marian, and these can be imported, too. In Transformers, decoding starts from the padding token, whose
+embedding is zero; in nmt it starts from BOS, so BOS gets the row of the padding token. The rows are permuted so that
+PAD, UNK, BOS and EOS come first.
 """
 
 from __future__ import annotations

@@ -1,15 +1,4 @@
-"""Collects the information about a run for `nmt info` and the model card.
-
-runs/NAME/config.yaml       all options
-runs/NAME/data.json         corpora with checksums, tokenizer, cleaning statistics
-runs/NAME/sessions.jsonl    time, hardware and versions of each training session
-runs/NAME/metrics.jsonl     learning curves
-runs/NAME/step-N/meta.json  updates, tokens, seconds, validation scores, checksums of the weights
-runs/NAME/eval/*.json       test scores with their signatures
-runs/NAME/comparison.json   scores of a fine-tuned model and its start model
-runs/NAME/calibration.json  calibration of the confidence
-runs/NAME/README.md         the model card
-"""
+"""Collects the information in the files of a run (docs/reference/files.md) for `nmt info` and the model card."""
 
 from __future__ import annotations
 

@@ -147,6 +147,8 @@ class TrainConfig:
     """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes a minute longer."""
     overlap_all_reduce: bool = False
     """With several processes, sum gradients during the backward pass instead of after it."""
+    all_reduce_precision: str = "fp32"
+    """Type in which several processes exchange gradients: fp32 or bf16, which halves the traffic and rounds."""
     valid_every: int = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: int = 0

@@ -250,6 +250,7 @@ def check(config: Config) -> None:
     _check_ranges(config)
     _choice("tokenizer.model_type", config.tokenizer.model_type, ("unigram", "bpe"))
     _choice("model.norm_position", config.model.norm_position, ("post", "pre"))
+    _choice("train.all_reduce_precision", config.train.all_reduce_precision, ("fp32", "bf16"))
     _choice("train.best_metric", config.train.best_metric, ("bleu", "chrf", "loss"))
     _check_relations(config)
 

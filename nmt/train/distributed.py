@@ -7,7 +7,7 @@ on any rank stops all. Decisions are exchanged over gloo, so that the ranks neve
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from nmt.errors import TrainingError
 
@@ -57,17 +56,6 @@ class RankGroup:
         if self.world_size > 1:
             dist.all_gather_object(values, value, group=self.object_group)
         return values
-
-    def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
-        """Sum each tensor over the ranks in place, in a single all-reduce."""
-        if self.world_size == 1 or not tensors:
-            return
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        dist.all_reduce(flat)
-        sums = torch.split(flat, [tensor.numel() for tensor in tensors])
-        torch._foreach_copy_(
-            list(tensors), [total.view_as(tensor) for total, tensor in zip(sums, tensors, strict=True)]
-        )
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Gradient all-reduce that overlaps with the backward pass (`train.overlap_all_reduce`).
+"""All-reduce of gradients in buckets.
 
-Every rank sums the same buckets of gradients in the same order, each as soon as the backward pass of the last
-microbatch has computed it and all earlier ones. A bucket is sent once per update: after an out-of-memory error, the
-update is repeated, and the sums that are already under way are kept.
+Every rank sums the same buckets in the same order: after the backward pass, or with `train.overlap_all_reduce` each as
+soon as the backward pass of the last microbatch has computed it and all earlier ones. A bucket is sent once per update:
+after an out-of-memory error, the update is repeated, and the sums that are already under way are kept.
 """
 
 from __future__ import annotations
@@ -22,9 +22,17 @@ BUCKET_BYTES = 25 * 2**20
 class GradientReducer:
     """Sums the gradients of the ranks."""
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        """Divide the parameters into buckets, in about the order in which the backward pass finishes them."""
-        self.buckets = _divide(parameters[::-1])
+    def __init__(
+        self, parameters: Sequence[Tensor], *, overlap: bool = False, dtype: torch.dtype = torch.float32
+    ) -> None:
+        """Divide the parameters into buckets, in about the order in which the backward pass finishes them.
+
+        Args:
+            parameters: those of the model, in the same order on every rank.
+            overlap: send buckets during the backward pass of the last microbatch.
+            dtype: dtype of the gradients that are sent.
+        """
+        self.buckets, self.overlap, self.dtype = _divide(parameters[::-1]), overlap, dtype
         self._sent: list[tuple[Tensor, dist.Work]] = []
         self._num_missing: list[int] | None = None
         """Number of gradients that each bucket waits for; None outside of `sending`."""
@@ -34,8 +42,8 @@ class GradientReducer:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send buckets as soon as their gradients are complete: for the backward pass of the last microbatch."""
-        self._num_missing = [len(bucket) for bucket in self.buckets]
+        """Overlap: send buckets as soon as they are complete, in the backward pass of the last microbatch."""
+        self._num_missing = [len(bucket) for bucket in self.buckets] if self.overlap else None
         try:
             yield
         finally:
@@ -62,12 +70,12 @@ class GradientReducer:
             self._send(self.buckets[len(self._sent)])
 
     def _send(self, bucket: Sequence[Tensor]) -> None:
-        flat = torch.cat([gradient(parameter).reshape(-1) for parameter in bucket])
+        flat = torch.cat([gradient(parameter).reshape(-1) for parameter in bucket]).to(self.dtype)
         self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
 
 
 def gradient(parameter: Tensor) -> Tensor:
-    """Return the gradient of a parameter; zeros if this rank has no batch."""
+    """Return the gradient of a parameter; set it to zero if this rank has no batch."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad

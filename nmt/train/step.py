@@ -19,7 +19,6 @@ from nmt.errors import TrainingError
 from nmt.model.seq2seq import Seq2Seq
 from nmt.train.adamw import AdamW
 from nmt.train.distillation import Teacher
-from nmt.train.distributed import RankGroup
 from nmt.train.gradient_reducer import GradientReducer, gradient
 from nmt.train.loss import LogitsLoss, compiled_logits_loss, cross_entropy, logits_loss
 
@@ -88,7 +87,6 @@ def start_step(
     *,
     tokens: int | None = None,
     scaler: GradScaler | None = None,
-    group: RankGroup | None = None,
     reducer: GradientReducer | None = None,
     teacher: Teacher | None = None,
 ) -> PendingStats:
@@ -105,8 +103,7 @@ def start_step(
         tokens: target tokens of all ranks; None: those of `microbatches`.
         scaler: gradient scaler, required for the narrow range of fp16 (Micikevicius et al. 2018). An overflow then
             reduces the scale.
-        group: the ranks that make this update together.
-        reducer: sums the gradients of the ranks during the last backward pass; None: after it.
+        reducer: sums the gradients of the ranks that make this update together.
         teacher: the model to distill.
 
     If the gradient is not finite, the weights do not change.
@@ -116,7 +113,6 @@ def start_step(
             gradients to other ranks.
     """
     scaler = scaler or GradScaler(enabled=False)
-    group = group or RankGroup()
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad()
     try:
@@ -132,10 +128,10 @@ def start_step(
     parameters = list(model.parameters())
     device = parameters[0].device
     total = torch.stack(losses).sum() if losses else torch.zeros((), device=device)
+    for parameter in parameters:
+        gradient(parameter)  # zeros without a batch: scaler and optimizer need all gradients
     if reducer:
         reducer.finish(total)
-    else:
-        group.all_reduce_([*map(gradient, parameters), total])
     loss_scale = scaler.scale(torch.ones((), device=device))  # also initializes the scaler if there is no batch
     scaler.unscale_(optimizer)  # type: ignore[arg-type]
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.clip_norm or math.inf)

@@ -66,8 +66,11 @@ class Trainer:
         if "model" in config.train.compile:
             compile_model(self.model)
         self.optimizer = parse_optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
-        overlaps = config.train.overlap_all_reduce and self.group.world_size > 1
-        self.reducer = GradientReducer(list(self.model.parameters())) if overlaps else None
+        self.reducer = None
+        if self.group.world_size > 1:
+            dtype = runtime.torch_dtype(config.train.all_reduce_precision)
+            overlap = config.train.overlap_all_reduce
+            self.reducer = GradientReducer(list(self.model.parameters()), overlap=overlap, dtype=dtype)
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = parse_schedule(config.train.schedule)
         self.loader = Loader(
@@ -219,7 +222,7 @@ class Trainer:
             try:
                 return start_step(
                     self.model, microbatches, self.optimizer, self.config.train,
-                    tokens=tokens, scaler=self.scaler, group=self.group, reducer=self.reducer, teacher=self.teacher,
+                    tokens=tokens, scaler=self.scaler, reducer=self.reducer, teacher=self.teacher,
                 )  # fmt: skip
             except MemoryError:
                 self._reduce_microbatch_size(microbatches)

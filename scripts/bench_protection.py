@@ -1,4 +1,4 @@
-"""Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and placeholders.
+"""Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and variables.
 
     scripts/bench_protection.py --model en-de-small --model runs/multi30k
 
@@ -23,15 +23,15 @@ from nmt.inference.translator import Translator
 TEMPLATES = {
     "en": """My email is EMAIL.|Please write to EMAIL before DATE.|Send it to EMAIL or call PHONE.|See URL for details.
 You can find the book at URL.|The page URL does not work.|Open the file PATH.|The program is in PATH, not in PATH.
-Run CODE first.|The function CODE returns NUMBER.|Do not call CODE twice.|Hello PLACEHOLDER, how are you?
-You have PLACEHOLDER new messages.|PLACEHOLDER wants to see you.|Tom paid MONEY for the car.|It costs MONEY.
+Run CODE first.|The function CODE returns NUMBER.|Do not call CODE twice.|Hello VARIABLE, how are you?
+You have VARIABLE new messages.|VARIABLE wants to see you.|Tom paid MONEY for the car.|It costs MONEY.
 I weigh QUANTITY.|The box is QUANTITY long and weighs QUANTITY.|The meeting is on DATE at TIME.|We met on DATE.
 She was born in YEAR.|There are NUMBER people in the room.|I have NUMBER questions.|NUMBER|DATE|EMAIL
 Tom and HANDLE are friends.|Do you know HANDLE?|The error was in HASH.|Version VERSION is new.|I have read HANDLE today.
 The train leaves at TIME.|The population is LARGE.|In YEAR there were LARGE of them.|Use the option OPTION.""",
     "de": """Meine E-Mail ist EMAIL.|Bitte schreibe vor dem DATE an EMAIL.|Siehe URL.|Das Buch findest du unter URL.
 Die Seite URL geht nicht.|Öffne die Datei PATH.|Das Programm ist in PATH, nicht in PATH.|Führe zuerst CODE aus.
-Die Funktion CODE gibt NUMBER zurück.|Hallo PLACEHOLDER, wie geht es dir?|Du hast PLACEHOLDER neue Nachrichten.
+Die Funktion CODE gibt NUMBER zurück.|Hallo VARIABLE, wie geht es dir?|Du hast VARIABLE neue Nachrichten.
 Tom hat MONEY für das Auto bezahlt.|Es kostet MONEY.|Ich wiege QUANTITY.|Wir treffen uns am DATE um TIME.
 Sie wurde YEAR geboren.|Es sind NUMBER Leute im Zimmer.|Ich habe NUMBER Fragen.|NUMBER|DATE|EMAIL
 Tom und HANDLE sind Freunde.|Kennst du HANDLE?|Der Fehler war in HASH.|Version VERSION ist neu.
@@ -60,7 +60,7 @@ def random_span(kind: str, rng: random.Random) -> str:
             f"./{word()}.sh", f"{word()}/{word()}.py", f"{word()}.pdf",
         ],
         "CODE": [f"`{word()} --{word()}`", f"{word()}_{word()}()", f"`{word()}`", f"{word()}.{word()}()"],
-        "PLACEHOLDER": ["{" + word() + "}", "%s", "%d", "${" + word() + "}", f"%({word()})s", "{0}"],
+        "VARIABLE": ["{" + word() + "}", "%s", "%d", "${" + word() + "}", f"%({word()})s", "{0}"],
         "MONEY": [
             f"${n(2, 99)}.{n(10, 99)}", f"€{n(2, 900)}", f"{n(2, 900)} EUR", f"{n(1, 9)},{n(100, 999)}.{n(10, 99)} USD",
         ],
@@ -87,7 +87,7 @@ def sentences(language: str, count: int) -> list[tuple[str, list[str]]]:
     rng = random.Random(1)
     templates = TEMPLATES[language].replace("\n", "|").split("|")
     kinds = (
-        "EMAIL URL PATH CODE PLACEHOLDER MONEY QUANTITY DATE TIME PHONE YEAR NUMBER LARGE HANDLE HASH VERSION OPTION"
+        "EMAIL URL PATH CODE VARIABLE MONEY QUANTITY DATE TIME PHONE YEAR NUMBER LARGE HANDLE HASH VERSION OPTION"
     ).split()
     result = []
     for i in range(count):

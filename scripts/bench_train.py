@@ -322,10 +322,10 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
     tokenizer = prepared.tokenizer()
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        for code, side in (("src", prepared.src), ("tgt", prepared.tgt)):
-            lines = (prepared.directory / f"train.{side}").read_text(encoding="utf-8").splitlines()
+        for side, code in (("src", prepared.src), ("tgt", prepared.tgt)):
+            lines = (prepared.directory / f"train.{code}").read_text(encoding="utf-8").splitlines()
             pieces = (" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))) for line in lines)
-            (work / code).write_text("\n".join(pieces) + "\n", encoding="utf-8")
+            (work / side).write_text("\n".join(pieces) + "\n", encoding="utf-8")
         (work / "config.json").write_text(json.dumps(_eole_config(config, dtype, work, updates)))
         tool = str(Path(python).with_name("eole"))
         for command in (["build_vocab", "-n_sample", "-1"], ["train"]):

@@ -333,9 +333,9 @@ def test_damaged_and_unsafe_archives(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "evil.argosmodel", "w") as archive:
         archive.writestr("en_de/../../outside", "text")
     nmt = CommandLine(tmp_path)
-    nmt("import", "cut.argosmodel").assert_fails(1, "is not a zip file, or it is damaged")
-    nmt("import", "flipped.argosmodel").assert_fails(1, "is not a zip file, or it is damaged")
-    nmt("import", "evil.argosmodel").assert_fails(1, "would write outside its directory: en_de/../../outside")
+    nmt("import", "cut.argosmodel").assert_fails(1, "cut.argosmodel is corrupted or truncated")
+    nmt("import", "flipped.argosmodel").assert_fails(1, "flipped.argosmodel is corrupted or truncated")
+    nmt("import", "evil.argosmodel").assert_fails(1, "would write outside its directory (en_de/../../outside)")
     nmt("import", "missing.argosmodel").assert_fails(2, "missing.argosmodel is not a directory or zip file")
 
 

@@ -136,6 +136,8 @@ def test_interfaces_and_tables_in_the_architecture_document_exist() -> None:
         assert f"    def {method}(" in body[0], f"{owner}.{method}"
     for table in re.findall(r"`([A-Z_]{5,})`", text):
         assert re.search(rf"^{table}\b", source, re.MULTILINE), table
+    for path in re.findall(r"`(nmt/[\w/]+(?:\.\w+)?)", text):
+        assert (ROOT / path).exists(), path
 
 
 def test_identifiers_in_the_guide_exist() -> None:

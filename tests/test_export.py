@@ -263,8 +263,8 @@ def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, p
     [
         ("ctranslate2", {"position_encoding": "shaw"}, "CTranslate2 does not support model.position_encoding=shaw"),
         ("ctranslate2", {"arch": "rnn"}, "CTranslate2 does not support model.arch=rnn"),
-        ("transformers", {"activation": "swiglu"}, "Hugging Face does not support model.activation=swiglu"),
-        ("transformers", {"kv_heads": 1}, "Hugging Face does not support model.kv_heads=1"),
+        ("transformers", {"activation": "swiglu"}, "Transformers does not support model.activation=swiglu"),
+        ("transformers", {"kv_heads": 1}, "Transformers does not support model.kv_heads=1"),
         ("onnx", {"attention_window": 3}, "ONNX does not support model.attention_window=3"),
         ("onnx", {"arch": "rnn"}, "ONNX does not support model.arch=rnn"),
     ],

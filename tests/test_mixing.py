@@ -1,4 +1,4 @@
-"""CorpusOptions of training corpora: weights, temperature, tags, and the exactness of resuming and of ranks."""
+"""Mixing of training corpora: weights, temperature, tags, and the exactness of resuming and of ranks."""
 
 from __future__ import annotations
 

@@ -362,13 +362,3 @@ def test_no_file_has_a_local_path() -> None:
 def test_no_file_has_a_package_index_url() -> None:
     here = Path(__file__).relative_to(ROOT)
     assert [str(path) for path in tree() if path != here and INDEX.search((ROOT / path).read_bytes())] == []
-
-
-def test_tables_in_contributing_exist() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| [^|]+ \| [^|]*`(nmt/[\w/.]+)`[^|]* \| `([A-Z_]+)`", text, re.MULTILINE)
-    assert len(rows) >= 8
-    for path, table in rows:
-        files = [ROOT / path, (ROOT / path).parent / "__init__.py"]
-        texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
-        assert any(re.search(rf"^{table}\b.* = \{{", text, re.MULTILINE) for text in texts), f"{table} in {path}"

@@ -10,7 +10,7 @@ import typer
 from nmt.console import log
 from nmt.errors import ConfigError, UsageError, suggest
 from nmt.runs import pretrained
-from nmt.viz.learning_curves import AXES, draw
+from nmt.viz import learning_curves
 
 if TYPE_CHECKING:
     from nmt.model.positions import EncodingTable, PositionEncoding
@@ -37,11 +37,11 @@ def curves(
       nmt plot curves runs/quickstart
       nmt plot curves runs/a runs/b --by hours -o comparison.svg
     """
-    if by not in AXES:
-        raise UsageError(f"unknown axis '{by}'", suggest(by, AXES))
+    if by not in learning_curves.AXES:
+        raise UsageError(f"unknown axis '{by}'", suggest(by, learning_curves.AXES))
     for run in runs:
         pretrained.reject_pretrained(run)
-    draw(list(dict.fromkeys(runs)), output, AXES[by])
+    learning_curves.draw(list(dict.fromkeys(runs)), output, learning_curves.AXES[by])
     typer.echo(output)
 
 
@@ -73,7 +73,7 @@ def positions(
       nmt plot positions sinusoidal rotary alibi "t5(num_buckets=16)" --length 100
       nmt plot positions --model runs/multi30k --layer 2 -o learned.svg
     """
-    from nmt.viz.position_plots import draw
+    from nmt.viz import position_plots
 
     if model is not None and (encodings or dim is not None or heads is not None):
         raise UsageError(
@@ -83,7 +83,7 @@ def positions(
         modules = _load(model, decoder)
     else:
         modules = _build(encodings or ["sinusoidal"], dim or 128, heads or 4, layer, decoder)
-    draw({name: _table(name, module, length, layer) for name, module in modules.items()}, output)
+    position_plots.draw({name: _table(name, module, length, layer) for name, module in modules.items()}, output)
     if model is None and any(list(module.parameters()) for module in modules.values()):
         log("trainable encodings are plotted at initialization; use --model RUN to plot learned ones")
     typer.echo(output)

@@ -45,7 +45,7 @@ TeacherOption = Annotated[
     list[Path],
     typer.Option(
         "--model", "-m", show_default=False,
-        help="Teacher: a run, a checkpoint, or the name of a pretrained or published model; repeat to ensemble.",
+        help="Run or checkpoint, or the name of a pretrained or published model, that translates; repeat to ensemble.",
     ),
 ]  # fmt: skip
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Directory of the new corpus.", show_default=False)]

@@ -1,4 +1,4 @@
-"""What `nmt translate` runs once its options are valid: jobs for files, streams and the prompt."""
+"""Translation of files, streams and lines of the prompt, for `nmt translate`, `nmt backtranslate` and `nmt distill`."""
 
 from __future__ import annotations
 

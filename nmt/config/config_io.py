@@ -40,7 +40,7 @@ BELOW_ONE = (
     "train.beta1", "train.beta2", "train.replay_share",
 )  # fmt: skip
 LANGUAGE_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
-SECTIONS = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
+FIELD_TYPES = {f.name: typing.get_type_hints(Config)[f.name] for f in dataclasses.fields(Config)}
 
 
 class _Loader(yaml.SafeLoader):
@@ -129,7 +129,7 @@ def override(config: Config, text: str) -> Config:
     if not equals:
         raise ConfigError(f"cannot read --set {text}", "write --set train.steps=1000")
     section, dot, key = path.rpartition(".")
-    parent: Any = getattr(config, section, None) if dot and section in SECTIONS else config if not dot else None
+    parent: Any = getattr(config, section, None) if dot and section in FIELD_TYPES else config if not dot else None
     hints = typing.get_type_hints(type(parent)) if dataclasses.is_dataclass(parent) else {}
     if key not in hints or dataclasses.is_dataclass(hints[key]):
         raise ConfigError(f"unknown key {path}", suggest(path, keys()))
@@ -156,7 +156,7 @@ def keys_in_file(path: Path) -> set[str]:
 def keys() -> list[str]:
     """Return the full names of all options ("train.steps")."""
     names = []
-    for name, kind in SECTIONS.items():
+    for name, kind in FIELD_TYPES.items():
         if dataclasses.is_dataclass(kind):
             names += [f"{name}.{f.name}" for f in dataclasses.fields(kind)]
         else:
@@ -167,7 +167,7 @@ def keys() -> list[str]:
 def options() -> list[tuple[str, str, str]]:
     """Return the full name, default and documentation of all options, read from the source of the dataclasses."""
     rows = []
-    for section, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in SECTIONS.items())]:
+    for section, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in FIELD_TYPES.items())]:
         if not dataclasses.is_dataclass(section):
             continue
         defaults = _plain(dataclasses.asdict(typing.cast(type, section)()))

@@ -10,9 +10,10 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from lzma import LZMAError
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from nmt.errors import DataError, DownloadError
@@ -66,11 +67,23 @@ def extract(archive: Path, directory: Path) -> None:
         DownloadError: the archive is corrupted, truncated or unsafe.
         OSError: the disk is full.
     """
+    is_zip = archive.name.lower().endswith(".zip")
+    _extract(archive, directory, _read_zip if is_zip else _read_tar)
+
+
+def extract_zip(archive: Path, directory: Path, *, exclude: str) -> None:
+    """Extract a zip archive as `extract` does, without the directories named `exclude`.
+
+    Raises:
+        DownloadError: see `extract`.
+        OSError: see `extract`.
+    """
+    _extract(archive, directory, partial(_read_zip, exclude=exclude))
+
+
+def _extract(archive: Path, directory: Path, read: Callable[[Path, Path], None]) -> None:
     try:
-        if archive.name.lower().endswith(".zip"):
-            _extract_zip(archive, directory)
-        else:
-            _extract_tar(archive, directory)
+        read(archive, directory)
     except DownloadError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -83,9 +96,10 @@ def extract(archive: Path, directory: Path) -> None:
         ) from None
 
 
-def _extract_zip(archive: Path, directory: Path) -> None:
+def _read_zip(archive: Path, directory: Path, *, exclude: str = "") -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
+        members = [member for member in members if exclude not in PurePosixPath(member.filename).parts]
         for member in members:
             _check_name(archive, member.filename)
             if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
@@ -96,7 +110,7 @@ def _extract_zip(archive: Path, directory: Path) -> None:
                 _save(content, directory / member.filename)
 
 
-def _extract_tar(archive: Path, directory: Path) -> None:
+def _read_tar(archive: Path, directory: Path) -> None:
     total = 0
     with tarfile.open(archive) as file:
         for member in file:

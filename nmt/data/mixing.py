@@ -1,4 +1,4 @@
-"""CorpusOptions of corpora: how many pairs of each corpus an epoch has, and which. Shape suffix: N pairs.
+"""Mixing of corpora: how many pairs of each corpus an epoch has, and which. Shape suffix: N pairs.
 
 An epoch has w·n pairs of a corpus with weight w and n pairs; with the default weight of 1, each pair once. A
 temperature T above 1 repeats the pairs of corpora that are smaller than the largest one, so that corpus i has a share

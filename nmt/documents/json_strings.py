@@ -136,11 +136,11 @@ class _Value:
         self.string, self.is_ascii = string, is_ascii
         self.source = json.loads(text[string.start : string.end])
         # A lone surrogate is valid JSON, but not text.
-        self.plain = StringLines(self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-        self.blocks = self.plain.blocks
+        self.lines = StringLines(self.source.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        self.blocks = self.lines.blocks
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changed string; if the file is ASCII with \\u escapes, the new text has them, too."""
         if list(translations) != self.blocks:
-            text = self.plain.render(translations)
+            text = self.lines.render(translations)
             yield Edit(self.string.start, self.string.end, json.dumps(text, ensure_ascii=self.is_ascii))

@@ -65,7 +65,7 @@ _TO_ESCAPE = str.maketrans({'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for na
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULTILINE)
-_PLACEHOLDER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
+_FORMAT_SPECIFIER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
 _FUZZY = re.compile(r",[ \t]*fuzzy\b")
 _ACCELERATOR = re.compile(
     r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])_(?=[a-z])"
@@ -306,28 +306,28 @@ class _Message:
 
     def __init__(self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool) -> None:
         self.file, self.entry, self.layout = file, entry, layout
-        empty = [i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text]
-        self.is_retranslated = bool(empty) and any(entry.translations[i].text for i in empty)
+        to_translate = [i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text]
+        self.is_retranslated = bool(to_translate) and any(entry.translations[i].text for i in to_translate)
         self.sources: dict[int, _Label] = {}
         """By plural form; only forms to translate."""
         self._surplus: list[int] = []  # plural forms that the language does not have
-        if empty and entry.id and entry.plural is None:
+        if to_translate and entry.id and entry.plural is None:
             self.sources = {0: _Label(entry.id)}
-        elif empty and entry.id:
-            self._add_plural_forms(header, empty)
+        elif to_translate and entry.id:
+            self._add_plural_forms(header, to_translate)
         self._labels = list({id(each): each for each in self.sources.values()}.values())
-        self.blocks = [block for label in self._labels for block in label.plain.blocks]
+        self.blocks = [block for label in self._labels for block in label.lines.blocks]
 
-    def _add_plural_forms(self, header: _Header, empty: Sequence[int]) -> None:
+    def _add_plural_forms(self, header: _Header, to_translate: Sequence[int]) -> None:
         num_forms, one, is_shared = header.forms
         texts = (self.entry.id or "", self.entry.plural or "")
         singular, plural = map(_Label, texts)
-        numbers = [set(_PLACEHOLDER.findall(text)) for text in texts]
+        specifiers = [set(_FORMAT_SPECIFIER.findall(text)) for text in texts]
         # "One file" is not correct for 21, which has the form of 1 in Russian.
-        has_singular = num_forms > 1 and not (is_shared and numbers[0] != numbers[1])
-        missing = [i for i in range(num_forms) if i in empty or i not in self.entry.translations]
+        has_singular = num_forms > 1 and not (is_shared and specifiers[0] != specifiers[1])
+        missing = [i for i in range(num_forms) if i in to_translate or i not in self.entry.translations]
         self.sources = {i: singular if i == one and has_singular else plural for i in missing}
-        self._surplus = [i for i in empty if i >= num_forms > 0]
+        self._surplus = [i for i in to_translate if i >= num_forms > 0]
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changed fields of the entry."""
@@ -335,7 +335,7 @@ class _Message:
             return
         remaining, texts = list(translations), {}
         for label in self._labels:
-            count = len(label.plain.blocks)
+            count = len(label.lines.blocks)
             texts[id(label)], remaining = label.render(remaining[:count]), remaining[count:]
         new_fields = []
         for i, label in sorted(self.sources.items()):
@@ -365,11 +365,11 @@ class _Label:
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
             text = text[: matches[0].start()] + text[matches[0].end() :]
-        self.plain = StringLines(text)
+        self.lines = StringLines(text)
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation; the key is the same letter at the start of a word or elsewhere, or the first one."""
-        text = self.plain.render(translations)
+        text = self.lines.render(translations)
         if not self.mark:
             return text
         key = re.escape(self.key)

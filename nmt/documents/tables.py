@@ -107,12 +107,12 @@ class _CellText:
     """The text of a cell, as a part of the file."""
 
     def __init__(self, cell: Cell, delimiter: str) -> None:
-        self.cell, self.delimiter, self.plain = cell, delimiter, StringLines(cell.text)
-        self.blocks = self.plain.blocks
+        self.cell, self.delimiter, self.lines = cell, delimiter, StringLines(cell.text)
+        self.blocks = self.lines.blocks
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changed cell, in quotes if it was in quotes or needs them."""
-        text = self.plain.render(translations)
+        text = self.lines.render(translations)
         if text == self.cell.text:
             return
         if self.delimiter == "\t" and not self.cell.is_quoted:

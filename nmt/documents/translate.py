@@ -54,7 +54,9 @@ class DocumentTranslator:
         self.translator, self.search, self.memory = translator, search, memory
 
     def translate(
-        self, blocks: Sequence[RichText], progress: Callable[[int], Callable[[int], object]] = lambda total: int
+        self,
+        blocks: Sequence[RichText],
+        progress: Callable[[int], Callable[[int], object]] = lambda total: lambda count: None,
     ) -> TranslatedBlocks:
         """Translate blocks. Equal sentences are translated once.
 

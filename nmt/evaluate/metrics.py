@@ -68,6 +68,7 @@ def sentence_bleu(hypotheses: Sequence[str], references: References) -> list[flo
 
 
 LOWER_IS_BETTER = {"TER"}
+"""Names of scores (`Score.name`) of which a lower value is better."""
 SENTENCE_METRICS = {"bleu": sentence_bleu, "chrf": sentence_chrf}
 
 

@@ -40,7 +40,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     """
     encodings = ("sinusoidal", "sinusoidal_concatenated")
     model = require_transformer(
-        loaded, "Hugging Face", {"position_encoding": encodings, "activation": ("relu", "gelu", "silu")}
+        loaded, "Transformers", {"position_encoding": encodings, "activation": ("relu", "gelu", "silu")}
     )
     transformers = require_package("Transformers", "transformers")
     config_class, model_class = (
@@ -212,7 +212,7 @@ def _with_prefix(prefix: str, weights: Weights) -> Weights:
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Suppress progress bars and warnings."""
+    """Suppress warnings, and progress bars for the rest of the process."""
     transformers.utils.logging.disable_progress_bar()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -113,7 +113,7 @@ def read(directory: Path) -> ImportedModel:
         return marian.read(directory)
     raise CheckpointError(
         f"{directory} is not a model in a known format",
-        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages",
+        "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages, exports of nmt",
     )
 
 

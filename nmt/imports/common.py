@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +14,10 @@ import torch
 from torch import Tensor
 
 from nmt.config import Config
+from nmt.data import archives
 from nmt.data.separate_tokenizer import SPECIAL_PIECES, SeparateTokenizer
 from nmt.data.tokenizer import UNK, Tokenizer
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, DownloadError
 
 MASKED = -1e3
 """Output bias of tokens that are never generated. It is finite, because label smoothing sums all log-probabilities."""
@@ -70,22 +69,15 @@ def extracted(file: Path) -> Iterator[Path]:
     """Yield a temporary directory with the content of a zip file.
 
     Raises:
-        CheckpointError: it is not a zip file, or it would write outside its directory.
+        CheckpointError: it is not a zip file, damaged or unsafe.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "content"
         try:
-            with zipfile.ZipFile(file) as archive:
-                names = [name for name in archive.namelist() if SENTENCE_SPLITTER not in Path(name).parts]
-                if unsafe := [name for name in names if not _is_safe(name)]:
-                    raise CheckpointError(f"{file} would write outside its directory: {unsafe[0]}", RETRY)
-                archive.extractall(directory, names)
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError):  # RuntimeError: encrypted
-            raise CheckpointError(f"{file} is not a zip file, or it is damaged or encrypted", RETRY) from None
-        yield Path(directory)
-
-
-def _is_safe(name: str) -> bool:
-    return not name.startswith(("/", "\\")) and ".." not in Path(name).parts
+            archives.extract_zip(file, directory, exclude=SENTENCE_SPLITTER)
+        except DownloadError as error:
+            raise CheckpointError(error.message, RETRY) from None
+        yield directory
 
 
 def read_bytes(path: Path) -> bytes:

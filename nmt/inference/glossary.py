@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nmt.data.language_codes import base_language
 from nmt.data.pairs import read_lines
 from nmt.data.tmx import read_tmx
 from nmt.errors import DataError
@@ -36,9 +37,9 @@ class Term:
         """Matches the term and its inflected forms, in any case unless it is an abbreviation in capitals."""
         stem = re.escape(self.source).replace(r"\ ", r"\s+")
         form = stem
-        if self.language == "en":
+        if base_language(self.language) == "en":
             form = rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)" if self.source.endswith("y") else rf"{stem}(?:e?s)?"
-        elif self.language == "de":
+        elif base_language(self.language) == "de":
             form = stem + GERMAN_ENDINGS
         is_abbreviation = self.source.isupper() and len(self.source) > 1
         return re.compile(rf"{form}(?!\w)", 0 if is_abbreviation else re.IGNORECASE)

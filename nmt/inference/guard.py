@@ -192,7 +192,7 @@ class _GuardedChunk:
         substitutions, requests = [], []
         for line, n_best in zip(lines, results, strict=True):
             names = [name for name in STAND_INS if name not in line.text]
-            is_applicable = _has_lost_spans(n_best[0]) and (constrained or not line.constraints)
+            is_applicable = _has_span_problem(n_best[0]) and (constrained or not line.constraints)
             substitution = substitute(line, names) if is_applicable and len(self._segments(line)) == 1 else None
             substitutions.append(substitution)
             request = substitution.line if substitution else None
@@ -237,7 +237,7 @@ class _GuardedChunk:
     def _translate_around_spans(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
         """Translate the text around the protected spans and numbers, and keep the spans in their places."""
         for line, n_best in zip(lines, results, strict=True):
-            if line.prefix or line.constraints or not _has_lost_spans(n_best[0]):
+            if line.prefix or line.constraints or not _has_span_problem(n_best[0]):
                 yield []
                 continue
             spans = [span for span in line.fixed if not span.is_term]
@@ -286,7 +286,7 @@ def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignme
 
 
 def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], list[NBest]]) -> list[NBest]:
-    """Search for the lines that are not None."""
+    """Return the n-best lists of the lines that are not None, and empty lists for the others."""
     n_best = iter(search([line for line in requests if line]))
     return [next(n_best) if line else [] for line in requests]
 
@@ -295,7 +295,7 @@ def _count_sentence_ends(text: str) -> int:
     return len(_SENTENCE_BOUNDARY.findall(text))
 
 
-def _has_lost_spans(translation: Translation) -> bool:
+def _has_span_problem(translation: Translation) -> bool:
     """Return whether a protected span is missing, repeated or misplaced."""
     return any(warning.startswith(("missing", "repeated", "misplaced")) for warning in translation.warnings)
 

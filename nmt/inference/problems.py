@@ -11,6 +11,7 @@ from nmt.console import log
 from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import normalized_words
+from nmt.data.language_codes import base_language
 from nmt.data.placeholders import occurrence_pattern
 from nmt.errors import UsageError
 from nmt.inference.segments import FixedSpan, Line
@@ -42,7 +43,7 @@ _FREQUENT_WORDS = {
     "de": frozenset("der die das und ist zu den nicht von sie es ein eine mit auf ich er dem wir hat".split()),
 }
 GERMAN_ENDINGS = r"(?:e|en|n|s|es|er|ern|em|innen)?"
-"""Endings of inflected nouns and adjectives."""
+"""Endings of inflected nouns and adjectives. They are optional in all target languages."""
 
 
 def find_problems(line: Line, text: str, languages: tuple[str, str]) -> tuple[str, ...]:
@@ -103,7 +104,10 @@ def is_missing(span: FixedSpan, text: str) -> bool:
 
 
 def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
-    """Count a span in a text, but not inside a longer word or number; optionally with inflectional endings."""
+    """Count a span in a text, but not inside a longer word or number; optionally with inflectional endings.
+
+    An empty span counts once.
+    """
     if inflected:
         return len(re.findall(rf"(?<!\w){re.escape(span)}{GERMAN_ENDINGS}(?!\w)", text, re.IGNORECASE))
     return len(occurrence_pattern(span).findall(text)) if span else 1
@@ -139,9 +143,9 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
         if is_copy(normalized_words(source), words):
             yield "untranslated"
         # Loading the language identification takes longer than translating a sentence, so it must be needed.
-        elif _FREQUENT_WORDS.get(tgt, frozenset()).isdisjoint(words) and _is_wrong_language(text, tgt):
+        elif _FREQUENT_WORDS.get(base_language(tgt), frozenset()).isdisjoint(words) and _is_wrong_language(text, tgt):
             yield "wrong-language"
-    negation, negative = _NEGATIONS.get(src), _NEGATIVES.get(tgt)
+    negation, negative = _NEGATIONS.get(base_language(src)), _NEGATIVES.get(base_language(tgt))
     if negation and negative and _contains(negation, _TAG_QUESTION.sub("?", source)) and not _contains(negative, text):
         yield "lost-negation"
 

@@ -29,8 +29,8 @@ from nmt.errors import DataError, NMTError, UsageError
 from nmt.inference.translation import Translation
 from nmt.server.fields import (
     Fields,
+    NamedFile,
     TranslationRequest,
-    Upload,
     language_field,
     optional,
     read_fields,
@@ -143,7 +143,7 @@ class Api:
         with self._upload_slots.use():
             fields = await read_fields(request, self._limits.max_body)
         self._check_access(request, fields)
-        upload: Upload | None = optional(fields, "file", Upload)
+        upload: NamedFile | None = optional(fields, "file", NamedFile)
         if upload is None:
             raise HTTPException(400, "Invalid request: missing file parameter")
         parse = FORMATS.get(PurePath(upload.name).suffix.lower())
@@ -158,7 +158,7 @@ class Api:
         with self._file_slots.use():
             translating = self._translate_upload(upload.content, parse, options, source)
             translated = await _unless_disconnected(request, translating)
-        name = self._files.add(Upload(upload.name, translated.content))
+        name = self._files.add(NamedFile(upload.name, translated.content))
         url = str(request.url_for("download_file", name=name))
         return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
 

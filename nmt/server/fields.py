@@ -27,8 +27,8 @@ Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Upload:
-    """A file of a form."""
+class NamedFile:
+    """A name and content: a file of a form, or a translated file."""
 
     name: str
     content: bytes
@@ -104,8 +104,8 @@ def _parse_urlencoded(body: bytes) -> list[tuple[str, str]]:
         raise HTTPException(400, f"the request has more than {MAX_FIELDS:,} fields") from None
 
 
-def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | Upload]]:
-    values: list[tuple[str, str | Upload]] = []
+def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | NamedFile]]:
+    values: list[tuple[str, str | NamedFile]] = []
 
     def add_field(field: Field) -> None:
         values.append(((field.field_name or b"").decode(), (field.value or b"").decode()))
@@ -114,7 +114,7 @@ def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | Up
         file.file_object.seek(0)
         content = file.file_object.read()
         file.close()
-        values.append(((file.field_name or b"").decode(), Upload((file.file_name or b"").decode(), content)))
+        values.append(((file.field_name or b"").decode(), NamedFile((file.file_name or b"").decode(), content)))
 
     try:
         headers = {"Content-Type": content_type.encode("latin-1")}
@@ -126,9 +126,9 @@ def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | Up
     return values
 
 
-def _merge(values: Iterable[tuple[str, str | Upload]]) -> Fields:
+def _merge(values: Iterable[tuple[str, str | NamedFile]]) -> Fields:
     """Collect the values of fields with the same name in a list."""
-    lists: dict[str, list[str | Upload]] = {}
+    lists: dict[str, list[str | NamedFile]] = {}
     for name, value in values:
         lists.setdefault(name, []).append(value)
     return {name: each[0] if len(each) == 1 else each for name, each in lists.items()}

@@ -12,7 +12,7 @@ from nmt.documents import html
 from nmt.documents.formats import DocumentOptions, Parser
 from nmt.documents.translate import DocumentTranslator
 from nmt.inference.guard import Guard
-from nmt.server.fields import Upload
+from nmt.server.fields import NamedFile
 
 LIFETIME = 30 * 60
 """Time for which a translated file can be downloaded, in seconds."""
@@ -64,9 +64,9 @@ class TranslatedFiles:
     """Translated files in memory. Their names cannot be guessed."""
 
     def __init__(self) -> None:
-        self._files: dict[str, Upload] = {}
+        self._files: dict[str, NamedFile] = {}
 
-    def add(self, file: Upload) -> str:
+    def add(self, file: NamedFile) -> str:
         """Keep a file for a while, and return its name."""
         name = f"{secrets.token_urlsafe(24)}{PurePath(file.name).suffix}"
         self._files[name] = file
@@ -75,6 +75,6 @@ class TranslatedFiles:
         asyncio.get_running_loop().call_later(LIFETIME, self._files.pop, name, None)
         return name
 
-    def get(self, name: str) -> Upload | None:
+    def get(self, name: str) -> NamedFile | None:
         """Return a file, or None if there is none with this name any more."""
         return self._files.get(name)

@@ -105,7 +105,8 @@ class Service:
         """Return the languages of a request, and the detected language if `source` is `auto`.
 
         The source is the most probable language from which there is a translation into the target. It is the target
-        itself only if this is certain, because words such as names belong to several languages.
+        itself only if its probability is at least `MIN_IDENTITY_PROBABILITY` or no other language is possible, because
+        words such as names belong to several languages.
 
         Raises:
             HTTPException: 400, a language or the pair is not served.

@@ -35,14 +35,14 @@ class GradientReducer:
         self.buckets, self.overlap, self.dtype = _divide(parameters[::-1]), overlap, dtype
         self._sent: list[tuple[Tensor, dist.Work]] = []
         self._num_missing: list[int] | None = None
-        """Number of gradients that each bucket waits for; None outside of `sending`."""
+        """Number of gradients that each bucket waits for; None outside of `sending` and without overlap."""
         for index, bucket in enumerate(self.buckets):
             for parameter in bucket:
                 parameter.register_post_accumulate_grad_hook(partial(self._on_gradient, index))
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Overlap: send buckets as soon as they are complete, in the backward pass of the last microbatch."""
+        """With overlap, send buckets as soon as they are complete: for the backward pass of the last microbatch."""
         self._num_missing = [len(bucket) for bucket in self.buckets] if self.overlap else None
         try:
             yield

@@ -1,4 +1,4 @@
-"""The loss of training: label-smoothed cross-entropy that computes the logits in chunks, and distillation.
+"""Label-smoothed cross-entropy that computes the logits in chunks; `nmt.train.step.batch_loss` adds distillation.
 
 Shape suffixes: N target positions without padding, D model dimension, V vocabulary.
 """

@@ -68,9 +68,11 @@ class Trainer:
         self.optimizer = parse_optimizer(config.train.optimizer, config.model.arch)(self.model, config.train)
         self.reducer = None
         if self.group.world_size > 1:
-            dtype = runtime.torch_dtype(config.train.all_reduce_precision)
-            overlap = config.train.overlap_all_reduce
-            self.reducer = GradientReducer(list(self.model.parameters()), overlap=overlap, dtype=dtype)
+            self.reducer = GradientReducer(
+                list(self.model.parameters()),
+                overlap=config.train.overlap_all_reduce,
+                dtype=runtime.torch_dtype(config.train.all_reduce_precision),
+            )
         self.scaler = GradScaler(device.type, enabled=dtype == torch.float16)
         self.schedule: Schedule = parse_schedule(config.train.schedule)
         self.loader = Loader(
@@ -249,6 +251,8 @@ class Trainer:
     def validate(self, model: Seq2Seq | None = None) -> dict[str, float]:
         """Return `valid_loss` (nats per target token, without label smoothing), `valid_bleu`, `valid_chrf`, and
         `best_metric_value`, the value of `train.best_metric` (higher is better).
+
+        Also replaces `samples`. Afterwards `self.model` is in training mode, another `model` in evaluation mode.
 
         Args:
             model: the model to validate; None: the model that `save` saves.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from nmt.data.language_codes import base_language
 from nmt.errors import UsageError
 
 MIN_LETTERS = 20
@@ -27,6 +28,7 @@ LANGUAGES = frozenset(
 
 def is_wrong_language(text: str, code: str) -> bool:
     """Return whether a text is clearly in another language than `code`; False if it is short or `code` is unknown."""
+    code = base_language(code)
     if code not in LANGUAGES or sum(map(str.isalpha, text)) < MIN_LETTERS:
         return False
     probabilities = language_probabilities(text, 3)

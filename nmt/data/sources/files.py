@@ -33,8 +33,8 @@ def files(
 
     Args:
         train: the training text.
-        valid: the validation text; default: source sentences held out from train.
-        test: the test text; default: source sentences held out from train.
+        valid: the validation text; default: sentences held out from train.
+        test: the test text; default: sentences held out from train.
         columns: languages of the columns of a TSV file, or of two files without language suffixes; default (src, tgt).
         hold_out: False keeps all of train for training when valid or test are in another corpus.
         errors: "strict" raises an error for text that is not UTF-8, "replace" decodes invalid bytes as U+FFFD.
@@ -89,10 +89,10 @@ class Files:
         read = self._reader(paths, src, tgt)
         checksum = hash_strings(src, tgt, str(self.columns), self.errors, *checksums)
         if self.hold_out and missing and (split == "train" or split in missing):
-            first = min(src, tgt, key=lambda code: (code != "en", code))  # both directions hold out the same sentences
-            swap = swap_sides if first == tgt else lambda reader: reader
+            sides = holdout.sides(src, tgt)
+            swap = swap_sides if sides == (tgt, src) else lambda reader: reader
             read = swap(holdout.hold_out(swap(read), missing)[split])
-            checksum = hash_strings(holdout.VERSION, first, split, *missing, checksum)
+            checksum = hash_strings(holdout.VERSION, *sides, split, *missing, checksum)
         count = None if pair_format(paths[0]) == "tmx" else partial(count_lines, paths[0])
         return Split(name, checksum, read, count, paths)
 

@@ -1,10 +1,10 @@
 """Validation and test sets held out from a corpus without such splits.
 
-Source sentences are held out rather than pairs, because many corpora have several translations of a sentence.
-Sentences that differ only in case, punctuation or whitespace are considered equal. A hash of the sentence decides
-whether it is held out, so the result does not depend on the order of the corpus and changes little when the corpus
-grows. Training pairs whose target sentence is held out with another source are dropped, so that the reverse direction
-is not contaminated.
+The sentences of one language are held out rather than pairs, because many corpora have several translations of a
+sentence. The language is the same in both directions (`sides`), and here called the source. Sentences that differ only
+in case, punctuation or whitespace are considered equal. A hash of the sentence decides whether it is held out, so the
+result does not depend on the order of the corpus and changes little when the corpus grows. Training pairs whose target
+sentence is held out with another source are dropped, so that the reverse direction is not contaminated.
 
 Sentences of one or two words ("Good morning", "Danke schön") are never held out: they are uninformative as test
 sentences, and every model should learn them.
@@ -45,12 +45,18 @@ def sentence_key(sentence: str) -> str:
     return _NON_WORD.sub(" ", _APOSTROPHES.sub("", text)).strip() or " ".join(text.split())
 
 
+def sides(first: str, second: str) -> tuple[str, str]:
+    """Return two languages, the one whose sentences are held out first: English, or the first in alphabetical order."""
+    return (second, first) if (second != "en", second) < (first != "en", first) else (first, second)
+
+
 def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dict[str, PairReader]:
     """Divide a corpus into train and the held-out `splits`; return a reader for each.
 
     A held-out split has 2,000 source sentences, or one in twenty if fewer than 40,000 source sentences are long
     enough. It has one pair per sentence: the first with a target that is long enough. Train has the pairs of all other
-    sentences. The corpus is read once to select the sentences and once or more per split.
+    sentences, except those whose target is held out with another source. The corpus is read once to select the
+    sentences and once or more per split.
     """
 
     @cache

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.data.pairs import read_pairs
+from nmt.data.sources import holdout
 from nmt.data.sources.corpus import CorpusInfo, SplitReaders
 from nmt.data.sources.downloadable import DownloadableCorpus, RemoteFile, group_by_prefix
 from nmt.data.sources.hub import hub
@@ -27,12 +28,12 @@ def opus(
     Args:
         corpus: name of the corpus on OPUS (case-sensitive).
         version: release, for example 'v1'.
-        languages: two language codes; sentences of the first language are held out.
+        languages: two language codes, in any order.
     """
     for value in (corpus, version, *languages):
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", value):
             raise ConfigError(f"corpus 'opus': invalid value '{value}'", "opus(corpus='Books', version='v1')")
-    pair = "-".join(sorted(languages))
+    pair, languages = "-".join(sorted(languages)), holdout.sides(*languages)
     info = CorpusInfo(
         None,
         None,

@@ -59,12 +59,14 @@ def last_step(nmt: CommandLine, run: str) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(nmt.directory / run)[-1]).step
 
 
-@pytest.mark.parametrize("overlap", ["false", "true"])
-def test_two_ranks_equal_gradient_accumulation_over_two_batches(overlap: str, nmt: CommandLine) -> None:
+@pytest.mark.parametrize(("overlap", "exchanged", "tolerance"), [("false", "fp32", 1e-6), ("true", "bf16", 0.01)])
+def test_two_ranks_equal_gradient_accumulation_over_two_batches(
+    overlap: str, exchanged: str, tolerance: float, nmt: CommandLine
+) -> None:
     precision = ("--precision", "fp32")
     alone = nmt(*training("runs/alone", "files(train='text')", *precision, train__grad_accumulation="2", **EXACT))
     assert alone.code == 0, alone.err
-    options = EXACT | {"train__overlap_all_reduce": overlap}
+    options = EXACT | {"train__overlap_all_reduce": overlap, "train__all_reduce_precision": exchanged}
     process = start(nmt, *training("runs/two", "files(train='text')", *precision, **options))
     out, err = finish(process)
     assert process.returncode == 0, err
@@ -72,8 +74,9 @@ def test_two_ranks_equal_gradient_accumulation_over_two_batches(overlap: str, nm
     assert err.count("nmt: update 20: validation loss") == 1
     assert "2 × cpu" in err
     one, two = weights(nmt, "runs/alone"), weights(nmt, "runs/two")
-    assert all((one[name] - two[name]).abs().max() < 1e-6 for name in one)
-    assert losses(nmt, "runs/alone") == pytest.approx(losses(nmt, "runs/two"), abs=1e-6)
+    assert all((one[name] - two[name]).abs().max() < tolerance for name in one)
+    assert losses(nmt, "runs/alone") == pytest.approx(losses(nmt, "runs/two"), abs=tolerance)
+    assert checkpoint.read_progress(nmt.directory / "runs/two/step-000020").precision == "float32"
 
 
 def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt: CommandLine) -> None:

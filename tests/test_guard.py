@@ -185,7 +185,8 @@ def test_visible_spans_keep_their_place() -> None:
     ],
 )  # fmt: skip
 def test_problems(source: str, text: str, problems: tuple[str, ...]) -> None:
-    assert find_problems(Line(source, fixed=protected_spans(source)), text, ("en", "de")) == problems
+    for languages in (("en", "de"), ("en-US", "de_AT")):
+        assert find_problems(Line(source, fixed=protected_spans(source)), text, languages) == problems
 
 
 def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:

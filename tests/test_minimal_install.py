@@ -51,7 +51,7 @@ def test_benchmarks_without_optional_packages(nmt: CommandLine) -> None:
     tiny = ("model.dim=16", "model.heads=2", "model.ffn_dim=32", "model.encoder_layers=1", "train.batch_tokens=300")
     options = [word for change in tiny for word in ("--set", change)]
     printed = without_packages(
-        code, nmt, "--workload", "gpu", "--device", "cpu", "--precision", "fp32", "--pairs", "1000", "--repeats", "1",
+        code, nmt, "--workload", "gpu", "--device", "cpu", "--precision", "fp32", "--pairs", "300", "--repeats", "1",
         "--updates", "2", *options,
     )  # fmt: skip
     assert "float32, target tokens/s, median" in printed

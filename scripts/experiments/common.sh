@@ -2,10 +2,10 @@
 . "$(dirname -- "${BASH_SOURCE[0]}")/../common.sh"
 activate
 
-# Run `nmt evaluate` and print the first score with one decimal.
+# Run `nmt evaluate` and print the first score of each test set with one decimal, as cells of a table.
 score() {
   nmt evaluate "$@" --resamples 0 --json |
-    python -c 'import json, sys; print("%.1f" % json.load(sys.stdin)[0]["scores"][0]["value"])'
+    python -c 'import json, sys; print(" | ".join("%.1f" % test["scores"][0]["value"] for test in json.load(sys.stdin)))'
 }
 
 # Run or resume `nmt sweep` in a directory named after the experiment.

@@ -16,10 +16,8 @@ sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/va
   --set train.max_length=20 --grid "model.position_encoding=$names" "$@" >&2
 
 printf '| position encoding, seed | up to 12 words | 13-16 | 17-20 | more than 20 |\n|---|---|---|---|---|\n'
+tests=()
+for bucket in to-12 to-16 to-20 longer; do tests+=(--test "files(test='$text/$bucket')"); done
 for run in "${NMT_RUNS:-runs}"/experiments/extrapolation/position_encoding=*; do
-  row="| $(basename -- "$run") |"
-  for bucket in to-12 to-16 to-20 longer; do
-    row+=" $(score --model "$run" --src "$text/$bucket.en" --ref "$text/$bucket.de" --output "$run/eval/$bucket") |"
-  done
-  printf '%s\n' "$row"
+  printf '| %s | %s |\n' "$(basename -- "$run")" "$(score --model "$run" "${tests[@]}")"
 done

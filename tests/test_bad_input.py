@@ -328,7 +328,7 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
         ("translate hi --model runs/tiny --length-penalty 1e308", 2, "length_penalty must be between 0 and 10"),
         ("translate hi --model runs/tiny --beam-size 1000000000", 2, "beam_size must be between 1 and 1000"),
         ("tokenizer train text.en --vocab-size 99999999999", 2, "--vocab-size must be between 1 and 65536"),
-        ("tokenizer train text.en --vocab-size 3", 1, "a tokenizer needs at least 261 pieces, got 3"),
+        ("tokenizer train text.en --vocab-size 3", 1, "a tokenizer needs at least 261 tokens, got 3"),
         ("train --run runs/x --set model.encoder_layers=1000000000", 2, "model.encoder_layers must be at most 1000"),
         ("train --run runs/x --set model.ffn_dim=20000000000", 2, "model.ffn_dim must be at most 65536"),
         ("summary --set model.dim=65537", 2, "model.dim must be at most 65536"),

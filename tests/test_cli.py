@@ -307,6 +307,15 @@ def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPat
     assert "±" not in done.out
 
 
+def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
+    models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
+    files = ("--src", "text.en", "--ref", "text.de")
+    trained("evaluate", *models, *files).assert_fails(2, "an ensemble has no directory", "hint: name one with --output")
+    done = trained("evaluate", *models, *files, "--output", "both")
+    assert done.code == 0, done.err
+    assert json.loads((trained.directory / "both/text.en.json").read_text())["model"] == " + ".join(models[1::2])
+
+
 def test_multiple_references(trained: CommandLine) -> None:
     write(trained.directory / "many", ["the dog", "the cat"], ["der Hund", "die Katze"])
     options = ("evaluate", "--src", "many.en", "--ref", "many.de", "--ref", "many.en", "--output", "several")

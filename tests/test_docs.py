@@ -138,6 +138,11 @@ def test_interfaces_and_tables_in_the_architecture_document_exist() -> None:
         assert re.search(rf"^{table}\b", source, re.MULTILINE), table
     for path in re.findall(r"`(nmt/[\w/]+(?:\.\w+)?)", text):
         assert (ROOT / path).exists(), path
+    for row in re.findall(r"^\| .*`nmt/.*\| .*`[A-Z_]{5,}`.*", text, re.MULTILINE):
+        directories = {ROOT / path.rpartition("/")[0] for path in re.findall(r"`(nmt/[\w/]+)", row)}
+        tables = "\n".join(read(path) for directory in directories for path in directory.glob("*.py"))
+        for table in re.findall(r"`([A-Z_]{5,})`", row):
+            assert re.search(rf"^{table}\b", tables, re.MULTILINE), row
 
 
 def test_identifiers_in_the_guide_exist() -> None:

@@ -159,6 +159,9 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     ):
         done = nmt(*arguments)
         assert done.code == 0, done.err
+    unknown = "the training data of runs/opus, an imported model, is unknown"
+    nmt("evaluate", "--model", "runs/opus").assert_fails(2, unknown, "hint: name a test set")
+    nmt("compare", "runs/opus", "runs/opus").assert_fails(2, unknown, "hint: name a test set")
     assert "imported   opus, license not specified" in nmt("info", "runs/opus").out
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
     steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
@@ -196,8 +199,8 @@ def test_large_vocabularies_cannot_be_fine_tuned(tmp_path: Path) -> None:
     assert nmt("translate", "the dog", "--model", "runs/opus", "--search", "greedy").code == 0
     corpus = ("--set", "data.train=files(train='text', valid='text', hold_out=False)")
     tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", *corpus)
-    tuned.assert_fails(2, "runs/opus/tokenizer.zip: 70,", "pieces are too many for training", "maximum is 65,536")
-    nmt("data", "prepare", "--set", "tokenizer.vocab_size=65537").assert_fails(2, "65,537 pieces are too many")
+    tuned.assert_fails(2, "runs/opus/tokenizer.zip: 70,", "tokens are too many for training", "maximum is 65,536")
+    nmt("data", "prepare", "--set", "tokenizer.vocab_size=65537").assert_fails(2, "65,537 tokens are too many")
     assert not (tmp_path / "data").exists()
 
 

@@ -310,7 +310,7 @@ def equal_corpora(nmt: CommandLine, name: str) -> bool:
 @pytest.mark.slow
 def test_a_killed_command_resumes(mono: CommandLine) -> None:
     process = mono.start(*BIG, "-o", "killed")
-    path = mono.directory / ".killed-part/hypotheses.1-of-1"
+    path = mono.directory / ".killed-part/candidates.1-of-1"
     deadline = time.monotonic() + 120
     while not path.exists() or not path.stat().st_size:
         assert process.poll() is None
@@ -341,7 +341,7 @@ def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
     command = (*BIG, "-o", "filtered")
     done = mono(*command, "--clean", "length(min=150)")
     done.assert_fails(1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume")
-    path = mono.directory / ".filtered-part/hypotheses"
+    path = mono.directory / ".filtered-part/candidates"
     assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files
     done = mono(*command, "--resume")
     assert done.code == 0, done.err

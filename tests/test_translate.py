@@ -299,12 +299,12 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     translations, scores = texts(translator, LINES), [one.score for one in translator.score(pairs)]
     engine, sizes = translator.engine, []
     assert isinstance(engine, BatchEngine)
-    max_sentences_per_line = 1
+    max_batch_size = 1
 
     def limit(compute: Callable[..., Any]) -> Callable[..., Any]:
         def limited(sources: Sequence[Sequence[int]], *rest: Any, **options: Any) -> Any:
             sizes.append(len(sources))
-            if len(sources) > max_sentences_per_line:
+            if len(sources) > max_batch_size:
                 raise error
             return compute(sources, *rest, **options)
 
@@ -315,7 +315,7 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     assert texts(translator, LINES) == translations
     assert [one.score for one in translator.score(pairs)] == pytest.approx(scores, abs=1e-5)
     assert max(sizes) > 1
-    max_sentences_per_line = 0
+    max_batch_size = 0
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         texts(translator, LINES)
     assert raised.value.hint == "split it, or use a smaller beam"

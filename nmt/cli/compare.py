@@ -24,7 +24,6 @@ from nmt.cli.options import (
     load_test_sets,
 )
 from nmt.cli.output import write_file
-from nmt.config import DataConfig
 from nmt.console import format_table
 from nmt.errors import UsageError
 
@@ -88,7 +87,7 @@ def compare(
         raise UsageError("translation files require --src and --ref", "for example --src test.en --ref test.de")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
-    test_sets = load_test_sets(translator.config.data if translator else DataConfig(), src, ref, test, encoding_errors)
+    test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     counts = _training_counts(train, translator, test_sets, encoding_errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set] or ["bleu", "chrf"]
     comparisons = []

@@ -14,7 +14,7 @@ from nmt.cli.options import (
     DeviceOption,
     EncodingErrorsOption,
     LengthPenaltyOption,
-    ModelOption,
+    ModelsOption,
     ReferencesOption,
     ResamplesOption,
     SearchOption,
@@ -28,13 +28,14 @@ from nmt.cli.options import (
     load_translator,
     search_spec,
 )
+from nmt.errors import UsageError
 
 if TYPE_CHECKING:
     from nmt.inference.translator import Translator
 
 
 def evaluate(
-    model: ModelOption = None,
+    model: ModelsOption = None,
     bleu: BleuOption = False,
     chrf: ChrfOption = False,
     ter: TerOption = False,
@@ -69,9 +70,12 @@ def evaluate(
       nmt evaluate --model runs/multi30k --bleu --chrf --beam-size 8
       nmt evaluate --src mine.en --ref mine.de --ref other.de
       nmt evaluate --test wmt14/full --test wmt13
+      nmt evaluate --model runs/a --model runs/b --output ensemble
     """
     check_test_options(src, ref, test)
     check_encoding_errors(encoding_errors)
+    if model and len(model) > 1 and output is None:
+        raise UsageError("an ensemble has no directory for hypotheses and report", "name one with --output")
 
     import json
 
@@ -81,13 +85,14 @@ def evaluate(
 
     translator = load_translator(model, device, precision)
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
-    test_sets = load_test_sets(translator.config.data, src, ref, test, encoding_errors)
+    test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
-    directory = output or _default_output(translator, model)
+    directory = output or _default_output(translator, model[0] if model else None)
+    ensemble = " + ".join(map(str, model)) if model and len(model) > 1 else ""
     evaluations = []
     for test_set in test_sets:
-        evaluation = evaluate_test_set(translator, test_set, spec, directory, options)
+        evaluation = evaluate_test_set(translator, test_set, spec, directory, options, name=ensemble)
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:

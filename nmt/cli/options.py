@@ -14,7 +14,6 @@ from nmt.errors import UsageError
 from nmt.registry import format_spec, parse
 
 if TYPE_CHECKING:
-    from nmt.config import DataConfig
     from nmt.evaluate.test_sets import TestSet
     from nmt.inference.translator import Translator
 
@@ -37,6 +36,9 @@ ModelOption = Annotated[
     ),
 ]  # fmt: skip
 MODELS_HELP = "Run or checkpoint directory, or the name of a pretrained or published model; repeat to ensemble."
+ModelsOption = Annotated[
+    list[Path] | None, typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run")
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 AUTO_PRECISION_HELP = "auto: the faster of fp32 and bf16; on a GPU, bf16 if it has bf16 units."
 SearchPrecisionOption = Annotated[
@@ -86,15 +88,27 @@ def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[st
 
 
 def load_test_sets(
-    data: DataConfig, src: Path | None, refs: list[Path] | None, tests: list[str] | None, encoding_errors: str
+    translator: Translator | None,
+    src: Path | None,
+    refs: list[Path] | None,
+    tests: list[str] | None,
+    encoding_errors: str,
 ) -> list[TestSet]:
-    """Load the test sets: --src and --ref, --test, or the model's default test set."""
+    """Load the test sets: --src and --ref, --test, or the default test set of a model."""
+    from nmt.config import DataConfig
     from nmt.evaluate import test_sets
+    from nmt.runs.run_info import is_imported
 
+    data = translator.config.data if translator else DataConfig()
     if src is not None:
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     if tests:
         return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
+    if translator and is_imported(translator.run):
+        raise UsageError(
+            f"the training data of {translator.run}, an imported model, is unknown",
+            "name a test set with --test, or with --src and --ref",
+        )
     return [test_sets.default_test_set(data)]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import MODELS_HELP, DeviceOption, EncodingErrorsOption, check_encoding_errors, load_translator
+from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, check_encoding_errors, load_translator
 from nmt.cli.output import check_output_format, open_output
 from nmt.errors import UsageError
 
@@ -18,9 +18,7 @@ from nmt.errors import UsageError
 def score(
     src: Annotated[Path, typer.Option(help="Source file with one sentence per line.", show_default=False)],
     tgt: Annotated[Path, typer.Option(help="Target file, aligned by line.", show_default=False)],
-    model: Annotated[
-        list[Path] | None, typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run")
-    ] = None,
+    model: ModelsOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output file.", show_default="standard output")
     ] = None,

@@ -76,7 +76,7 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interr
 
 @dataclass(frozen=True)
 class ScoredFormat:
-    """All hypotheses of a line as a line of JSON, with their log-probabilities per token if they are known."""
+    """All candidates of a line as a line of JSON, with their log-probabilities per token if they are known."""
 
     lines_per_input: int = 1
 

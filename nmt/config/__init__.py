@@ -180,7 +180,7 @@ class Config:
     seed: int = 1
     """Random seed for initialization, data order, dropout and noise."""
     search: str = "beam(beam_size=4)"
-    """Default search of all commands that translate, and of calibration and comparison after training."""
+    """Default search of the commands that translate, and of calibration and comparison after training."""
     lowercase_all_caps: bool = False
     """Lowercase all-caps inputs (with at least four letters) before translation."""
     data: DataConfig = field(default_factory=DataConfig)

@@ -138,7 +138,7 @@ def _check_tokenizer(config: Config) -> None:
     size = len(tokenizer) if tokenizer else options.vocab_size
     if size > MAX_VOCAB_SIZE:
         raise ConfigError(
-            f"{options.model or 'tokenizer.vocab_size'}: {size:,} pieces are too many for training",
+            f"{options.model or 'tokenizer.vocab_size'}: {size:,} tokens are too many for training",
             f"the maximum is {MAX_VOCAB_SIZE:,}; a larger imported model can translate, but it cannot be fine-tuned",
         )
 
@@ -187,7 +187,7 @@ def _build(config: Config, train: list[Split], replay: list[Split], valid: Split
     store = Store(work, "train", src, tgt)
     replayed = f", {pairs['train'] - num_train:,} replay" if replay else ""
     counts = f"{num_train:,} training{replayed} and {pairs['valid']:,} validation pairs"
-    log(f"prepared {counts}, {len(tokenizer):,} pieces")
+    log(f"prepared {counts}, a vocabulary of {len(tokenizer):,} tokens")
     return cleaned | {
         "vocab_size": len(tokenizer),
         # Translation splits input that is longer than almost all training sentences.

@@ -90,7 +90,7 @@ class Store:
 def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[int]:
     """Tokenize the text file `text` into its `.ids` and `.ends` files; yield the number of sentences of each chunk.
 
-    The tokenizer must have at most `MAX_VOCAB_SIZE` pieces.
+    The tokenizer must have at most `MAX_VOCAB_SIZE` tokens.
     """
     id_end = byte_end = 0
     ids_path, ends_path = (text.with_name(text.name + suffix) for suffix in (".ids", ".ends"))

@@ -159,7 +159,7 @@ def train(
 ) -> Tokenizer:
     """Train a tokenizer on a random sample of at most `config.max_training_sentences` lines.
 
-    If the corpus is too small for `config.vocab_size` pieces, the vocabulary is reduced and a message is logged. Each
+    If the corpus is too small for `config.vocab_size` tokens, the vocabulary is reduced and a message is logged. Each
     of the `symbols` becomes a piece, and with `tag`, `TAG` becomes a control piece.
 
     Raises:
@@ -167,7 +167,7 @@ def train(
     """
     if config.vocab_size < MIN_VOCAB_SIZE:
         raise DataError(
-            f"a tokenizer needs at least {MIN_VOCAB_SIZE} pieces, got {config.vocab_size}", "a typical value is 8000"
+            f"a tokenizer needs at least {MIN_VOCAB_SIZE} tokens, got {config.vocab_size}", "a typical value is 8000"
         )
     texts = _sample((text for line in lines if (text := normalize(line))), config.max_training_sentences)
     if not texts:
@@ -202,7 +202,7 @@ def _reduced_vocab_size(message: str, vocab_size: int) -> int:
     max_size = re.search(r"value <= (\d+)", message)
     if not max_size or int(max_size[1]) >= vocab_size:
         raise DataError(f"SentencePiece training failed: {message.splitlines()[-1]}") from None
-    log(f"the corpus is too small for {vocab_size} pieces; reducing the vocabulary to {max_size[1]}")
+    log(f"the corpus is too small for {vocab_size} tokens; reducing the vocabulary to {max_size[1]}")
     return int(max_size[1])
 
 

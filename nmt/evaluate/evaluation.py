@@ -55,7 +55,13 @@ def translate_test_set(translator: Translator, test: TestSet, search: str) -> li
 
 
 def evaluate(
-    translator: Translator, test: TestSet, search: str, output: Path, options: MetricOptions | None = None
+    translator: Translator,
+    test: TestSet,
+    search: str,
+    output: Path,
+    options: MetricOptions | None = None,
+    *,
+    name: str = "",
 ) -> Evaluation:
     """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory `output`.
 
@@ -65,6 +71,7 @@ def evaluate(
         search: spec string of the search.
         output: directory for hypotheses and report; created if necessary.
         options: metrics; by default BLEU with a confidence interval.
+        name: name of the model in the report; empty: its checkpoint.
 
     Raises:
         UsageError: the directory cannot be created, or COMET is requested and not installed.
@@ -78,7 +85,7 @@ def evaluate(
     if comet_scorer:
         scores.append(comet_scorer(test.sources, hypotheses, test.references[0]))
     report = {
-        "model": str(translator.checkpoint),
+        "model": name or str(translator.checkpoint),
         "test": test.name,
         "lines": len(hypotheses),
         "references": len(test.references),

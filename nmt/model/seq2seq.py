@@ -32,7 +32,7 @@ class Seq2Seq(nn.Module, ABC):
 
         Args:
             config: sizes and dropout.
-            vocab_size: V, number of pieces of the joint tokenizer.
+            vocab_size: V, number of tokens of the joint tokenizer.
             pad: id whose embedding is initialized to zero.
         """
         super().__init__()

@@ -19,5 +19,6 @@ printf '| position encoding, seed | up to 12 words | 13-16 | 17-20 | more than 2
 tests=()
 for bucket in to-12 to-16 to-20 longer; do tests+=(--test "files(test='$text/$bucket')"); done
 for run in "${NMT_RUNS:-runs}"/experiments/extrapolation/position_encoding=*; do
-  printf '| %s | %s |\n' "$(basename -- "$run")" "$(score --model "$run" "${tests[@]}")"
+  scores="$(score --model "$run" "${tests[@]}")" # fails here, not in an argument
+  printf '| %s | %s |\n' "$(basename -- "$run")" "$scores"
 done

@@ -43,9 +43,9 @@ def get_corpus(spec: str) -> Corpus:
 def parse_corpus(spec: str) -> tuple[Corpus, CorpusOptions]:
     """Return the corpus of a spec string as `get_corpus` does, and the options that every training corpus has."""
     name, options = parse(spec)
-    shared = {key: options.pop(key) for key in options_of(CorpusOptions) if key in options}
+    corpus_options = {key: options.pop(key) for key in options_of(CorpusOptions) if key in options}
     corpus = resolve("corpus", SOURCES, format_spec(name, options), shared_options=options_of(CorpusOptions))()
-    return corpus, resolve("corpus", {name: CorpusOptions}, format_spec(name, shared))()
+    return corpus, resolve("corpus", {name: CorpusOptions}, format_spec(name, corpus_options))()
 
 
 def without_corpus_options(spec: str) -> str:

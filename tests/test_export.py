@@ -575,6 +575,11 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
             for t in actual:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
                 assert t.score == pytest.approx(t.log_prob / norm, abs=1e-4)
+    ids = theirs.tokenizer.encode(LINES[0])
+    [[greedy]] = theirs.engine.search([Source(ids)], parse_search("greedy"), print)
+    (tokens,) = theirs.engine.score([ids], [greedy.ids])
+    # CTranslate2 adds the tokens beyond the limit, if the hypothesis has no end.
+    assert greedy.log_prob == pytest.approx(sum(tokens.log_probs[:-1]), rel=0.25)
     assert theirs.translate(LINES, "greedy(max_length_ratio=1.5)") == ours.translate(
         LINES, "greedy(max_length_ratio=1.5)"
     )

@@ -538,6 +538,14 @@ def test_unsupported_networks_use_pytorch(change: dict[str, Any]) -> None:
     assert engine.search([Source([5, 6])], parse_search("beam"), lambda _: None) == before
 
 
+def test_every_model_option_is_known() -> None:
+    """A new option must be computed by engine.c or checked by `supports`, and so in every export and the model card."""
+    computed = "dim heads ffn_dim encoder_layers decoder_layers norm_position kv_heads layer_sharing tie_embeddings"
+    checked = "arch norm activation position_encoding attention_score attention_window"
+    others = "dropout attention_dropout activation_dropout output_bias source_eos"
+    assert {field.name for field in dataclasses.fields(ModelConfig)} == {*f"{computed} {checked} {others}".split()}
+
+
 @compiled
 @pytest.mark.parametrize("changes", [{}, *VARIANTS.values()])
 def test_supported_networks_use_the_native_engine(changes: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -135,25 +135,27 @@ def search_spec(
     Raises:
         UsageError: the length penalty is not finite, or --search does not support the other options.
     """
+    from nmt.search import SEARCHES
+    from nmt.search.beam import BeamOptions
+
     if length_penalty is not None and not math.isfinite(length_penalty):
         raise UsageError(f"--length-penalty must be a number, got {length_penalty}", "a typical value is 1.0")
     overrides = {"beam_size": beam_size, "top_beams": top_beams, "length_penalty": length_penalty}
     overrides = {key: value for key, value in overrides.items() if value is not None}
     spec = search or default
     name, options = parse(spec)
-    if name not in ("beam", "diverse", "constrained"):
+    kind: Any = SEARCHES.get(name)
+    if not (isinstance(kind, type) and issubclass(kind, BeamOptions)):
         equals_greedy = overrides.keys() <= {"beam_size", "top_beams"} and set(overrides.values()) == {1}
         if not overrides or (name == "greedy" and equals_greedy):
             return spec
         if search:
             raise UsageError(f"--search {search} is not a beam search", "leave out --search or the beam search options")
-        name, options = "beam", {}
+        name, kind, options = "beam", SEARCHES["beam"], {}
     options |= overrides
     if top_beams and beam_size is None:
-        from nmt.search import SEARCHES
-
-        groups = options.get("groups", 2) if name == "diverse" else 1
-        if top_beams > options.get("beam_size", cast(Any, SEARCHES[name]).beam_size):
+        groups = options.get("groups", getattr(kind, "groups", 1))  # of a diverse search
+        if top_beams > options.get("beam_size", kind.beam_size):
             options["beam_size"] = -(-top_beams // groups) * groups
     return format_spec(name, options)
 

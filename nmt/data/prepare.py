@@ -1,7 +1,7 @@
 """Preparation of a corpus for training: cleaned text, tokenizer and token ids, cached by fingerprint.
 
-The fingerprint is a hash of everything that determines the result: the checksums of the corpora, the cleaning steps,
-the tokenizer options and the version of the store. A stale cache is therefore never used.
+The fingerprint is a hash of the checksums of the corpora, the cleaning steps, the tokenizer options and the version of
+the store, which stands for the code.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 
 VERSION = 2
-"""Part of every fingerprint; increase it when the file format changes."""
+"""Part of every fingerprint. Increase it when the file format changes, or when cleaning, placeholders or tokenization
+give another result for the same options."""
 CHUNK_SIZE = 20_000
 """Sentences tokenized at a time."""
 

@@ -34,7 +34,8 @@ def require_transformer(loaded: LoadedModel, engine: str, supported: Mapping[str
         loaded: the model.
         engine: name of the engine, for the error message.
         supported: values that the engine supports for options of `ModelConfig`; an empty collection means all. Of the
-            other options, it supports only the defaults, which are those of Vaswani et al. 2017.
+            other options that are checked here, it supports only the defaults, which are those of Vaswani et al. 2017.
+            Every export supports all values of the remaining options.
 
     Raises:
         UsageError: the engine does not support the model.

@@ -1,7 +1,8 @@
 """Import of published models of other toolkits as runs.
 
 A run from an import has one checkpoint, step-000000, and works with every command that uses a model. To add a format,
-write a module with `read(directory)`, which returns an `ImportedModel`, and recognize its files in `read`.
+write a module with `read(directory)`, which returns an `ImportedModel`, recognize its files in `read`, and add one of
+them to `MARKERS`. Downloads from the Hugging Face Hub have only the files that `huggingface.py` reads (`hub.py`).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class CTranslate2Engine:
     def _translate(
         self, sources: Sequence[Source], search: Greedy | Beam, min_length: int, max_length: int
     ) -> list[Any]:
-        options: dict[str, Any] = {"beam_size": 1}
+        options: dict[str, Any] = {"beam_size": 1, "length_penalty": 0}  # greedy scores are normalized, too
         if isinstance(search, Beam):
             options = {
                 "beam_size": search.beam_size,

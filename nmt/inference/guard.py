@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from nmt.inference.glossary import Glossary
 
 STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Paris")
-"""Names that stand for protected spans in text for models without placeholders. Models copy names more often than
-letters or rare words."""
+"""Names that stand for protected spans that a translation has lost. Models copy names more often than letters or rare
+words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
 _LETTER = re.compile(r"[^\W\d_]")

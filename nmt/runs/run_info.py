@@ -81,7 +81,7 @@ def collect(run: Path) -> dict[str, Any]:
         "target": config.data.tgt,
         "parameters": _count_parameters(best),
         "model": _model_options(config.model),
-        "tokenizer": {"kind": config.tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
+        "tokenizer": {"kind": tokenizer.model_type, "pieces": len(tokenizer), "sha256": tokenizer.checksum},
         "data": {
             **_corpora(recipe, data.get("mix", [])),
             "replay_share": config.train.replay_share if config.data.replay else 0.0,

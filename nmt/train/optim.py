@@ -100,7 +100,7 @@ def muon(
     `ns_steps` is the number of steps of the orthogonalization, and `lr_scale` the learning rate of the matrices as a
     multiple of that of the schedule. Products have the dtype of the activations.
     """
-    assert isinstance(model, Transformer)  # `optimizer` checks it
+    assert isinstance(model, Transformer)  # `parse_optimizer` checks it
     matrices: dict[Tensor, Blocks] = {}
     for module in (*model.encoder.modules(), *model.decoder.modules()):
         if isinstance(module, Attention):

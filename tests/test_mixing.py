@@ -105,6 +105,11 @@ def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
     return [batch.pair_ids for update in updates for batch in update.batches]
 
 
+def test_a_large_replay_corpus_does_not_repeat_the_training_corpora() -> None:
+    corpora = [PreparedCorpus(name, 0, CorpusOptions(), is_replay=name == "replay") for name in ("a", "b", "replay")]
+    assert Mix(corpora, temperature=5, replay_share=0.5).pairs_per_epoch([1000, 1000, 10**6]) == [1000, 1000, 2000]
+
+
 @pytest.mark.parametrize(("weight", "expected"), [("0.5", 100), ("1", 200), ("2.5", 500)])
 def test_epochs_have_the_proportions_of_the_weights(directory: Path, weight: str, expected: int) -> None:
     loading = loader(*mixed(directory, f", weight={weight}"))

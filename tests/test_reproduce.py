@@ -51,6 +51,13 @@ def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
     assert nmt("reproduce", "runs/tiny", "--allow-changed-data").code == 3
 
 
+def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: CommandLine) -> None:
+    config = nmt.directory / "runs/tiny/config.yaml"
+    text = config.read_text().replace("  patience: 0\n", "  patience: 8\n").replace("  steps: 20\n", "  steps: 30\n")
+    config.write_text(text)
+    nmt("reproduce", "runs/tiny").assert_fails(2, "runs/tiny was stopped before its last update", "--resume")
+
+
 @pytest.mark.parametrize("name", ["nowhere", "runs"])
 def test_path_without_a_run_raises(trained: CommandLine, name: str, tmp_path: Path) -> None:
     trained("reproduce", name, "--run", tmp_path / "x").assert_fails(1, f"{name} has no checkpoint")

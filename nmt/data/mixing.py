@@ -44,7 +44,7 @@ class Mix:
         Args:
             num_pairs: number of pairs of each corpus that can be used.
         """
-        largest = max(num_pairs)
+        largest = max(n for corpus, n in zip(self.corpora, num_pairs, strict=True) if not corpus.is_replay)
         counts = [
             corpus.options.weight * n * (largest / n) ** (1 - 1 / self.temperature) if n else 0.0
             for corpus, n in zip(self.corpora, num_pairs, strict=True)

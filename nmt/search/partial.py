@@ -87,7 +87,7 @@ class PartialHypotheses:
         )
         # Between these lengths, no token is forced.
         self._forces_until = max_prefix_length
-        self._forces_from = int(self.max_length_B.min(initial=0))
+        self._forces_from = min(self.max_length_B.tolist(), default=0)
         self.parents_R: Ints = self.sentence_B.repeat(width)
         self.tokens_RT = np.full((len(self.parents_R), 1), request.bos)
         self.state = model.init_search_state(request.sources, track_attention=track_attention)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__
-from nmt.config import DataConfig
+from nmt.config import DataConfig, TrainConfig
 from nmt.data.sources import get_corpus, open_split, without_corpus_options
 from nmt.errors import NMTError
 from nmt.paths import sha256, write_text
@@ -78,10 +78,12 @@ def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
 
 
 def _resets(teacher: ModelFiles) -> list[str]:
-    """Return the options that a new model does not take from the config of a fine-tuned teacher."""
-    config = teacher.config
-    options = {"train.init_from": config.train.init_from, "tokenizer.model": config.tokenizer.model}
-    return [f"{name}=" for name, value in options.items() if value]
+    """Return the options that a new model does not take from the config of a fine-tuned or distilled teacher."""
+    config, defaults = teacher.config.train, TrainConfig()
+    names = ("init_from", "teacher", "distill_weight", "distill_top_k")
+    changed = [name for name in names if getattr(config, name) != getattr(defaults, name)]
+    resets = [f"train.{name}={getattr(defaults, name)}" for name in changed]
+    return [*resets, "tokenizer.model="] if teacher.config.tokenizer.model else resets
 
 
 def _spec(directory: Path, build_command: str, *, tag: bool = False, hold_out: bool = False) -> str:

@@ -61,7 +61,7 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     _check_data(run, meta, allow_changed_data)
     training = original["training"]
     time_limit = None
-    if training["updates"] < training["total_updates"] and not config.train.patience:
+    if training["updates"] < training["total_updates"] and not _stopped_early(run, config):
         time_limit = _time_limit(run, original)
         progress = f"{training['updates']:,} of {training['total_updates']:,} updates"
         log(f"{run} was stopped after {progress}; the reproduction gets the same training time")
@@ -70,13 +70,20 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     precision = runtime.precision_name(training["precision"])
     train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
     new = run_info.collect(new_run)
-    if time_limit is None and not config.train.patience and new["training"]["updates"] < training["updates"]:
+    is_finished = _stopped_early(new_run, config) or new["training"]["updates"] >= training["updates"]
+    if time_limit is None and not is_finished:
         raise TrainingError("the reproduction was stopped", "run the command again to resume it")
     old_scores, new_scores = (info["best"]["validation"] for info in (original, new))
     scores = {name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores}
     latest_checkpoints = [checkpoint.checkpoints(each)[-1] for each in (run, new_run)]
     old_sum, new_sum = (checkpoint.read_meta(path)["sha256"][checkpoint.WEIGHTS] for path in latest_checkpoints)
     return Reproduction(run, new_run, scores, old_sum == new_sum, _differences(original["sessions"], new["sessions"]))
+
+
+def _stopped_early(run: Path, config: Config) -> bool:
+    """Return whether a run ended because its validations did not improve."""
+    latest = checkpoint.checkpoints(run)[-1]
+    return 0 < config.train.patience <= checkpoint.read_progress(latest).validations_since_best
 
 
 def _can_resume(new_run: Path, config: Config) -> bool:

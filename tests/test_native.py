@@ -160,7 +160,7 @@ def instruction_sets(test: Callable[..., None]) -> Callable[..., None]:
     return compiled(pytest.mark.usefixtures("instruction_set")(marked))
 
 
-@instruction_sets
+@compiled
 @variants
 def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
     network = make(**changes)
@@ -173,7 +173,7 @@ def test_scores_equal_pytorch(changes: dict[str, Any]) -> None:
         close(score.attention_TS, attention_TS, 1e-5)
 
 
-@instruction_sets
+@compiled
 @variants
 def test_reordered_dropped_and_repeated_rows_keep_their_histories(changes: dict[str, Any]) -> None:
     network = make(**changes)
@@ -203,6 +203,12 @@ def check_rows(
             length = len(sources[source]) + 1
             close(state.attention_RS[row, :length], attention[row][-1], tolerance)
             assert not state.attention_RS[row, length:].any()
+
+
+@instruction_sets
+def test_scores_and_histories_equal_pytorch_on_every_instruction_set() -> None:
+    test_scores_equal_pytorch(VARIANTS["together"])
+    test_reordered_dropped_and_repeated_rows_keep_their_histories(VARIANTS["together"])
 
 
 @compiled
@@ -348,7 +354,7 @@ def test_products_match_the_precision(precision: str, inputs: int, outputs: int)
             np.testing.assert_allclose(actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
 
 
-@instruction_sets
+@compiled
 @precisions
 def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) -> None:
     x_RI, weight_OI, bias_O = factors(29, 47, 100)

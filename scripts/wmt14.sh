@@ -45,8 +45,11 @@ step() {
 options+=(--set "train.batch_tokens=$((tokens / GPUS))")
 if [ "$experiment" = wmt14-base ]; then step nmt data download wmt14; fi
 step nmt data prepare "${options[@]}"
-resume=()
-if [ -f "$run/config.yaml" ]; then resume=(--resume); fi
-step torchrun --standalone --nproc-per-node "$GPUS" -m nmt -- train "${options[@]}" --run "$run" ${resume[@]+"${resume[@]}"}
-step nmt average "$run" --last 5
+if [ ! -d "$run/average-5" ]; then
+  resume=()
+  if [ -f "$run/config.yaml" ]; then resume=(--resume); fi
+  step torchrun --standalone --nproc-per-node "$GPUS" -m nmt -- \
+    train "${options[@]}" --run "$run" ${resume[@]+"${resume[@]}"}
+  step nmt average "$run" --last 5
+fi
 step nmt evaluate --model "$run/average-5" --bleu --chrf

@@ -147,8 +147,7 @@ def prepared_files(nmt: CommandLine, data: str) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("moment", ["train.en", "cleaned.json"])
+@pytest.mark.parametrize(("moment", "sign"), [("train.en", signal.SIGKILL), ("cleaned.json", signal.SIGINT)])
 def test_interrupted_preparation_resumes_with_identical_results(
     nmt: CommandLine, moment: str, sign: signal.Signals
 ) -> None:

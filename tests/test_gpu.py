@@ -231,7 +231,7 @@ def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: Fake
         assert torch.allclose(gradient.cpu(), expected[name], atol=1e-5, rtol=1e-3), name
 
 
-def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_updates: int = 3) -> float:
+def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_updates: int = 2) -> float:
     """Count the waits of updates after the first, whose statistics are read one update later."""
     model = model.to("cuda:0").train()
     model.compute_dtype = DTYPES[dtype]

@@ -24,6 +24,5 @@ def error_messages(parser: argparse.ArgumentParser, output: Path | None = None) 
     except BrokenPipeError:  # | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
     except OSError as error:
-        if output is None:
-            raise
-        parser.exit(2, f"{parser.prog}: error: cannot write {output}: {error.strerror}\n")
+        place = f"cannot write {output}" if output else error.filename or "cannot write the output"
+        parser.exit(2, f"{parser.prog}: error: {place}: {error.strerror}\n")

@@ -311,9 +311,14 @@ def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
     files = ("--src", "text.en", "--ref", "text.de")
     trained("evaluate", *models, *files).assert_fails(2, "an ensemble has no directory", "hint: name one with --output")
-    done = trained("evaluate", *models, *files, "--output", "both")
+    done = trained("evaluate", *models, *files, "--output", "runs/tiny/eval/both")
     assert done.code == 0, done.err
-    assert json.loads((trained.directory / "both/text.en.json").read_text())["model"] == " + ".join(models[1::2])
+    report = trained.directory / "runs/tiny/eval/both/text.en.json"
+    assert json.loads(report.read_text())["model"] == list(models[1::2])
+    tests = json.loads(trained("info", "runs/tiny", "--json").out)["tests"]
+    assert all(
+        isinstance(test["model"], str) for test in tests
+    )  # the scores of an ensemble are not those of its models
 
 
 def test_multiple_references(trained: CommandLine) -> None:

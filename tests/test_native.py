@@ -354,7 +354,7 @@ def test_products_match_the_precision(precision: str, inputs: int, outputs: int)
             np.testing.assert_allclose(actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
 
 
-@compiled
+@instruction_sets
 @precisions
 def test_a_rows_product_does_not_depend_on_the_number_of_rows(precision: str) -> None:
     x_RI, weight_OI, bias_O = factors(29, 47, 100)

@@ -61,9 +61,9 @@ def evaluate(
 ) -> None:
     """Translate test sets and report BLEU, chrF and TER with confidence intervals, and COMET.
 
-    The default is BLEU on data.test of the config, or on the test split of the first training corpus. Scores are
-    computed by sacreBLEU on cased, detokenized text and printed with their signatures. Hypotheses and a JSON report are
-    written to a directory.
+    The default is BLEU on data.test of the config, or on the test split of the first training corpus; imported models
+    need --test, or --src and --ref. Scores are computed by sacreBLEU on cased, detokenized text and printed with their
+    signatures. Hypotheses and a JSON report are written to a directory.
 
     Examples:
       nmt evaluate
@@ -89,10 +89,9 @@ def evaluate(
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
     directory = output or _default_output(translator, model[0] if model else None)
-    ensemble = " + ".join(map(str, model)) if model and len(model) > 1 else ""
     evaluations = []
     for test_set in test_sets:
-        evaluation = evaluate_test_set(translator, test_set, spec, directory, options, name=ensemble)
+        evaluation = evaluate_test_set(translator, test_set, spec, directory, options, models=model or ())
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:

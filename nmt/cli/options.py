@@ -104,7 +104,7 @@ def load_test_sets(
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     if tests:
         return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
-    if translator and is_imported(translator.run):
+    if translator and not data.test and is_imported(translator.run):
         raise UsageError(
             f"the training data of {translator.run}, an imported model, is unknown",
             "name a test set with --test, or with --src and --ref",
@@ -154,7 +154,8 @@ def search_spec(
         name, kind, options = "beam", SEARCHES["beam"], {}
     options |= overrides
     if top_beams and beam_size is None:
-        groups = options.get("groups", getattr(kind, "groups", 1))  # of a diverse search
+        groups = options.get("groups", kind.groups) if hasattr(kind, "groups") else 1  # of a diverse search
+        groups = groups if isinstance(groups, int) and groups > 0 else 1  # an error follows
         if top_beams > options.get("beam_size", kind.beam_size):
             options["beam_size"] = -(-top_beams // groups) * groups
     return format_spec(name, options)

@@ -61,7 +61,7 @@ def evaluate(
     output: Path,
     options: MetricOptions | None = None,
     *,
-    name: str = "",
+    models: Sequence[Path] = (),
 ) -> Evaluation:
     """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory `output`.
 
@@ -71,7 +71,7 @@ def evaluate(
         search: spec string of the search.
         output: directory for hypotheses and report; created if necessary.
         options: metrics; by default BLEU with a confidence interval.
-        name: name of the model in the report; empty: its checkpoint.
+        models: the models of an ensemble, for the report.
 
     Raises:
         UsageError: the directory cannot be created, or COMET is requested and not installed.
@@ -85,7 +85,7 @@ def evaluate(
     if comet_scorer:
         scores.append(comet_scorer(test.sources, hypotheses, test.references[0]))
     report = {
-        "model": name or str(translator.checkpoint),
+        "model": list(map(str, models)) if len(models) > 1 else str(translator.checkpoint),
         "test": test.name,
         "lines": len(hypotheses),
         "references": len(test.references),

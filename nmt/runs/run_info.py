@@ -188,10 +188,11 @@ def _count_parameters(path: Path) -> int:
 
 
 def _is_report(content: dict[str, Any]) -> bool:
-    """Return whether the content of a JSON file is a report of `nmt evaluate`."""
+    """Return whether the content of a JSON file is a report of `nmt evaluate` on one model."""
     scores = content.get("scores")
     return (
         {"model", "test", "search"} <= content.keys()
+        and isinstance(content["model"], str)
         and isinstance(scores, list)
         and all(isinstance(score, dict) and {"name", "value", "signature"} <= score.keys() for score in scores)
     )

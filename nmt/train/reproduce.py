@@ -70,7 +70,7 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     precision = runtime.precision_name(training["precision"])
     train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
     new = run_info.collect(new_run)
-    is_finished = _stopped_early(new_run, config) or new["training"]["updates"] >= training["updates"]
+    is_finished = _stopped_early(new_run, config) or new["training"]["updates"] >= config.train.steps
     if time_limit is None and not is_finished:
         raise TrainingError("the reproduction was stopped", "run the command again to resume it")
     old_scores, new_scores = (info["best"]["validation"] for info in (original, new))

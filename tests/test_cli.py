@@ -316,9 +316,7 @@ def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     report = trained.directory / "runs/tiny/eval/both/text.en.json"
     assert json.loads(report.read_text())["model"] == list(models[1::2])
     tests = json.loads(trained("info", "runs/tiny", "--json").out)["tests"]
-    assert all(
-        isinstance(test["model"], str) for test in tests
-    )  # the scores of an ensemble are not those of its models
+    assert all(isinstance(test["model"], str) for test in tests)  # without the scores of the ensemble
 
 
 def test_multiple_references(trained: CommandLine) -> None:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measure how many glossary terms are applied, and BLEU with and without a glossary.
 
     scripts/bench_glossary.py --model runs/multi30k --train train.en train.de --test test.en test.de

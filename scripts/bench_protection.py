@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measure how many protected spans arrive intact: 1,000 sentences with addresses, numbers, code and variables.
 
     scripts/bench_protection.py --model en-de-small --model runs/multi30k

@@ -70,6 +70,13 @@ def run(command: list[str | Path], **options: Any) -> subprocess.CompletedProces
 # --- scripts
 
 
+def test_python_scripts_that_show_their_command_are_executable() -> None:
+    for path in (ROOT / "scripts").rglob("*.py"):
+        if re.search(rf"^    scripts/\S*{path.name}", text := path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert os.access(path, os.X_OK), path
+            assert text.startswith("#!/usr/bin/env python"), path
+
+
 @pytest.mark.parametrize("script", SHELL, ids=lambda path: path.name)
 def test_script_parses_and_is_executable(script: Path) -> None:
     assert os.access(script, os.X_OK)

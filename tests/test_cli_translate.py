@@ -384,6 +384,8 @@ def test_beam_size_is_at_least_top_beams(options: tuple[Any, ...], expected: str
     [
         ("hi --format yaml", "unknown format 'yaml'"),
         ("hi --engine ctranslate", "unknown engine 'ctranslate'"),
+        ("hi --search diverse(groups=0) --top-beams 5", "groups must divide beam_size (4), got 0"),
+        ("hi --search beam(groups=0) --top-beams 5", "search 'beam' has no option 'groups'"),
         ("hi --shard 1/2", "only a file can be sharded"),
         ("-i text.en --shard 3/2", "--shard must be I/N with I from 1 to N, got '3/2'"),
         ("-i text.en --shard 0/2", "--shard must be I/N"),

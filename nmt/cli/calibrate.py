@@ -133,11 +133,8 @@ def _development_set(translator: Translator, spec: str) -> TestSet:
     from nmt.runs import run_info
 
     data = translator.config.data
-    if not spec and run_info.is_imported(translator.run):
-        raise UsageError(
-            f"the training data of {translator.run}, an imported model, is unknown",
-            "name a development set with --data, or with --src and --ref",
-        )
+    if not spec:
+        run_info.check_data_is_known(translator.run, "name a development set with --data, or with --src and --ref")
     try:
         return corpus_test_set(spec or data.valid or data.train[0], data.src, data.tgt, "valid")
     except NMTError as error:

@@ -105,12 +105,12 @@ def distill(
 
 
 def _source_text(teacher: Translator, specs: list[str], input: Path | None, encoding_errors: str) -> SourceText:
-    from nmt.runs.run_info import is_imported
+    from nmt.runs.run_info import check_data_is_known
     from nmt.synthetic.source_text import SourceText
 
     own = teacher.config.data
     if input:
         return SourceText.from_file(input, own.src, encoding_errors)
-    if not specs and is_imported(teacher.run):
-        raise UsageError(f"the training data of {teacher.run} is unknown", "name the text with --input or --data")
+    if not specs:
+        check_data_is_known(teacher.run, "name the text with --input or --data")
     return SourceText.from_corpora(specs or own.train, own.src, own.tgt)

@@ -97,18 +97,15 @@ def load_test_sets(
     """Load the test sets: --src and --ref, --test, or the default test set of a model."""
     from nmt.config import DataConfig
     from nmt.evaluate import test_sets
-    from nmt.runs.run_info import is_imported
+    from nmt.runs.run_info import check_data_is_known
 
     data = translator.config.data if translator else DataConfig()
     if src is not None:
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     if tests:
         return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
-    if translator and not data.test and is_imported(translator.run):
-        raise UsageError(
-            f"the training data of {translator.run}, an imported model, is unknown",
-            "name a test set with --test, or with --src and --ref",
-        )
+    if translator and not data.test:
+        check_data_is_known(translator.run, "name a test set with --test, or with --src and --ref")
     return [test_sets.default_test_set(data)]
 
 
@@ -133,9 +130,10 @@ def search_spec(
         length_penalty: --length-penalty.
 
     Raises:
+        ConfigError: the search has an invalid option.
         UsageError: the length penalty is not finite, or --search does not support the other options.
     """
-    from nmt.search import SEARCHES
+    from nmt.search import SEARCHES, parse_search
     from nmt.search.beam import BeamOptions
 
     if length_penalty is not None and not math.isfinite(length_penalty):
@@ -144,19 +142,19 @@ def search_spec(
     overrides = {key: value for key, value in overrides.items() if value is not None}
     spec = search or default
     name, options = parse(spec)
-    kind: Any = SEARCHES.get(name)
+    kind = SEARCHES.get(name)
     if not (isinstance(kind, type) and issubclass(kind, BeamOptions)):
         equals_greedy = overrides.keys() <= {"beam_size", "top_beams"} and set(overrides.values()) == {1}
         if not overrides or (name == "greedy" and equals_greedy):
             return spec
         if search:
             raise UsageError(f"--search {search} is not a beam search", "leave out --search or the beam search options")
-        name, kind, options = "beam", SEARCHES["beam"], {}
+        name, options = "beam", {}
     options |= overrides
     if top_beams and beam_size is None:
-        groups = options.get("groups", kind.groups) if hasattr(kind, "groups") else 1  # of a diverse search
-        groups = groups if isinstance(groups, int) and groups > 0 else 1  # an error follows
-        if top_beams > options.get("beam_size", kind.beam_size):
+        chosen: Any = parse_search(format_spec(name, {key: options[key] for key in options if key != "top_beams"}))
+        if top_beams > chosen.beam_size:
+            groups = getattr(chosen, "groups", 1)  # of a diverse search
             options["beam_size"] = -(-top_beams // groups) * groups
     return format_spec(name, options)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from nmt import __version__, runtime
 from nmt.config import ModelConfig
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.runs import checkpoint, discovery, pretrained
 
 SESSIONS, COMPARISON = "sessions.jsonl", "comparison.json"
@@ -134,6 +134,12 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
 def is_imported(run: Path) -> bool:
     """Return whether a run is an import without training by nmt, so that its training data is unknown."""
     return bool(read_json(run / "data.json").get("imported"))
+
+
+def check_data_is_known(run: Path, hint: str) -> None:
+    """Raise a UsageError with a hint if a run is an import without training by nmt."""
+    if is_imported(run):
+        raise UsageError(f"the training data of {run}, an imported model, is unknown", hint)
 
 
 def _corpora(recipe: dict[str, Any], mix: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install the test dependencies, then run the linters, the type checker and all tests.
-# --fast skips tests marked `slow` and takes under three minutes. Other arguments go to pytest:
+# --fast skips tests marked `slow` and takes under two minutes. Other arguments go to pytest:
 # scripts/test.sh --fast -k beam
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."

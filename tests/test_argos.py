@@ -23,6 +23,8 @@ from nmt.inference.translator import Translator
 from nmt.model.positions.absolute import sinusoids
 from nmt.runs import discovery
 
+pytestmark = pytest.mark.slow
+
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs ctranslate2")
 DIM, HEADS, FFN_DIM = 32, 4, 48
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]  # the order of OpenNMT-py
@@ -189,7 +191,6 @@ def test_import_of_an_export_is_the_identity(tmp_path: Path, options: dict[str, 
         assert weight.equal(weights[name]), name
 
 
-@pytest.mark.slow
 def test_every_command_works_with_a_model_without_source_eos(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(100))
@@ -202,7 +203,6 @@ def test_every_command_works_with_a_model_without_source_eos(tmp_path: Path) -> 
         ["evaluate", "--model", run, "--src", "text.en", "--ref", "text.de"],
         ["attention", "the dog", "--model", run, "-o", "attention.json"],
         ["export", run, "--to", "ctranslate2"],
-        ["export", run, "--to", "onnx"],
         ["export", run, "--to", "safetensors"],
     ):
         done = nmt(*arguments)

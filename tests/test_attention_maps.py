@@ -230,7 +230,10 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(params=[(1200, 900, "light"), (360, 740, "dark")], ids=["desk", "phone"])
+DISPLAYS = {"desk": (1200, 900, "light"), "phone": (360, 740, "dark")}
+
+
+@pytest.fixture(params=[pytest.param(display, marks=pytest.mark.slow, id=name) for name, display in DISPLAYS.items()])
 def page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Any]:
     width, height, scheme = request.param
     file = tmp_path / "attention.html"
@@ -316,7 +319,6 @@ def test_keyboard_navigation(page: Any) -> None:
     assert page.locator("#status").inner_text() == "cross-attention, layer 1"
 
 
-@pytest.mark.slow
 def test_text_is_light_in_dark_mode(page: Any) -> None:
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     color = page.evaluate("getComputedStyle(document.querySelector('#queries button')).color")

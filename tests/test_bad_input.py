@@ -42,6 +42,7 @@ def test_different_line_counts_are_reported(nmt: CommandLine) -> None:
     )
 
 
+@pytest.mark.slow
 def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
     source, target = list(SOURCE), list(TARGET)
     source[5], source[90], target[200] = "", " \u2028\t", "\u200b"
@@ -55,6 +56,7 @@ def test_pairs_with_an_empty_side_are_dropped(nmt: CommandLine) -> None:
     assert prepared_pairs(nmt) == kept
 
 
+@pytest.mark.slow
 def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) -> None:
     source = list(SOURCE)
     for i, odd in enumerate(["\u0085", "\u2028", "\u2029", "\x0c", "\x0b", "\r", "\x1c", "\t", "  "]):
@@ -65,6 +67,7 @@ def test_unusual_whitespace_is_normalized_and_keeps_alignment(nmt: CommandLine) 
     assert prepared_pairs(nmt) == list(zip(SOURCE, TARGET, strict=True))  # each is replaced by a space
 
 
+@pytest.mark.slow
 def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) -> None:
     source = [line.replace(" ", "\u2028", 1) for line in SOURCE[:60]]
     write(nmt.directory / "odd", source, TARGET[:60])
@@ -73,6 +76,7 @@ def test_unusual_line_breaks_are_kept_without_normalization(nmt: CommandLine) ->
     assert prepared_pairs(nmt) == list(zip(source, TARGET[:60], strict=True))
 
 
+@pytest.mark.slow
 def test_invalid_utf8_in_training_data_is_located(nmt: CommandLine) -> None:
     lines = [line.encode() for line in TARGET]
     lines[11] = b"sch\xf6n"

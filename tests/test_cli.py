@@ -307,6 +307,7 @@ def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPat
     assert "±" not in done.out
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
     files = ("--src", "text.en", "--ref", "text.de")

@@ -42,6 +42,7 @@ def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_list_json_shows_installed_corpora(tmp_path: Path) -> None:
     def ready() -> dict[str, bool]:
         return {row["name"]: row["installed"] for row in json.loads(nmt(tmp_path, "list", "--json").stdout)}
@@ -67,6 +68,7 @@ def test_download_from_directory_prints_directory(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
 
 
+@pytest.mark.slow
 def test_download_prints_only_the_directory_on_stdout(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:

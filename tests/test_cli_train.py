@@ -319,6 +319,7 @@ def test_resuming_a_finished_run(nmt: CommandLine) -> None:
     assert done.out.startswith("runs/tiny/step-")
 
 
+@pytest.mark.slow
 def test_fine_tuning_uses_model_and_tokenizer_of_the_run(nmt: CommandLine) -> None:
     (nmt.directory / "new.en").write_text("a dog\n" * 30)
     (nmt.directory / "new.de").write_text("ein Hund\n" * 30)

@@ -180,6 +180,7 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     assert (many.directory / "killed.de").read_bytes() == (many.directory / "complete.de").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--top-beams", "3"], ["--format", "jsonl"]])
 def test_a_truncated_output_is_completed(many: CommandLine, options: list[str]) -> None:
     command = ["translate", "--input", "many.en", *options, "--output"]
@@ -438,6 +439,7 @@ def test_invalid_arguments_raise_usage_errors(trained: CommandLine) -> None:
             call()
 
 
+@pytest.mark.slow
 def test_python_api_equals_the_command_line(many: CommandLine) -> None:
     translator = Translator.load(many.directory / "runs/tiny")
     text = lines(many.directory / "many.en")

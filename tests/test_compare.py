@@ -43,7 +43,7 @@ def corrupt(lines: Sequence[str], share: float, seed: int) -> list[str]:
 
 
 TEST = TestSet("made", texts(200, 1), [texts(200, 2), texts(200, 3)])
-FEW = TestSet("made", texts(20, 1), [texts(20, 2), texts(20, 3)])  # TER of unrelated references takes long
+FEW = TestSet("made", texts(10, 1), [texts(10, 2), texts(10, 3)])  # TER of unrelated references takes long
 ONE = TestSet("made", texts(200, 1), [texts(200, 2)])
 
 
@@ -65,16 +65,17 @@ def test_scores_equal_evaluate() -> None:
 
 @pytest.mark.slow
 def test_significantly_better_system() -> None:
-    base = corrupt(ONE.references[0], 0.3, 4)
-    better = compare_systems(base, corrupt(ONE.references[0], 0.2, 5), metrics=("bleu", "ter"), resamples=40)
+    test = TestSet("made", texts(60, 1), [texts(60, 2)])  # TER takes long
+    base = corrupt(test.references[0], 0.3, 8)
+    better = compare_systems(base, corrupt(test.references[0], 0.1, 5), test, metrics=("bleu", "ter"), resamples=40)
     assert [metric.better for metric in better.metrics] == [1, 1]
     assert better.as_dict()["metrics"][0]["better"] == 1
-    worse = compare_systems(corrupt(ONE.references[0], 0.2, 5), base, metrics=("bleu", "ter"), resamples=40)
+    worse = compare_systems(corrupt(test.references[0], 0.1, 5), base, test, metrics=("bleu", "ter"), resamples=40)
     assert [metric.better for metric in worse.metrics] == [0, 0]
-    similar = compare_systems(base, corrupt(ONE.references[0], 0.3, 6), metrics=("bleu",))
+    similar = compare_systems(base, corrupt(test.references[0], 0.3, 9), test, metrics=("bleu",), resamples=200)
     assert similar.metrics[0].better == -1
     assert similar.metrics[0].bootstrap_p > 0.05
-    same = compare_systems(base, base, metrics=("bleu",))
+    same = compare_systems(base, base, test, metrics=("bleu",), resamples=40)
     assert same.metrics[0].better == -1
     assert (same.overall.first_wins, same.overall.second_wins, same.differences) == (0, 0, [])
 
@@ -182,6 +183,7 @@ def test_both_significance_tests_must_agree(bootstrap: float, randomization: flo
     assert MetricResult("BLEU", 1.0, 2.0, 0.1, 0.1, bootstrap, randomization, "").better == better
 
 
+@pytest.mark.slow
 def test_p_values_equal_sacrebleu() -> None:
     systems = [corrupt(TEST.references[0], share, 4) for share in (0.3, 0.28)]
     (comparison,) = compare_systems(*systems, TEST, metrics=("bleu",)).metrics
@@ -193,6 +195,7 @@ def test_p_values_equal_sacrebleu() -> None:
     assert [comparison.first_half_interval, comparison.second_half_interval] == lone
 
 
+@pytest.mark.slow
 def test_bucket_score() -> None:
     systems = [corrupt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
     bucket = compare_systems(*systems, resamples=100).by_length[-1]

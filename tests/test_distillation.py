@@ -138,6 +138,7 @@ def with_teacher(directory: Path, *changes: str, teacher: str = "teacher") -> li
     return [f"train.teacher={directory / teacher}", "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", *changes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_resumed_run_is_identical_to_an_uninterrupted_one(directory: Path, precision: str) -> None:
     experiment = config(directory, *with_teacher(directory, "train.steps=16", "train.valid_every=50"))
@@ -181,6 +182,7 @@ def test_teacher_is_recorded_and_reproduced(directory: Path) -> None:
     run(config(directory, *with_teacher(directory, "train.steps=14", teacher="moved")), directory, resume=True)
 
 
+@pytest.mark.slow
 def test_plan_includes_the_teacher(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     distribution = Teacher.distribution

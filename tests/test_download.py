@@ -186,6 +186,7 @@ def test_concurrent_download_is_rejected(server: Loopback, tmp_path: Path) -> No
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
+@pytest.mark.slow
 def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 200_000), *[503] * 100])
     code = f"from pathlib import Path; from nmt.data.download import fetch; fetch('{server.url}/a', Path('a'))"

@@ -63,6 +63,7 @@ def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
     return [batch.pair_ids for update in updates for batch in update.batches]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "expected"), [("0.5", 300), ("0.25", 100), ("0.9", 2700)])
 def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(directory: Path, share: str, expected: int) -> None:
     experiment, prepared = with_replay(directory, f"train.replay_share={share}")
@@ -167,6 +168,7 @@ def test_share_without_replay_may_be_zero(directory: Path) -> None:
         config(directory, "train.replay_share=0.9")
 
 
+@pytest.mark.slow
 def test_run_with_replay_resumes_exactly(directory: Path) -> None:
     def run(name: str, steps: int, *, resume: bool = False) -> Path:
         options = ("train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", "train.valid_every=50")

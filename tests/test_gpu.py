@@ -219,6 +219,7 @@ def batch_on(device: str) -> Batch:
     return batch if device == "cpu" else batch.pin_memory().to(torch.device(device))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: FakeCUDA) -> None:
     torch.manual_seed(0)
@@ -231,20 +232,20 @@ def test_updates_of_every_variant_equal_those_of_the_cpu(variant: str, gpu: Fake
         assert torch.allclose(gradient.cpu(), expected[name], atol=1e-5, rtol=1e-3), name
 
 
-def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16", num_updates: int = 2) -> float:
-    """Count the waits of updates after the first, whose statistics are read one update later."""
+def waits_per_update(model: Seq2Seq, gpu: FakeCUDA, dtype: str = "bf16") -> int:
+    """Count the waits of the second update, during which the statistics of the first are read."""
     model = model.to("cuda:0").train()
     model.compute_dtype = DTYPES[dtype]
     optimizer, scaler = adamw(model, TrainConfig()), GradScaler("cuda", enabled=dtype == "fp16")
-    previous = None
-    for number in range(num_updates + 1):
-        if number == 1:
-            gpu.waits.clear()
-        pending = step_module.start_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
-        if previous:
-            previous.read()
-        previous = pending
-    return gpu.waits.total() / num_updates
+
+    def start() -> step_module.PendingStats:
+        return step_module.start_step(model, [batch_on("cuda:0")] * 2, optimizer, TrainConfig(), scaler=scaler)
+
+    first = start()
+    gpu.waits.clear()
+    start()
+    first.read()
+    return gpu.waits.total()
 
 
 @pytest.mark.slow
@@ -343,6 +344,7 @@ def run_search(model: Seq2Seq, spec: str) -> list[list[Hypothesis]]:
     return parse_search(spec)(TorchModel([model]), request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SEARCHES)
 @pytest.mark.parametrize("arch", ["transformer", "rnn"])
 def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA) -> None:
@@ -355,6 +357,7 @@ def test_every_search_equals_that_of_the_cpu(spec: str, arch: str, gpu: FakeCUDA
         assert [h.score for h in sentence] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SEARCHES)
 def test_search_step_waits_once(spec: str, gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, step = [], TorchState.step

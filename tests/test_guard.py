@@ -444,6 +444,7 @@ def test_warnings_are_logged_and_in_jsonl(trained: CommandLine) -> None:
     assert "warning" not in trained("translate", "--no-guard", source).err
 
 
+@pytest.mark.slow
 def test_options_of_the_guard(nmt: CommandLine) -> None:
     (nmt.directory / "terms.tsv").write_text("ACME\t-\n")
     options = ("--glossary", "terms.tsv", "--protect", r"v\d+", "--localize-numbers")

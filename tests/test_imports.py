@@ -124,6 +124,7 @@ def test_log_probabilities_and_translations_equal_transformers(published: tuple[
     assert num_equal >= 4  # Transformers ends hypotheses at the limit in another way
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_export_import_export_is_the_identity(tmp_path: Path, norm_position: str) -> None:
     nmt = CommandLine(tmp_path)
@@ -191,6 +192,7 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     assert nmt("export", "runs/again", "--to", "transformers").code == 0
 
 
+@pytest.mark.slow
 def test_large_vocabularies_cannot_be_fine_tuned(tmp_path: Path) -> None:
     nmt = CommandLine(tmp_path)
     write(tmp_path / "text", *sentences(100))

@@ -123,6 +123,7 @@ def real_documents() -> list[Path]:
     return [path for directory in directories for path in sorted(directory.rglob("*.md"))]
 
 
+@pytest.mark.slow
 def test_real_documents_keep_their_structure() -> None:
     files = real_documents()
     assert files

@@ -206,6 +206,7 @@ def test_prepared_data_depends_on_tags_but_not_on_weights(directory: Path) -> No
     assert plain.mix(mixed(directory, ", weight=2")[0]).corpora[1].options.weight == 2
 
 
+@pytest.mark.slow
 def test_mixed_run_resumes_exactly(directory: Path) -> None:
     def run(name: str, steps: int, *, resume: bool = False) -> Path:
         options = ("train.schedule=inverse_sqrt(peak=1e-2, warmup=4)", "train.valid_every=50", "data.temperature=3")

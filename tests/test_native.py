@@ -392,6 +392,7 @@ def test_product_of_zeros_is_the_bias(precision: str) -> None:
     assert not Matrix(np.zeros_like(weight_OI), None, precision).multiply(zero_RI + 1).any()
 
 
+@pytest.mark.slow
 @compiled
 @pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.1), ("int8", 0.3)])
 @variants

@@ -112,6 +112,7 @@ def test_directory_with_the_name_has_precedence(trained: CommandLine) -> None:
         shutil.rmtree(trained.directory / "en-de-small")
 
 
+@pytest.mark.slow
 def test_reports_and_exports_are_written_under_runs(bare: CommandLine) -> None:
     before = digests()
     (bare.directory / "a.en").write_text("are we done\n")
@@ -175,6 +176,7 @@ def short_texts(directory: Path, source: str, target: str, *options: str) -> dic
     return dict(pairs)
 
 
+@pytest.mark.slow
 def test_short_texts_have_variants_of_spelling_and_punctuation(tmp_path: Path) -> None:
     english, german = short_texts(tmp_path, "en", "de"), short_texts(tmp_path, "de", "en")
     for text in ("Bye", "bye", "Bye!", "bye!!", "bye..."):
@@ -313,6 +315,7 @@ def test_titles_and_genders_of_names_suit_the_sentence(
     assert bool({"Abigail", "Agnes", "Barbara", "Clara", "Sophie", "Ursula", "Wendy"} & {*given}) == ("Mrs." in titles)
 
 
+@pytest.mark.slow
 def test_scores_of_test_sets_noisy_and_short_inputs(tmp_path: Path) -> None:
     sources = ["That's my dog, and it isn't yours.", "The children were sleeping."]
     references = ["Das ist mein Hund, und es ist nicht deiner.", "Die Kinder schliefen."]

@@ -191,6 +191,7 @@ print(autotune.select_fastest("a task", "1", {"fp32": run, "bf16": run}, 1e6))
 """
 
 
+@pytest.mark.slow
 def test_concurrent_processes_measure_once(rates_file: Path) -> None:
     command = [sys.executable, "-c", MEASURE]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -100,6 +100,7 @@ def test_beam_of_one_equals_greedy(seed: int) -> None:
         assert greedy[0].log_prob == pytest.approx(beam.log_prob, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @pytest.mark.parametrize("end_bias", [-0.5, 0.0, 1.0])

@@ -15,6 +15,8 @@ from nmt import Guard, Translator
 from nmt.server.limits import Limits
 from nmt.server.service import Service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
@@ -234,7 +236,6 @@ def test_a_key_is_sent(browser: Any, service: Service) -> None:
         page.close()
 
 
-@pytest.mark.slow
 def test_the_policy_allows_only_the_scripts_of_the_page(browser: Any, url: str) -> None:
     page = browser.new_page()
     response = page.goto(url)

@@ -12,6 +12,8 @@ import pytest
 
 from nmt.config import config_io
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -26,7 +28,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.slow
 def test_the_reference_lists_every_command_and_option(site: Path) -> None:
     commands = (site / "reference" / "cli" / "index.html").read_text(encoding="utf-8")
     for name in ("nmt train", "nmt data check", "nmt plot curves", "--time-limit"):

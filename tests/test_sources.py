@@ -176,6 +176,7 @@ def test_hold_out_is_independent_of_order() -> None:
     assert len(set(split_corpus(TEXT)["test"]) - set(grown["test"])) <= 1
 
 
+@pytest.mark.slow
 def test_size_of_held_out_splits_of_large_corpus() -> None:
     pairs = [(f"a b {n}", f"c d {n}") for n in range(MAX_SENTENCES * MIN_RATIO + 5000)]
     parts = split_corpus(pairs)

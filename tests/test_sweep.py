@@ -65,6 +65,7 @@ def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
     assert second.scores["BLEU"] == (7.0, None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_sweep_trains_all_combinations_and_can_be_extended(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]

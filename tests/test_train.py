@@ -99,6 +99,7 @@ def test_model_learns_the_copy_task(directory: Path) -> None:
     assert num_correct >= 45, list(zip(translations, lines, strict=True))[:10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -503,7 +504,7 @@ def test_batch_size_grows_with_memory(directory: Path) -> None:
     (directory / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     sizes = []
-    for megabytes in (120, 240):
+    for megabytes in (60, 120):
         command = [sys.executable, "-c", MEMORY, str(megabytes)]
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -587,6 +588,7 @@ def test_best_average_is_loaded(directory: Path) -> None:
         checkpoint.average(directory / "run", 9)
 
 
+@pytest.mark.slow
 def test_init_from_loads_the_weights_of_another_run(directory: Path) -> None:
     best = run(config(directory, "train.ema=0.9"), directory, "first")
     tokenizer = f"tokenizer.model={directory / 'first' / 'spm.model'}"
@@ -647,6 +649,7 @@ def test_best_metric_cannot_change_in_a_resumed_run(directory: Path) -> None:
         run(config(directory, "train.best_metric=loss", "train.steps=20"), directory, resume=True)
 
 
+@pytest.mark.slow
 def test_time_limit_includes_data_preparation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = training.prepare
 

@@ -55,10 +55,7 @@ def to(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-OTHER_MODELS = [pytest.param(name, marks=pytest.mark.slow) for name in ("pre-untied", "post-untied")]
-
-
-@pytest.fixture(scope="module", params=["pre-tied", *OTHER_MODELS])
+@pytest.fixture(scope="module", params=["pre-tied", pytest.param("post-untied", marks=pytest.mark.slow)])
 def loaded(
     request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> LoadedModel:

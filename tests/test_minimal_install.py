@@ -52,7 +52,7 @@ def test_benchmarks_without_optional_packages(nmt: CommandLine) -> None:
     options = [word for change in tiny for word in ("--set", change)]
     printed = without_packages(
         code, nmt, "--workload", "gpu", "--device", "cpu", "--precision", "fp32", "--pairs", "300", "--repeats", "1",
-        "--updates", "2", *options,
+        "--updates", "2", "--matrix-side", "64", *options,
     )  # fmt: skip
     assert "float32, target tokens/s, median" in printed
 

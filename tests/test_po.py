@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polib
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from stub_translations import OPTIONS, texts, translated
 
@@ -245,6 +245,7 @@ MESSAGES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=
 
 
 @given(st.lists(MESSAGES, unique=True, max_size=4))
+@example(["T_t", "t&T"])
 def test_any_message_is_copied(messages: list[str]) -> None:
     source = "\n".join(f'msgid "{message.translate(po._TO_ESCAPE)}"\nmsgstr ""\n' for message in messages)
     entries = list(po._entries(po.TextFile(copied(source))))

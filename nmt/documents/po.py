@@ -360,16 +360,19 @@ class _Label:
 
     def __init__(self, text: str) -> None:
         matches = list(_ACCELERATOR.finditer(text))
-        self.mark = self.key = ""
+        self.source, self.mark, self.key = text, "", ""
         is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
             text = text[: matches[0].start()] + text[matches[0].end() :]
+        self.unmarked = text
         self.lines = StringLines(text)
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the translation; the key is the same letter at the start of a word or elsewhere, or the first one."""
         text = self.lines.render(translations)
+        if text == self.unmarked:
+            return self.source
         if not self.mark:
             return text
         key = re.escape(self.key)

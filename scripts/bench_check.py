@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
+from command_errors import error_messages
 from nmt.data.check import BITS, CHECKS, ParallelCorpus, Report, run_checks
 from nmt.data.pairs import Pair, read_pairs
 
@@ -337,4 +338,5 @@ if __name__ == "__main__":
     assert {check for check, _ in (*CORRUPTIONS.values(), *TEST_CORRUPTIONS.values())} == {
         check.name for check in CHECKS if not check.is_corpus_level
     }
-    main()
+    with error_messages():
+        main()

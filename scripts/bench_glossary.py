@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sacrebleu
 
 from aligned_words import aligned_words
+from command_errors import error_messages
 from nmt.data.pairs import read_lines, read_pairs
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.guard import Guard
@@ -63,4 +64,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

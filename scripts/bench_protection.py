@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from command_errors import error_messages
 from nmt.inference.guard import Guard
 from nmt.inference.problems import count_occurrences
 from nmt.inference.translator import Translator
@@ -128,4 +129,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -36,6 +36,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from command_errors import error_messages
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.data.mixing import Mix, PreparedCorpus
@@ -145,7 +146,7 @@ def _arguments() -> Any:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--device", help="default: the device that the workload is named after")
     parser.add_argument("--matrix-side", type=int, help="default: 1024 on a CPU, 8192 on a GPU")
-    parser.add_argument("--pairs", type=int, default=200_000, help="pairs of the random data")
+    parser.add_argument("--pairs", type=int, default=2_000_000, help="pairs of the random data")
     parser.add_argument(
         "--switch", action="append", default=[], metavar="KEY=VALUE", help="also measure with this option; repeatable"
     )
@@ -386,4 +387,5 @@ def _eole_config(config: Config, dtype: torch.dtype, directory: Path, updates: i
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from command_errors import error_messages
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.data.prepare import PreparedData, prepare
@@ -102,4 +103,5 @@ def _loss(trainer: Trainer) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -30,6 +30,7 @@ import torch
 from safetensors.torch import load_file
 
 import bench_train
+from command_errors import error_messages
 from nmt import runtime
 from nmt.config import Config, ModelConfig, TrainConfig, config_io
 from nmt.console import log
@@ -290,4 +291,5 @@ def _nmt(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

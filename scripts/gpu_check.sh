@@ -6,7 +6,12 @@
 #   scripts/gpu_check.sh --emulate                         try the script without a GPU
 #
 # MULTI30K is a directory with train.en.gz, val.en.gz, test_2016_flickr.en.gz and the same files in German.
-# PYTHON is the interpreter of an environment with nmt's dependencies (default: python3).
+# PYTHON is the interpreter of an environment with nmt's dependencies (default: that of .venv, else python3).
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" exec "${PYTHON:-python3}" scripts/gpu_check.py "$@"
+python="${PYTHON:-python3}"
+if [ -z "${PYTHON:-}" ] && [ -x .venv/bin/python ]; then python=.venv/bin/python; fi
+if ! "$python" -c "import sacrebleu, safetensors, sentencepiece, torch, typer" 2> /dev/null; then
+  usage_error "$python lacks nmt's dependencies" "set PYTHON, or run scripts/venv.sh"
+fi
+PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" exec "$python" scripts/gpu_check.py "$@"

@@ -105,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     scores: dict[str, Column] = {}
     short: dict[str, Column] = {}
-    with error_messages(parser):
+    with error_messages():
         translators = {model: load(model) for model in options.models}  # fail before translating
         for model, translator in translators.items():
             data = translator.config.data

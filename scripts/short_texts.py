@@ -70,7 +70,7 @@ def main() -> None:
     if options.source == options.target:
         parser.error("source and target are the same language")
     src, tgt = (options.prefix.with_name(f"{options.prefix.name}.{code}") for code in (options.source, options.target))
-    with error_messages(parser, options.prefix):
+    with error_messages(options.prefix):
         excluded: set[str] = set()
         if options.test:
             test = open_split(options.test, "test", options.source, options.target)

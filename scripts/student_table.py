@@ -16,6 +16,7 @@ from nmt.cli import process_settings
 
 process_settings.set_defaults()  # before importing torch, like the nmt command
 
+from command_errors import error_messages
 from nmt.evaluate.metrics import bleu
 from nmt.evaluate.test_sets import named_test_set
 from nmt.inference.translator import Translator
@@ -52,4 +53,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

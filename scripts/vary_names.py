@@ -118,7 +118,7 @@ def main() -> None:
     source, target = (
         [path.with_name(f"{path.name}.{code}") for path in (options.input, options.output)] for code in ("en", "de")
     )
-    with error_messages(parser, options.output):
+    with error_messages(options.output):
         test: set[str] = set()
         if options.test:
             split = open_split(options.test, "test", "en", "de")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -46,6 +49,7 @@ from nmt.train.optim import adamw
 from nmt.train.session import estimate_training, train
 from nmt.train.step import train_step
 
+SCRIPT = Path(__file__).parent.parent / "scripts" / "gpu_check.sh"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -442,3 +446,18 @@ def test_failed_allocation_of_cublas_is_out_of_memory() -> None:
     error = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
     assert is_out_of_memory(error)
     assert not is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_the_script_needs_a_gpu_and_the_dependencies() -> None:
+    def errors(python: str) -> tuple[int, str]:
+        environment = os.environ | {"PYTHON": python}
+        done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    code, message = errors(sys.executable)
+    assert (code, message.splitlines()[0]) == (2, "gpu_check.py: error: no CUDA GPU is available")
+    assert errors("nowhere") == (
+        2, "gpu_check.sh: error: nowhere lacks nmt's dependencies\n     hint: set PYTHON, or run scripts/venv.sh\n"
+    )  # fmt: skip

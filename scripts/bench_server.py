@@ -79,7 +79,14 @@ def server(*options: str) -> Iterator[int]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     try:
-        yield next(int(match[1]) for line in process.stderr if (match := re.search(r"listening on \S+:(\d+)", line)))
+        log = []
+        for line in process.stderr:
+            log.append(line)
+            if match := re.search(r"listening on \S+:(\d+)", line):
+                break
+        else:
+            sys.exit("".join(log))
+        yield int(match[1])
     finally:
         process.terminate()
         process.wait()

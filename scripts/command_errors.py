@@ -23,8 +23,9 @@ def error_messages(output: Path | None = None) -> Iterator[None]:
     except BrokenPipeError:  # | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
     except OSError as error:
-        place = f"cannot write {output}" if output else error.filename or "cannot write the output"
-        _exit(2, f"{place}: {error.strerror}")
+        place = f"cannot write {output}" if output else error.filename
+        reason = error.strerror or str(error)
+        _exit(2, f"{place}: {reason}" if place else reason)
 
 
 def _exit(code: int, message: str) -> NoReturn:

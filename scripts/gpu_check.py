@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
+from unittest import SkipTest, mock
 
 from nmt.cli import process_settings
 
@@ -36,6 +36,7 @@ from nmt.config import Config, ModelConfig, TrainConfig, config_io
 from nmt.console import log
 from nmt.data.batching import collate
 from nmt.data.tokenizer import BOS, EOS
+from nmt.errors import UsageError
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
@@ -66,7 +67,7 @@ WORDS = "ba be bi bo bu da de di do du ga ge gi go gu".split()
 
 
 def main() -> None:
-    """Run all checks and benchmarks. The exit code is 1 if a check fails."""
+    """Run all checks and benchmarks. The exit code is 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--emulate", action="store_true", help="emulate a GPU on the CPU, with tiny models")
     emulate = parser.parse_args().emulate
@@ -74,7 +75,7 @@ def main() -> None:
         directory = Path(name)
         _print_machine(device)
         failed = _check(device, directory)
-        _benchmark_training(emulate)
+        failed |= _benchmark_training(emulate)
         _benchmark_decoding(device, emulate)
         _train_multi30k(device, directory, emulate)
     sys.exit(1 if failed else 0)
@@ -83,10 +84,16 @@ def main() -> None:
 @contextlib.contextmanager
 def _device(emulate: bool) -> Iterator[torch.device]:
     if not emulate:
+        if not torch.cuda.is_available():
+            raise UsageError("no CUDA GPU is available", "scripts/gpu_check.sh --emulate tries the script without one")
         yield runtime.torch_device("cuda")
         return
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-    with importlib.import_module("fake_cuda").fake_cuda():
+    try:
+        module = importlib.import_module("fake_cuda")
+    except SkipTest as error:
+        raise UsageError(str(error), "install torch==2.13.0") from None
+    with module.fake_cuda():
         yield torch.device("cuda:0")
 
 
@@ -119,7 +126,7 @@ def _check(device: torch.device, directory: Path) -> bool:
         try:
             passed, difference = check()
         except Exception as error:  # the report must be complete
-            passed, difference = False, f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            passed, difference = False, _describe(error)
         failed |= not passed
         print(f"| {name} | {'passed' if passed else '**failed**'} | {difference} |", flush=True)
     print()
@@ -205,8 +212,8 @@ def _check_searches(directory: Path, device: torch.device) -> tuple[bool, str]:
 # ---- benchmarks
 
 
-def _benchmark_training(emulate: bool) -> None:
-    """Benchmark the base model with each switch off and on."""
+def _benchmark_training(emulate: bool) -> bool:
+    """Benchmark the base model with each switch off and on, and return whether a benchmark failed."""
     arguments = ["--workload", "gpu", "--repeats", "3", "--updates", "60"]
     if emulate:
         arguments = ["--workload", "gpu", "--repeats", "1", "--updates", "2", "--pairs", "2000", "--matrix-side", "64"]
@@ -214,6 +221,7 @@ def _benchmark_training(emulate: bool) -> None:
     runs = [[*arguments, "--precision", precision] for precision in ("bf16", "fp16", "fp32")]
     if not emulate:  # torch.compile does not trace the tensors of the emulated device
         runs[0] += [word for switch in SWITCHES for word in ("--switch", switch)]
+    failed = False
     for run in runs:
         command = f"scripts/bench_train.py {' '.join(map(_quote, run))}"
         log(command)
@@ -222,8 +230,14 @@ def _benchmark_training(emulate: bool) -> None:
             try:
                 bench_train.main()
             except Exception as error:  # the report must be complete
-                print(f"failed: {type(error).__name__}: {str(error).splitlines()[0]}")
+                failed = True
+                print(f"failed: {_describe(error)}")
         print("```\n", flush=True)
+    return failed
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _quote(word: str) -> str:
@@ -291,5 +305,6 @@ def _nmt(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
+    sys.argv[0] = "gpu_check.sh"  # the name in messages
     with error_messages():
         main()

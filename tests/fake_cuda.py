@@ -28,12 +28,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import sys
+import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -42,7 +42,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import nmt
 
 if not torch.__version__.startswith("2.13."):
-    pytest.skip("the emulated GPU uses private interfaces of PyTorch 2.13", allow_module_level=True)
+    raise unittest.SkipTest("the emulated GPU uses private interfaces of PyTorch 2.13")
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 PACKAGE = f"{Path(nmt.__file__).parent}/"
 COPIES = {"copy_", "_to_copy", "_pack_padded_sequence", "_pad_packed_sequence"}

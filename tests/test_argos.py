@@ -203,6 +203,7 @@ def test_every_command_works_with_a_model_without_source_eos(tmp_path: Path) -> 
         ["evaluate", "--model", run, "--src", "text.en", "--ref", "text.de"],
         ["attention", "the dog", "--model", run, "-o", "attention.json"],
         ["export", run, "--to", "ctranslate2"],
+        ["export", run, "--to", "onnx"],
         ["export", run, "--to", "safetensors"],
     ):
         done = nmt(*arguments)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tiny import config, copy_text
 
 from nmt.config import TokenizerConfig
+from nmt.data import batching
 from nmt.data import loader as loading
 from nmt.data import prepare as preparing
 from nmt.data.batching import Batch, collate, plan_batches
@@ -58,6 +59,13 @@ def test_batches_have_little_padding() -> None:
     batches = plan_batches(lengths_N2, 2048, seed=1, epoch=0)
     padded = sum(len(batch) * (lengths_N2[batch].max() + 1) for batch in batches)
     assert (lengths_N2[:, 1] + 1).sum() / padded > 0.97
+
+
+def test_pools_divide_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "POOL_SIZE", 100)
+    lengths_N2 = np.random.default_rng(0).integers(5, 40, (250, 2))
+    batches = plan_batches(lengths_N2, 400, seed=1, epoch=0)
+    assert sorted(np.concatenate(batches).tolist()) == [*range(250)]
 
 
 def test_collate_shifts_targets_and_ends_sources() -> None:

@@ -106,6 +106,10 @@ def test_resuming_with_two_ranks_is_exact_and_the_number_of_ranks_can_change(nmt
     alone = nmt("train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=18")
     assert alone.code == 0, alone.err
     assert last_step(nmt, "runs/interrupted") == 18
+    process = start(nmt, "train", "--run", "runs/interrupted", "--resume", "--set", "train.steps=20")
+    _, err = finish(process)
+    assert process.returncode == 0, err
+    assert last_step(nmt, "runs/interrupted") == 20
 
 
 UPDATES = """

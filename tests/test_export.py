@@ -55,7 +55,10 @@ def to(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module", params=["pre-tied", pytest.param("post-untied", marks=pytest.mark.slow)])
+OTHER_MODELS = [pytest.param(name, marks=pytest.mark.slow) for name in ("pre-untied", "post-untied")]
+
+
+@pytest.fixture(scope="module", params=["pre-tied", *OTHER_MODELS])
 def loaded(
     request: pytest.FixtureRequest, trained: CommandLine, tmp_path_factory: pytest.TempPathFactory
 ) -> LoadedModel:

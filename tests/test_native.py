@@ -135,6 +135,7 @@ def library_for(options: str, cache: Path) -> tuple[ctypes.CDLL | None, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", f"cc {options}")
         patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setattr(native, "FLAGS", native.FLAGS.replace("-O3", "-O1"))  # compiles three times as fast
         return native._compiled_library.__wrapped__()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -442,8 +443,8 @@ def test_validation_pair_exceeding_learned_positions_does_not_stop_training(tmp_
     best = train(config, tmp_path / "run")
     loaded = discovery.load(best)
     texts = ["ba be", "ba"]  # short enough not to be cut
-    exported = tmp_path / "exported"
-    exported.mkdir()
-    EXPORTS["safetensors"](loaded, exported)
-    expected = Translator.load(best, precision="fp32").translate(texts, "greedy")
-    assert LOADERS["safetensors"](exported)(texts) == expected
+    for to in ["safetensors", *(["onnx"] if find_spec("onnxruntime") and find_spec("onnxscript") else [])]:
+        directory = tmp_path / to
+        directory.mkdir()
+        EXPORTS[to](loaded, directory)
+        assert LOADERS[to](directory)(texts) == Translator.load(best, precision="fp32").translate(texts, "greedy")

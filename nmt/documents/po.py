@@ -356,23 +356,26 @@ class _Message:
 
 
 class _Label:
-    """A message, without the mark of its accelerator key, as in `&File` or `_File`."""
+    """A message. The mark of its accelerator key, as in `&File` or `_File`, is not translated."""
 
     def __init__(self, text: str) -> None:
         matches = list(_ACCELERATOR.finditer(text))
-        self.source, self.mark, self.key = text, "", ""
+        self.marked_text, self.mark, self.key = text, "", ""
         is_label = len(matches) == 1 and len(text) <= MAX_LABEL_LENGTH and text.count(matches[0][0]) == 1
         if is_label and not re.search(r"[=/<{%]", text):
             self.mark, self.key = matches[0][0], text[matches[0].end()]
             text = text[: matches[0].start()] + text[matches[0].end() :]
-        self.unmarked = text
         self.lines = StringLines(text)
 
     def render(self, translations: Sequence[RichText]) -> str:
-        """Return the translation; the key is the same letter at the start of a word or elsewhere, or the first one."""
+        """Return the translation, with its key.
+
+        It is that of the source if the texts are equal, otherwise the same letter at the start of a word or elsewhere,
+        or the first letter.
+        """
         text = self.lines.render(translations)
-        if text == self.unmarked:
-            return self.source
+        if text == self.lines.text:
+            return self.marked_text
         if not self.mark:
             return text
         key = re.escape(self.key)

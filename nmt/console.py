@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ def progress(total: float | None, description: str, unit: str, **options: Any) -
     )
 
 
-def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table. The first and last columns are left-aligned, the others right-aligned."""
+def format_table(rows: Sequence[Sequence[str]], right: Collection[int] | None = None) -> list[str]:
+    """Return the lines of a table with the columns `right` right-aligned; None: all but the first and the last."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
+    right = range(1, len(widths) - 1) if right is None else right
     return [
         "  ".join(
-            cell.rjust(width) if 0 < i < last else cell.ljust(width)
+            cell.rjust(width) if i in right else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 
 
 def data_dir() -> Path:
@@ -82,12 +82,12 @@ def _publish(work: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(file: Path, busy: Callable[[], object]) -> Iterator[None]:
+def locked(file: Path, busy: NMTError | Callable[[], object]) -> Iterator[None]:
     """Hold a lock file. The operating system releases the lock if the process dies.
 
     Args:
         file: the lock file; created if missing.
-        busy: called if another process holds the lock. If it returns, wait for the lock.
+        busy: an error to raise if another process holds the lock, or a function to call before waiting for it.
     """
     from filelock import FileLock, Timeout  # the import takes 60 ms
 
@@ -96,6 +96,8 @@ def locked(file: Path, busy: Callable[[], object]) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
+        if isinstance(busy, NMTError):
+            raise busy from None
         busy()
         lock.acquire()
     try:

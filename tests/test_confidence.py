@@ -257,12 +257,12 @@ def test_calibration_leaves_out_blank_and_split_lines(calibrated: CommandLine) -
     translator = Translator.load(calibrated.directory / "runs" / "mine", precision="fp32")
     lines = ["ba be", "", "  ", "do " * 200, "ga", "ba https://example.org/be"]
     test = test_sets.TestSet("test", lines, [lines])
-    assert len(calibration.observe(translator, test, "greedy", calibration.chrf_quality()).quality_N) == 2
+    assert len(calibration.observe(translator, test, "greedy", calibration.CHRF).quality_N) == 2
     assert translator.calibration is not None
     blank = test_sets.TestSet("blank", [""], [[""]])
     with pytest.raises(DataError, match="blank has only lines that are blank, split or protected"):
-        calibration.measure_reliability(translator, translator.calibration, blank, "greedy", calibration.chrf_quality())
-    other = calibration.QualityMetric("COMET (x)", calibration.chrf_quality().score)
+        calibration.measure_reliability(translator, translator.calibration, blank, "greedy", calibration.CHRF)
+    other = calibration.QualityMetric("COMET (x)", calibration.CHRF.score)
     with pytest.raises(UsageError, match=r"calibrated for chrF2, not for COMET \(x\)"):
         calibration.measure_reliability(translator, translator.calibration, test, "greedy", other)
 

@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli import synthesis
-from nmt.cli.options import (
-    DeviceOption,
-    EncodingErrorsOption,
-    SearchOption,
-    SearchPrecisionOption,
-    check_encoding_errors,
-    load_translator,
-)
+from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
 
 
 def backtranslate(
@@ -54,7 +47,6 @@ def backtranslate(
     """
     from nmt.data.pairs import open_text
 
-    check_encoding_errors(encoding_errors)
     parsed_shard = synthesis.parse_shard(shard)
     open_text(input).close()
 

@@ -14,7 +14,6 @@ from nmt.cli.options import (
     ReferencesOption,
     SearchOption,
     SearchPrecisionOption,
-    check_encoding_errors,
     check_test_options,
     load_translator,
 )
@@ -76,7 +75,6 @@ def calibrate(
       nmt calibrate --model en-de-small --src dev.en --ref dev.de --html report.html
       nmt calibrate --model en-de-small --evaluate-only --test multi30k
     """
-    check_encoding_errors(encoding_errors)
     check_test_options(src, ref, None)
     if src is not None and data:
         raise UsageError("pass either --src and --ref, or --data")
@@ -85,14 +83,14 @@ def calibrate(
     if evaluate_only and src is None and not test:
         raise UsageError("--evaluate-only needs a test set", "add --test, or --src and --ref")
 
+    from nmt.evaluate.calibration import CHRF, comet_quality, measure_reliability
     from nmt.evaluate.calibration import calibrate as calibrate_translator
-    from nmt.evaluate.calibration import chrf_quality, comet_quality, measure_reliability
     from nmt.evaluate.test_sets import file_test_set, named_test_set, sample
     from nmt.paths import check_not_overwriting
 
     check_not_overwriting([html] if html else [], [path for path in (src, *(ref or ())) if path])
     translator = load_translator(model, device, precision)
-    metric = comet_quality(comet) if comet else chrf_quality()
+    metric = comet_quality(comet) if comet else CHRF
     languages = translator.config.data.src, translator.config.data.tgt
     tests = [named_test_set(name, *languages) for name in test or ()]
     results: list[Reliability] = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.options import EncodingErrorsOption, SetOption, check_encoding_errors
+from nmt.cli.options import EncodingErrorsOption, SetOption
 from nmt.cli.output import show, write_file
 from nmt.console import log, progress, with_progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
@@ -67,7 +68,6 @@ def check(
       nmt data check mine.en mine.de --fix clean --ignore length-ratio
       nmt data check memory.tmx --src-lang en --tgt-lang de
     """
-    check_encoding_errors(encoding_errors)
     from nmt.data.check import CHECKS, run_checks
     from nmt.data.sources.files import pair_format
     from nmt.paths import check_not_overwriting
@@ -101,7 +101,7 @@ def check(
         write_file(html, report.to_html())
     if outputs:
         _write_repaired(corpora, report, outputs)
-    show(_json(report) if json_ else _table(report))
+    show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if json_ else _table(report))
     raise typer.Exit(EXIT_CODES[report.severity.name.lower()] if report.severity is not None else 0)
 
 
@@ -212,12 +212,6 @@ def _check_language(code: str) -> None:
         log("the language of a file is unknown and not checked; set --src-lang and --tgt-lang")
     elif base_language(code) not in LANGUAGES:
         log(f"language '{code}' is not supported and not checked")
-
-
-def _json(report: Report) -> str:
-    import json
-
-    return json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
 
 
 def _table(report: Report) -> str:

@@ -19,7 +19,6 @@ from nmt.cli.options import (
     SourceOption,
     TerOption,
     TestsOption,
-    check_encoding_errors,
     check_test_options,
     load_test_sets,
 )
@@ -72,7 +71,6 @@ def compare(
       nmt compare base.hyp big.hyp --src test.en --ref test.de
     """
     check_test_options(src, ref, test)
-    check_encoding_errors(encoding_errors)
     import json
 
     from nmt.evaluate.comparison import System

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from nmt.cli.check import check
-from nmt.cli.options import ConfigOption, EncodingErrorsOption, SetOption, check_encoding_errors
-from nmt.console import log
+from nmt.cli.options import ConfigOption, EncodingErrorsOption, SetOption
+from nmt.console import format_table, log
 from nmt.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and prepare parallel data.")
@@ -50,13 +50,8 @@ def list_(
         pairs = "-" if info.pairs is None else f"{info.pairs:,}"
         installed = "yes" if corpus.is_installed else "no"
         table.append((name, pairs, _format_size(info.download_bytes), installed, info.license, info.source))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [
-            cell.rjust(width) if i in (1, 2) else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        typer.echo("  ".join(cells).rstrip())
+    for line in format_table(table, right=(1, 2)):
+        typer.echo(line)
 
 
 @app.command()
@@ -81,7 +76,6 @@ def download(
     from nmt.data.sources import get_corpus
     from nmt.data.sources.downloadable import DownloadableCorpus
 
-    check_encoding_errors(encoding_errors)
     corpus = get_corpus(name)
     if not isinstance(corpus, DownloadableCorpus):
         if source:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import synthesis
-from nmt.cli.options import (
-    DeviceOption,
-    EncodingErrorsOption,
-    SearchOption,
-    SearchPrecisionOption,
-    check_encoding_errors,
-    load_translator,
-)
+from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +62,6 @@ def distill(
     """
     from nmt.data.pairs import open_text
 
-    check_encoding_errors(encoding_errors)
     parsed_shard = synthesis.parse_shard(shard)
     if input and (data or select):
         raise UsageError(

@@ -22,7 +22,6 @@ from nmt.cli.options import (
     SourceOption,
     TerOption,
     TestsOption,
-    check_encoding_errors,
     check_test_options,
     load_test_sets,
     load_translator,
@@ -73,7 +72,6 @@ def evaluate(
       nmt evaluate --model runs/a --model runs/b --output ensemble
     """
     check_test_options(src, ref, test)
-    check_encoding_errors(encoding_errors)
     if model and len(model) > 1 and output is None:
         raise UsageError("an ensemble has no directory for hypotheses and report", "name one with --output")
 

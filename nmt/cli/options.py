@@ -70,13 +70,17 @@ TestsOption = Annotated[
 ResamplesOption = Annotated[
     int, typer.Option(min=0, max=1_000_000, help="Bootstrap resamples for confidence intervals; 0 disables them.")
 ]
-EncodingErrorsOption = Annotated[str, typer.Option("--encoding-errors", help="On invalid UTF-8: strict or replace.")]
 
 
-def check_encoding_errors(value: str) -> None:
-    """Raise a UsageError for an invalid value of --encoding-errors."""
+def _check_encoding_errors(value: str) -> str:
     if value not in ("strict", "replace"):
         raise UsageError(f"--encoding-errors must be strict or replace, got '{value}'")
+    return value
+
+
+EncodingErrorsOption = Annotated[
+    str, typer.Option("--encoding-errors", callback=_check_encoding_errors, help="On invalid UTF-8: strict or replace.")
+]
 
 
 def check_test_options(src: Path | None, refs: list[Path] | None, tests: list[str] | None) -> None:

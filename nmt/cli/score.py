@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, check_encoding_errors, load_translator
+from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, load_translator
 from nmt.cli.output import check_output_format, open_output
 from nmt.errors import UsageError
 
@@ -41,7 +41,6 @@ def score(
       nmt score --src test.en --tgt test.de --per-token --model runs/multi30k
       nmt score --src test.en --tgt test.de --format jsonl
     """
-    check_encoding_errors(encoding_errors)
     check_output_format(format)
 
     from nmt.console import progress

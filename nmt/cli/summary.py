@@ -40,25 +40,18 @@ def summary(
 
     if model is not None and (config or set_):
         raise UsageError("pass either a model, or --config and --set", "for example nmt summary runs/quickstart")
-    from nmt.model.summary import summarize
-
-    module = _load(model) if model is not None else _build(config or "quickstart", set_ or [])
-    model_parts = summarize(module)
-    show(json.dumps([asdict(part) for part in model_parts], indent=2) if json_ else _table(module, model_parts))
-
-
-def _load(path: Path) -> Seq2Seq:
-    from nmt.runs import discovery
-
-    return discovery.load(path).model
-
-
-def _build(name: str, overrides: list[str]) -> Seq2Seq:
     from nmt.config import config_io
     from nmt.model.build import build_model
+    from nmt.model.summary import summarize
+    from nmt.runs import discovery
 
-    config = config_io.load(config_io.find(name), overrides)
-    return build_model(config.model, config.tokenizer.vocab_size)
+    if model is not None:
+        module = discovery.load(model).model
+    else:
+        resolved = config_io.load(config_io.find(config or "quickstart"), set_ or [])
+        module = build_model(resolved.model, resolved.tokenizer.vocab_size)
+    model_parts = summarize(module)
+    show(json.dumps([asdict(part) for part in model_parts], indent=2) if json_ else _table(module, model_parts))
 
 
 def _table(model: Seq2Seq, model_parts: list[LayerSummary]) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -111,7 +111,7 @@ class Options:
     @property
     def work(self) -> Path:
         """The directory of intermediate files."""
-        return _work(self.output)
+        return self.output.with_name(f".{self.output.name}-part")
 
 
 def check_options(
@@ -197,7 +197,7 @@ def synthesize(
         "shards": options.shard.count,
     }
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
-    with _output_locked(options.output):
+    with _output_locked(options):
         try:
             if report_if_complete(options.output, options.resume):  # another process completed it after the first check
                 _remove(options)
@@ -209,14 +209,17 @@ def synthesize(
             raise
     path = options.work / CANDIDATES
     shard_lock = options.work / f".{options.shard.number}.lock"
-    with locked(shard_lock, lambda: _raise_locked(options)):
-        if not options.resume and _is_started(options.shard, path):
+    busy = UsageError(
+        f"another process is translating shard {options.shard.number} of {options.output}", "wait for it, or stop it"
+    )
+    with locked(shard_lock, busy):
+        if not options.resume and (options.shard.path(path).exists() or options.shard.is_done(path) or path.exists()):
             raise UsageError(f"{options.output} is incomplete", f"continue with --resume, or delete {options.work}")
         job = TranslationJob(translator, options.search, ScoredFormat(), options.filters.min_score is not None, "", ())
         translate_file(
             job, options.work / SOURCE, path, options.shard, join=True, resume=True, encoding_errors="strict"
         )
-    with _output_locked(options.output):
+    with _output_locked(options):
         if not options.output.exists() and path.exists():
             _finish(options, settings, statistics, tests, lambda build: train_command(teachers[0], build))
         if options.output.exists():
@@ -224,9 +227,10 @@ def synthesize(
 
 
 @contextmanager
-def _output_locked(output: Path) -> Iterator[None]:
+def _output_locked(options: Options) -> Iterator[None]:
+    output = options.output
     try:
-        _work(output).mkdir(parents=True, exist_ok=True)
+        options.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot create {output}: {error.strerror}", "choose another --output") from None
     with locked(_lock(output), lambda: log(f"another process works on {output}; waiting for it")):
@@ -240,22 +244,8 @@ def _remove(options: Options) -> None:
         _lock(options.output).unlink()
 
 
-def _work(output: Path) -> Path:
-    return output.with_name(f".{output.name}-part")
-
-
 def _lock(output: Path) -> Path:
     return output.with_name(f".{output.name}.lock")
-
-
-def _is_started(shard: Shard, path: Path) -> bool:
-    return shard.path(path).exists() or shard.is_done(path) or path.exists()
-
-
-def _raise_locked(options: Options) -> NoReturn:
-    raise UsageError(
-        f"another process is translating shard {options.shard.number} of {options.output}", "wait for it, or stop it"
-    )
 
 
 def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model: Path) -> dict[str, Any]:

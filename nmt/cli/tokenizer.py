@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nmt.cli.options import EncodingErrorsOption, argument_lines, check_encoding_errors
+from nmt.cli.options import EncodingErrorsOption, argument_lines
 from nmt.config import TokenizerConfig
 
 app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is_help=True)
@@ -63,7 +63,6 @@ def encode(
     Examples:
       nmt tokenizer encode runs/quickstart/spm.model "Are we done?"
     """
-    check_encoding_errors(encoding_errors)
     from nmt.data.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(model)

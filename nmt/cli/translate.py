@@ -18,7 +18,6 @@ from nmt.cli.options import (
     SearchOption,
     SearchPrecisionOption,
     argument_lines,
-    check_encoding_errors,
     search_spec,
 )
 from nmt.cli.output import JsonLinesFormat, OutputFormat, TextFormat, check_output_format
@@ -164,7 +163,6 @@ def translate(
       nmt translate docs/ --memory memory.tmx --resume
       curl https://example.com | nmt translate --document html > example.html
     """
-    check_encoding_errors(encoding_errors)
     check_output_format(format)
     documents = _document_paths(text, document)
     is_document = bool(documents) or document is not None

@@ -170,7 +170,7 @@ def options() -> list[tuple[str, str, str]]:
     for section, prefix in [(Config, ""), *((kind, f"{name}.") for name, kind in FIELD_TYPES.items())]:
         if not dataclasses.is_dataclass(section):
             continue
-        defaults = _plain(dataclasses.asdict(typing.cast(type, section)()))
+        defaults = dataclasses.asdict(typing.cast(type, section)())
         for name, doc in _field_docs(typing.cast(type, section)).items():
             default = yaml.safe_dump(defaults[name], default_flow_style=True).split("\n")[0]
             rows.append((f"{prefix}{name}", default, doc))
@@ -190,14 +190,7 @@ def _field_docs(dataclass: type) -> dict[str, str]:
 
 def dump(config: Config) -> str:
     """Return a config as YAML. `load` reads it back as an equal config."""
-    tree = dataclasses.asdict(config)
-    return yaml.safe_dump(_plain(tree), sort_keys=False, allow_unicode=True, width=120)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=120)
 
 
 def _build(kind: type, tree: dict[str, Any], path: str) -> Any:

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING
 
 from nmt import __version__, paths
 from nmt.console import log, progress
@@ -83,7 +83,8 @@ def _partial_download(path: Path) -> Iterator[_PartialDownload]:
     """Open PATH.part exclusively; rename it to PATH on success, and keep it for resuming on failure."""
     part_path = path.with_name(f"{path.name}.part")
     lock = part_path.with_name(f"{part_path.name}.lock")
-    with paths.locked(lock, lambda: _raise_locked(path)):
+    busy = DownloadError(f"{path.name} is being downloaded by another nmt process", "wait until it finishes")
+    with paths.locked(lock, busy):
         try:
             with part_path.open("ab") as file:
                 yield _PartialDownload(path, part_path, file)
@@ -102,10 +103,6 @@ def _partial_download(path: Path) -> Iterator[_PartialDownload]:
 def _validator_path(part_path: Path) -> Path:
     """Return the file with the HTTP validator (ETag or date) of the bytes in `part_path`."""
     return part_path.with_name(f"{part_path.name}.tag")
-
-
-def _raise_locked(path: Path) -> NoReturn:
-    raise DownloadError(f"{path.name} is being downloaded by another nmt process", "wait until it finishes")
 
 
 class _PartialDownload:

@@ -55,13 +55,8 @@ class QualityMetric:
     """Returns the quality of each translation from sources, translations and reference streams."""
 
 
-def chrf_quality() -> QualityMetric:
-    """Return sentence chrF2."""
-
-    def score(_: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-        return [each / 100 for each in sentence_chrf(hypotheses, references)]
-
-    return QualityMetric("chrF2", score)
+CHRF = QualityMetric("chrF2", lambda _, texts, references: [each / 100 for each in sentence_chrf(texts, references)])
+"""Sentence chrF2, divided by 100."""
 
 
 def comet_quality(name: str) -> QualityMetric:
@@ -154,7 +149,7 @@ def calibrate(
     translator: Translator,
     development: TestSet,
     search: str,
-    metric: QualityMetric | None = None,
+    metric: QualityMetric = CHRF,
     deadline: float | None = None,
 ) -> tuple[Calibration, Reliability]:
     """Fit the confidence of a model on a development set, and measure its reliability by cross-validation.
@@ -163,13 +158,12 @@ def calibrate(
         translator: the model; not an ensemble or an export.
         development: sources and references that the model was not trained on.
         search: spec string of the search.
-        metric: measures the quality; by default chrF2.
+        metric: measures the quality.
         deadline: see `observe`.
 
     Raises:
         DataError: fewer than `MIN_SENTENCES` sentences could be used.
     """
-    metric = metric or chrf_quality()
     if len(development.sources) < MIN_SENTENCES:
         raise _too_few_error(development, len(development.sources))
     observations = observe(translator, development, search, metric, deadline)
@@ -180,9 +174,10 @@ def calibrate(
         raise _too_few_error(development, count)
     fitted = fit(observations)
     held_out = reliability(f"{development.name}, cross-validation", cross_validate(observations), observations)
+    scale = "divided by 100" if metric is CHRF else "between 0 and 1"
     calibration = Calibration(
         bias=fitted.bias, log_length_ratio=fitted.log_length_ratio, features=fitted.features,
-        definition=definition(metric.name), metric=metric.name,
+        definition=f"expected sentence {metric.name} of the translation, {scale}", metric=metric.name,
         checkpoint=translator.checkpoint.name, weights=read_meta(translator.checkpoint)["sha256"][WEIGHTS],
         search=search, data=development.name, sentences=count,
         held_out={name: round(getattr(held_out, name), DECIMALS) for name in HELD_OUT_SCORES},
@@ -195,12 +190,6 @@ def _too_few_error(development: TestSet, count: int) -> DataError:
         f"{development.name} has {count} sentences to calibrate on, fewer than {MIN_SENTENCES}",
         "use a larger development set; blank lines, split lines and lines with protected spans do not count",
     )
-
-
-def definition(metric: str) -> str:
-    """Return what a confidence is, for a quality metric."""
-    scale = ", divided by 100" if metric == "chrF2" else ", between 0 and 1"
-    return f"expected sentence {metric} of the translation{scale}"
 
 
 def fit(observations: Observations) -> ConfidenceModel:

@@ -80,10 +80,7 @@ def find_model(path: Path) -> ModelFiles:
     meta = read_meta(checkpoint)
     config, tokenizer, *limits = load_settings(run)
     if tokenizer.checksum != meta["tokenizer"]:
-        raise CheckpointError(
-            f"{tokenizer_file(run)} is not the tokenizer of {checkpoint.name}",
-            RESTORE_FILE,
-        )
+        raise CheckpointError(f"{tokenizer_file(run)} is not the tokenizer of {checkpoint.name}", RESTORE_FILE)
     return ModelFiles(checkpoint, run, config, tokenizer, *limits)
 
 
@@ -154,21 +151,16 @@ def resolve_model(path: Path) -> tuple[Path, Path]:
         return path.resolve().parent, path
     checkpoint = best(path) if path.is_dir() else None
     for step in sorted(path.glob("step-*")):
-        if re.fullmatch(r"step-\d+", step.name) and not _is_readable(step):
-            log(f"{step} is damaged; using the best other checkpoint")
+        if re.fullmatch(r"step-\d+", step.name):
+            try:
+                read_meta(step)
+            except CheckpointError:
+                log(f"{step} is damaged; using the best other checkpoint")
     if checkpoint is None and (path / "model.bin").exists():
         raise CheckpointError(f"{path} is an export for CTranslate2", "use it with nmt translate --engine ctranslate2")
     if checkpoint is None:
         raise CheckpointError(f"{path} has no checkpoint", "choose a run (runs/NAME) or one of its step-N directories")
     return path, checkpoint
-
-
-def _is_readable(checkpoint: Path) -> bool:
-    try:
-        read_meta(checkpoint)
-    except CheckpointError:
-        return False
-    return True
 
 
 def newest_run() -> Path:

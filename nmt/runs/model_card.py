@@ -167,24 +167,19 @@ def _describe_corpus(corpus: dict[str, Any], license_: str) -> str:
 
 
 def _describe_training(training: dict[str, Any]) -> list[str]:
-    return [
+    lines = [
         f"{training['updates']:,} of {training['total_updates']:,} updates, batches of up to "
         f"{training['batch_tokens']:,} tokens, {training['epoch']} complete epochs, "
         f"{training['tokens'] / 1e6:,.1f} M target tokens, {training['hours']:.2f} hours",
         f"{training['optimizer']}, {training['schedule']}, {training['precision']}, seed {training['seed']}",
-        *_describe_teacher(training),
     ]
-
-
-def _describe_teacher(training: dict[str, Any]) -> list[str]:
-    teacher = training["teacher"]
-    if teacher is None:
-        return []
-    return [
-        f"distilled from {teacher['model']}/{teacher['checkpoint']}, {_short_checksum(teacher)}, with weight "
-        f"{training['distill_weight']:g} and the {training['distill_top_k']} most probable tokens",
-        *(f"imported teacher: {_describe_import(origin)}" for origin in teacher["imported"]),
-    ]
+    if teacher := training["teacher"]:
+        lines += [
+            f"distilled from {teacher['model']}/{teacher['checkpoint']}, {_short_checksum(teacher)}, with weight "
+            f"{training['distill_weight']:g} and the {training['distill_top_k']} most probable tokens",
+            *(f"imported teacher: {_describe_import(origin)}" for origin in teacher["imported"]),
+        ]
+    return lines
 
 
 def _describe_session(session: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from nmt import runtime
 from nmt.config import Config, config_io
@@ -42,7 +42,7 @@ def lock_run(config: Config, run: Path, resume: bool) -> Iterator[None]:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot create {run}: {error.strerror}", CHOOSE_RUN) from None
-    with locked(run / LOCK, lambda: _raise_locked(run)):
+    with locked(run / LOCK, UsageError(f"another process is training in {run}", f"wait for it, or {CHOOSE_RUN}")):
         try:
             yield
         finally:
@@ -61,14 +61,8 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     try:
         saved_meta = json.loads((run / "data.json").read_text(encoding="utf-8"))
         saved, teacher = saved_meta["recipe"], saved_meta.get("teacher", {}).get("sha256")
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ):  # missing because training stopped early, or damaged
-        return
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return  # missing because training stopped early, or damaged
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
     if any(saved.get(name) != current.get(name) for name in ("train", "replay", "valid", "tokenizer")):
         raise TrainingError(
@@ -89,10 +83,6 @@ def saved_precision(run: Path) -> str:
         with suppress(CheckpointError):
             return runtime.precision_name(checkpoint.read_progress(path).precision)
     return "auto"
-
-
-def _raise_locked(run: Path) -> NoReturn:
-    raise UsageError(f"another process is training in {run}", f"wait for it, or {CHOOSE_RUN}")
 
 
 def _check_config_unchanged(config: Config, run: Path) -> None:

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from nmt.config import config_io
 from nmt.console import log
@@ -133,7 +132,8 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
     for options, seed in sweep.runs():
         config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed))
     _make_directory(directory)
-    with locked(directory / LOCK, lambda: _raise_locked(directory)):
+    busy = UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
+    with locked(directory / LOCK, busy):
         _check_and_save(sweep, directory)
         finished = {result.name: result for result in read_results(directory) if not result.exit_code}
         write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
@@ -150,10 +150,6 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
 
 def _to_json(result: RunResult) -> str:
     return json.dumps(asdict(result)) + "\n"
-
-
-def _raise_locked(directory: Path) -> NoReturn:
-    raise UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
 
 
 def read_results(directory: Path) -> list[RunResult]:

@@ -40,6 +40,7 @@ from command_errors import error_messages
 from nmt import runtime
 from nmt.config import Config, config_io
 from nmt.data.mixing import Mix, PreparedCorpus
+from nmt.data.prepare import prepare
 from nmt.data.sources import CorpusOptions
 from nmt.model.build import count_parameters
 from nmt.train.precision import gpu_kernels, training_dtype
@@ -84,7 +85,7 @@ def main() -> None:
     chosen = training_dtype(arguments.precision, device, config)
     compare_dtypes = arguments.precision == "auto" and device.type == "cpu"
     dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if compare_dtypes else ())]
-    prepared = _prepare(config) if arguments.workload == "cpu" else RandomData(config.train.max_length, arguments.pairs)
+    prepared = prepare(config) if arguments.workload == "cpu" else RandomData(config.train.max_length, arguments.pairs)
     with gpu_kernels() if device.type == "cuda" else nullcontext():
         variants = {_name(dtype): Variant(config, prepared, device, dtype) for dtype in dtypes}
         for switch in arguments.switch:
@@ -161,12 +162,6 @@ def _all(values: Any) -> str:
 
 
 # ---- nmt
-
-
-def _prepare(config: Config) -> Any:
-    from nmt.data.prepare import prepare
-
-    return prepare(config)
 
 
 class RandomData:
@@ -317,8 +312,6 @@ def _peak(device: torch.device) -> float:
 
 def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> float:
     """Train the same model with Eole on the same data, and return the median target tokens/s."""
-    from nmt.data.prepare import prepare
-
     prepared = prepare(config)
     tokenizer = prepared.tokenizer()
     with tempfile.TemporaryDirectory() as directory:

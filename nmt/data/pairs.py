@@ -16,9 +16,9 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from nmt.errors import DataError
 
@@ -57,11 +57,8 @@ def open_text(path: Path) -> BinaryIO:
         raise DataError(f"{path} is not a {compression} file despite its suffix", "rename it, or download it again")
     if compression == "zstandard":
         return io.BufferedReader(_ZstandardReader(path))
-    if compression == "gzip":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if compression == "xz":
-        return cast(BinaryIO, lzma.open(path, "rb"))
-    return cast(BinaryIO, bz2.open(path, "rb")) if compression else path.open("rb")
+    openers: dict[str, Callable[..., Any]] = {"gzip": gzip.open, "xz": lzma.open, "bzip2": bz2.open}
+    return cast(BinaryIO, openers.get(compression, open)(path, "rb"))
 
 
 class _ZstandardReader(io.RawIOBase):
@@ -176,11 +173,8 @@ def read_pairs(src: Path, tgt: Path, *, errors: str = "strict") -> Iterator[Pair
     sources, targets = read_lines(src, errors), read_lines(tgt, errors)
     for number, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
         if source is None or target is None:
-            n_src, n_tgt = (
-                (number, number + 1 + sum(1 for _ in targets))
-                if source is None
-                else (number + 1 + sum(1 for _ in sources), number)
-            )
+            n_src = number + (source is not None) + sum(1 for _ in sources)
+            n_tgt = number + (target is not None) + sum(1 for _ in targets)
             raise UnequalLineCountsError(
                 f"{src} has {n_src:,} lines and {tgt} has {n_tgt:,}",
                 "line n of one file must be the translation of line n of the other",

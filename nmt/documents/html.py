@@ -136,9 +136,9 @@ class HtmlDocument:
             elif token.name == "":
                 run += text_piece(token.start, token.end, self._source[token.start : token.end], _decode_text)
             else:
-                is_paragraph_end = token.name == "br" and run and _last_markup(run) == "br"
+                last = next((piece.name for piece in reversed(run) if piece.kind is not Kind.SPACE), "")
                 run.append(_markup_piece(token))
-                if is_paragraph_end:
+                if token.name == last == "br":  # the end of a paragraph
                     yield run
                     run = []
             i += 1
@@ -210,29 +210,27 @@ def _tokenize(source: str) -> Iterator[_Token]:
 
 def _set_translated(tokens: Sequence[_Token], src: str) -> None:
     """Set whether each token is translated, and the end tags of the elements."""
-    open_elements: list[tuple[int, _Token]] = []
+    open_elements: list[_Token] = []
     num_open: Counter[str] = Counter()
 
-    def close() -> tuple[int, _Token]:
-        index, element = open_elements.pop()
+    def close() -> _Token:
+        element = open_elements.pop()
         num_open[element.name] -= 1
-        return index, element
+        return element
 
     for i, token in enumerate(tokens):
         if token.is_end and num_open[token.name]:
-            while True:
-                _, element = close()
-                if element.name == token.name:
-                    break
+            while (element := close()).name != token.name:
+                pass
             element.partner = i
             token.is_translated, token.is_in_translated = element.is_translated, element.is_in_translated
             continue
-        while open_elements and not token.is_end and _ends(token, open_elements[-1][1]):
+        while open_elements and not token.is_end and _ends(token, open_elements[-1]):
             close()
-        token.is_in_translated = open_elements[-1][1].is_translated if open_elements else True
+        token.is_in_translated = open_elements[-1].is_translated if open_elements else True
         token.is_translated = _is_translated(token, src)
         if token.name not in VOID | {"", "!"} and not token.is_end:
-            open_elements.append((i, token))
+            open_elements.append(token)
             num_open[token.name] += 1
 
 
@@ -259,11 +257,6 @@ def _markup_piece(token: _Token) -> Piece:
     else:
         kind = Kind.CLOSE if token.is_end else Kind.OPEN
     return Piece(token.start, token.end, kind, name=token.name)
-
-
-def _last_markup(run: Sequence[Piece]) -> str:
-    """Return the name of the last piece, other than spaces, of a run."""
-    return next((piece.name for piece in reversed(run) if piece.kind is not Kind.SPACE), "")
 
 
 def _is_text(token: _Token, name: str) -> bool:

@@ -108,7 +108,7 @@ class Paragraph:
                 self._add_run(child)
             elif name == "br":  # DrawingML
                 self._add_break(child, "\n")
-            elif name in CONTAINERS and _has_text(child) and not _is_field_result(child):
+            elif name in CONTAINERS and _text_of(child).strip() and not _is_field_result(child):
                 self._add_container(child)
             elif name in ("fld", "fldSimple"):
                 self._add_fixed([child], _text_of(child))
@@ -347,17 +347,13 @@ def _text_of(element: etree._Element) -> str:
     return "".join(map(_text, element.iter("{*}t")))
 
 
-def _has_text(element: etree._Element) -> bool:
-    return bool(_text_of(element).strip())
-
-
 def _is_field_result(element: etree._Element) -> bool:
     return local_name(element) == "fldSimple" and not any("HYPERLINK" in value for value in element.attrib.values())
 
 
 def _starts_field(element: etree._Element) -> bool:
     """Return whether a field starts here that ends in the same paragraph and whose result is not translated."""
-    if not _has_char(element, "begin"):
+    if not any("begin" in char.attrib.values() for char in element.iter("{*}fldChar")):
         return False
     depth, code = 0, ""
     for sibling in (element, *element.itersiblings()):
@@ -368,7 +364,3 @@ def _starts_field(element: etree._Element) -> bool:
         if depth == 0:
             return "HYPERLINK" not in code
     return False
-
-
-def _has_char(element: etree._Element, kind: str) -> bool:
-    return any(kind in char.attrib.values() for char in element.iter("{*}fldChar"))

@@ -21,6 +21,15 @@ class Edit(NamedTuple):
     text: str
 
 
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Return a text with edits that do not overlap."""
+    pieces, position = list[str](), 0
+    for start, end, new in sorted(edits):
+        pieces += [text[position:start], new]
+        position = end
+    return "".join(pieces) + text[position:]
+
+
 class Part(Protocol):
     """A part of a file that is translated, such as a table cell."""
 
@@ -44,11 +53,7 @@ class SplicedDocument:
         remaining, edits = iter(translations), list[Edit]()
         for part in self.parts:
             edits += part.edits(list(islice(remaining, len(part.blocks))))
-        pieces, position = [], 0
-        for start, end, text in sorted(edits):
-            pieces += [self.file.text[position:start], text]
-            position = end
-        return self.file.encode("".join(pieces) + self.file.text[position:])
+        return self.file.encode(apply_edits(self.file.text, edits))
 
 
 class StringLines:
@@ -61,8 +66,5 @@ class StringLines:
 
     def render(self, translations: Sequence[RichText]) -> str:
         """Return the string with the translations of its blocks."""
-        pieces, position = list[str](), 0
-        for (start, end), translation in zip(self._spans, translations, strict=True):
-            pieces += [self.text[position:start], re.sub(r"[\r\n]+", " ", translation.text)]
-            position = end
-        return "".join(pieces) + self.text[position:]
+        texts = (re.sub(r"[\r\n]+", " ", each.text) for each in translations)
+        return apply_edits(self.text, [Edit(*span, text) for span, text in zip(self._spans, texts, strict=True)])

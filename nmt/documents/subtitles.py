@@ -19,7 +19,7 @@ from nmt.data.sentences import split_sentences
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Span, cut, join, to_markup
-from nmt.documents.splicing import Edit, SplicedDocument
+from nmt.documents.splicing import Edit, apply_edits
 from nmt.documents.text_file import TextFile
 from nmt.errors import DataError
 
@@ -118,7 +118,9 @@ class Subtitles:
             for turn, part in zip(sentence.turns, parts, strict=True):
                 turn.parts.append(part)
                 turn.is_changed |= is_changed
-        return SplicedDocument(self.file, [_CueText(self, cue) for cue in self.cues]).render([])
+        changed = [cue for cue in self.cues if any(turn.is_changed for turn in cue.turns)]
+        edits = [Edit(cue.start, cue.end, self.cue_text(cue)) for cue in changed]
+        return self.file.encode(apply_edits(self.file.text, edits))
 
     def cue_text(self, cue: Cue) -> str:
         """Return the text of a cue with its translations."""
@@ -218,19 +220,6 @@ class Subtitles:
         return text.replace("\u00a0", "&nbsp;").replace("\u200e", "&lrm;").replace("\u200f", "&rlm;")
 
 
-@dataclass(frozen=True)
-class _CueText:
-    """The text of a cue, as a part of the file."""
-
-    subtitles: Subtitles
-    cue: Cue
-    blocks: tuple[RichText, ...] = ()
-
-    def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        if any(turn.is_changed for turn in self.cue.turns):
-            yield Edit(self.cue.start, self.cue.end, self.subtitles.cue_text(self.cue))
-
-
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
     return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
 
@@ -238,9 +227,8 @@ def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> fl
 def _stripped(text: str, span: Span) -> Span:
     start, end = span
     part = text[start:end]
-    return start + len(part) - len(part.lstrip()), max(
-        start + len(part.rstrip()), start + len(part) - len(part.lstrip())
-    )
+    start += len(part) - len(part.lstrip())
+    return start, start + len(part.strip())
 
 
 def _connected(cues: Iterable[Cue]) -> Iterator[list[Turn]]:

@@ -65,14 +65,12 @@ def _rows(file: TextFile, delimiter: str) -> Iterator[list[Cell]]:
     pattern = re.compile(
         rf'(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^{separator}\r\n]*))(?P<next>{separator}|\r\n|[\r\n]|\Z)'
     )
-    plain = re.compile(rf"(?P<plain>[^{separator}\r\n]*)(?P<next>{separator}|\r\n|[\r\n]|\Z)")
     row, position, length = list[Cell](), 0, len(file.text)
     while position < length or row:
         match = pattern.match(file.text, position)
-        is_quoted = match is not None and match.group("quoted") is not None
-        if not is_quoted and delimiter == "\t":
-            match = plain.match(file.text, position)
-        if match is None or (not is_quoted and delimiter != "\t" and match["plain"].startswith('"')):
+        assert match  # a cell without quotes matches anything
+        is_quoted = match["quoted"] is not None
+        if not is_quoted and delimiter != "\t" and match["plain"].startswith('"'):
             raise DataError(
                 f"line {file.line(position)}: a quote is not closed, or a quote in a cell is not doubled",
                 'write a quote in a quoted cell as ""',
@@ -89,10 +87,8 @@ def _rows(file: TextFile, delimiter: str) -> Iterator[list[Cell]]:
 def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:
     """Return the indices of the columns to translate."""
     names = ", ".join(header)
-    if not columns:
-        if len(header) > 1:
-            raise UsageError("--column is required for a table with several columns", f"columns: {names}")
-        return list(range(len(header)))
+    if not columns and len(header) > 1:
+        raise UsageError("--column is required for a table with several columns", f"columns: {names}")
     for name in columns:
         if name not in header:
             hint = suggest(name, header)
@@ -100,7 +96,7 @@ def _select(header: Sequence[str], columns: Sequence[str]) -> list[int]:
                 f"--column {name}: there is no such column in the first row",
                 f"{hint} (columns: {names})" if hint.startswith("did") else f"columns: {names}",
             )
-    return [i for i, name in enumerate(header) if name in columns]
+    return [i for i, name in enumerate(header) if not columns or name in columns]
 
 
 class _CellText:

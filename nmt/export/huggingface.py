@@ -55,7 +55,9 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         if model.output_bias_V is not None:
             computed["final_logits_bias"] = model.output_bias_V[None]
         hf_model.load_state_dict(computed | _weights(model, weights.keys()))
-        hf_model.generation_config = transformers.GenerationConfig(**_generation(loaded))
+        hf_model.generation_config = transformers.GenerationConfig(
+            num_beams=1, do_sample=False, max_length=max_target_length(loaded.max_source_length) + 2, **_special_ids()
+        )
         hf_model.save_pretrained(directory)
         _save_tokenizer(loaded, directory, transformers)
 
@@ -118,14 +120,6 @@ def _special_ids() -> dict[str, Any]:
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
         "forced_eos_token_id": None,
-    }
-
-
-def _generation(loaded: LoadedModel) -> dict[str, Any]:
-    return _special_ids() | {
-        "num_beams": 1,
-        "do_sample": False,
-        "max_length": max_target_length(loaded.max_source_length) + 2,
     }
 
 

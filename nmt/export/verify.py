@@ -7,7 +7,7 @@ length limits, so every translation should be identical. Rounding may decide bet
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -113,7 +113,11 @@ def export_and_verify(
     loaded = discovery.load(path)
     source_name, sources = _file_sentences(verify_with, loaded) if verify_with else _default_sentences(loaded)
     with new_directory(directory) as work:
-        _write(lambda: write(loaded, work), directory)
+        try:
+            write(loaded, work)
+        except (OSError, SafetensorError) as error:  # such as a full disk
+            reason = getattr(error, "strerror", None) or str(error)
+            raise NMTError(f"cannot write {directory}: {reason}", "check the free disk space") from None
         nmt_result = _translate_with_nmt(path, loaded, sources)
         translate = LOADERS[parse(to)[0]](work)
         exported_result = _measure(translate, sources, [file for file in work.rglob("*") if file.is_file()])
@@ -126,15 +130,6 @@ def export_and_verify(
                 "lower --min-agreement if the differences are acceptable",
             )
     return verification
-
-
-def _write(write: Callable[[], object], directory: Path) -> None:
-    """Write an export, and convert the errors that the libraries raise when the disk is full."""
-    try:
-        write()
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise NMTError(f"cannot write {directory}: {reason}", "check the free disk space") from None
 
 
 def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:

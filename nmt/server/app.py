@@ -41,7 +41,6 @@ from nmt.server.files import (
     MAX_UNPACKED_BYTES,
     TranslatedDocument,
     TranslatedFiles,
-    read_texts,
     translate_document,
     translate_html,
 )
@@ -166,7 +165,7 @@ class Api:
         self, content: bytes, parse: Parser, options: DocumentOptions, source: str
     ) -> TranslatedDocument:
         try:
-            texts = await run_in_threadpool(read_texts, content, parse, options)
+            texts = [block.text for block in (await run_in_threadpool(parse, content, options)).blocks]
             if (length := sum(map(len, texts))) > (limit := self._limits.max_file_length):
                 raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
             source, target, _ = self._service.resolve(texts, source, options.tgt)

@@ -30,15 +30,6 @@ class TranslatedDocument:
     warnings: list[str]
 
 
-def read_texts(content: bytes, parse: Parser, options: DocumentOptions) -> list[str]:
-    """Return the text of a document.
-
-    Raises:
-        NMTError: see the parser.
-    """
-    return [block.text for block in parse(content, options).blocks]
-
-
 def translate_document(
     content: bytes, parse: Parser, options: DocumentOptions, guard: Guard, search: str
 ) -> TranslatedDocument:

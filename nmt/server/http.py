@@ -6,8 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
@@ -102,17 +101,11 @@ def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
 
 def serve(server: uvicorn.Server, listener: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM, then finish those that have begun. A second SIGINT stops at once."""
-    with _without_signal_at_the_end():
-        server.run([listener])
-
-
-@contextmanager
-def _without_signal_at_the_end() -> Iterator[None]:
-    """Ignore the signals that uvicorn raises again after it has handled them: the process ends with exit code 0."""
+    # uvicorn raises the signals again after it has handled them; ignored, they let the process end with exit code 0.
     signals = (signal.SIGINT, signal.SIGTERM)
     handlers: list[Any] = [signal.signal(number, lambda *_: None) for number in signals]
     try:
-        yield
+        server.run([listener])
     finally:
         for number, handler in zip(signals, handlers, strict=True):
             signal.signal(number, handler)

@@ -70,22 +70,7 @@ IRREGULAR = {  # past, participle
     "win": ("won", "won"),
     "write": ("wrote", "written"),
 }
-DOUBLING = {
-    "get",
-    "put",
-    "run",
-    "sit",
-    "swim",
-    "win",
-    "forget",
-    "cut",
-    "shop",
-    "plan",
-    "stop",
-    "travel",
-    "cancel",
-    "begin",
-}
+DOUBLING = set("get put run sit swim win forget cut shop plan stop travel cancel begin".split())
 BE_PRESENT: dict[Person, str] = {"1s": "am", "3m": "is", "3f": "is", "3n": "is"}
 NEGATED = {"am": "am not", "can": "can't", "will": "won't", "must": "must not", "shall": "shall not"}
 SHORT = {"am": "'m", "is": "'s", "are": "'re", "will": "'ll", "would": "'d", "have": "'ve"}

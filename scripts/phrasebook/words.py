@@ -139,10 +139,6 @@ class Participant:
         """Whether it is a pronoun, which is first in the German middle field."""
         return self.de[0] in ("ich", "du", "er", "sie", "es", "wir", "ihr", "Sie")
 
-    def as_pronoun(self) -> Participant:
-        """Return the pronoun that refers to the person in a later clause."""
-        return pronoun(self.person)
-
     def form(self, case: Case) -> str:
         """Return the German form in a case."""
         return self.de[german.CASES.index(case)]

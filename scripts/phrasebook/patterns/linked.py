@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from phrasebook import clause as c
 from phrasebook import lexicon as lex
@@ -14,7 +13,7 @@ from phrasebook.patterns.forms import NOT, Options
 from phrasebook.patterns.questions import GAPS, now
 from phrasebook.sampling import draw
 from phrasebook.sense import SECOND, compatible
-from phrasebook.words import Participant, without_vocative
+from phrasebook.words import Participant, pronoun, without_vocative
 
 GO_HOME = p.verb("go", "gehen", ("home", "nach Hause"))
 GO_TO_BED = p.verb("go", "gehen", ("to bed", "ins Bett"))
@@ -141,24 +140,14 @@ def because() -> Iterator[Pair]:
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     forms: list[Options] = [{"tense": "progressive"}, {"tense": "past"}, {"tense": "future"}, {"modal": c.WANT_TO}]
     for subject, (action, reason), options in draw("because", 800, people, CAUSES + MOVED, forms):
-        why = Clause(_pronoun(subject), reason, "past" if options.get("tense") == "past" else "present")
+        why = Clause(pronoun(subject.person), reason, "past" if options.get("tense") == "past" else "present")
         yield subordinate(Clause(subject, action, **options), "because", "weil", why)
     for subject, (action, reason), tense in draw("cannot", 330, people, OBSTACLES, ["present", "past"]):
-        why = Clause(_pronoun(subject), reason, tense)
+        why = Clause(pronoun(subject.person), reason, tense)
         yield subordinate(Clause(subject, action, tense, c.CAN, negative=True), "because", "weil", why)
     for subject, (action, reason) in draw("because first", 260, people, CAUSES + MOVED):
-        main = Clause(_addressed_pronoun(subject), action, "progressive")
+        main = Clause(pronoun(subject.person, subject.vocative), action, "progressive")
         yield subordinate_first("because", "weil", Clause(without_vocative(subject), reason), main)
-
-
-def _pronoun(subject: Participant) -> Participant:
-    """Return the subject of the second clause: a pronoun without a vocative."""
-    return subject.as_pronoun()
-
-
-def _addressed_pronoun(subject: Participant) -> Participant:
-    """Return the subject of a second clause that has the vocative."""
-    return replace(subject.as_pronoun(), vocative=subject.vocative)
 
 
 def that() -> Iterator[Pair]:
@@ -231,7 +220,7 @@ def if_clauses() -> Iterator[Pair]:
             yield c.sentence(f"if {en}, {c.english_clause(main)}", f"wenn {de}, {c.german_clause(main, 'question')}")
     people = [who for who in lex.ANYONE if who is not lex.YOU_BOTH]
     for subject, (action, reason), options in draw("if", 450, people, CAUSES, [*HOPED, {"modal": c.SHOULD}]):
-        main = Clause(_addressed_pronoun(subject), action, **options)
+        main = Clause(pronoun(subject.person, subject.vocative), action, **options)
         yield subordinate_first("if", "wenn", Clause(without_vocative(subject), reason), main)
 
 
@@ -258,8 +247,8 @@ def infinitives() -> Iterator[Pair]:
             yield c.sentence(f"is it {to}", f"ist es {de}, {inner}", "?", doing.vocative)
 
 
-def _with_zu(main: Clause, doing: Predicate) -> Pair:
-    inner = c.german_infinitive(Clause(main.subject, doing))
+def _with_zu(main: Clause, doing: Predicate, um: str = "") -> Pair:
+    inner = um + c.german_infinitive(Clause(main.subject, doing))
     bare = inner.startswith("zu ") and main.tense == "progressive"  # Tom versucht zu schlafen
     english = f"{c.english_clause(main)} to {doing.english(main.person)}"
     vocative = main.vocative if main.vocative[0] else doing.vocative
@@ -273,19 +262,11 @@ def purpose() -> Iterator[Pair]:
     for subject, place, doing, tense in draw("purpose", 170, lex.ANYONE, meet_at, p.PICKING_UP, tenses):
         drive = p.verb("drive", "fahren", place)
         if compatible(subject, doing) and compatible(subject, drive):
-            yield _in_order_to(Clause(subject, drive, tense), doing)
+            yield _with_zu(Clause(subject, drive, tense), doing, "um ")
     into_town = p.verb("go", "gehen", ("into town", "in die Stadt"))
     for subject, doing, tense in draw("errand", 200, lex.ANYONE, p.BUYING, tenses):
         if compatible(subject, doing):
-            yield _in_order_to(Clause(subject, into_town, tense), doing)
-
-
-def _in_order_to(main: Clause, doing: Predicate) -> Pair:
-    inner = c.german_infinitive(Clause(main.subject, doing))
-    english = f"{c.english_clause(main)} to {doing.english(main.person)}"
-    return c.sentence(
-        english, f"{c.german_clause(main)}, um {inner}", ".", main.vocative if main.vocative[0] else doing.vocative
-    )
+            yield _with_zu(Clause(subject, into_town, tense), doing, "um ")
 
 
 def but() -> Iterator[Pair]:
@@ -295,6 +276,6 @@ def but() -> Iterator[Pair]:
     for subject, state, doing, modal in draw("but", 420, people, states, p.TASKS, [c.HAVE_TO, c.WANT_TO]):
         if compatible(subject, doing) and doing not in (p.SLEEP, p.REST):
             first = Clause(without_vocative(subject), state)
-            second = Clause(_addressed_pronoun(subject), doing, modal=modal)
+            second = Clause(pronoun(subject.person, subject.vocative), doing, modal=modal)
             english = f"{c.english_clause(first)}, but {c.english_clause(second)}"
             yield c.sentence(english, f"{c.german_clause(first)}, aber {c.german_clause(second)}", ".", second.vocative)

@@ -19,7 +19,8 @@ from nmt.cli.duration import parse_duration
 from nmt.config import Config, config_io
 from nmt.errors import UsageError
 
-HEAVY = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas", "sentencepiece", "httpx", "numpy")
+SLOW = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")
+HEAVY = (*SLOW, "sentencepiece", "httpx", "numpy")
 """Modules that take 0.1 to several seconds to import."""
 
 
@@ -67,11 +68,10 @@ def test_nmt_without_command_shows_help(bare: CommandLine) -> None:
         (["train", "--set", "model.dimm=1"], HEAVY),
         (["config"], HEAVY),
         (["config", "--options"], HEAVY),
-        (["data", "list"], ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")),
-        (
-            ["tokenizer", "train", "text.en", "--vocab-size", "300"],
-            ("torch", "datasets", "sacrebleu", "pyarrow", "pandas"),
-        ),
+        (["data", "list"], SLOW),
+        (["models"], SLOW),
+        (["info", "en-de-small"], SLOW),
+        (["tokenizer", "train", "text.en", "--vocab-size", "300"], SLOW),
     ],
     ids=" ".join,
 )

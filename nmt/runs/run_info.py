@@ -185,7 +185,7 @@ def _count_parameters(path: Path) -> int:
 
     path = path / checkpoint.WEIGHTS
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(path, "np") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         scales = {name + SCALE for name in shapes}  # scales of int8 matrices
         return sum(math.prod(shape) for name, shape in shapes.items() if name not in scales)

@@ -175,12 +175,7 @@ def synthesize(
 ) -> None:  # fmt: skip
     """Translate the shard of this process; the process that completes the last shard writes the corpus.
 
-    Args:
-        options: the options of the command.
-        translator: the teacher.
-        models: its models.
-        text: the text to translate.
-        train_command: returns the command to train on the corpus, for the first model and the command that builds it.
+    `train_command` returns the command to train on the corpus, for the first model and the command that builds it.
     """
     from nmt.inference.load import find_models
     from nmt.runs.run_info import parent_record

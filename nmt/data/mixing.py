@@ -39,11 +39,7 @@ class Mix:
     """Share of the pairs of an epoch that come from replay corpora."""
 
     def pairs_per_epoch(self, num_pairs: Sequence[int]) -> list[int]:
-        """Return the number of pairs of each corpus in an epoch.
-
-        Args:
-            num_pairs: number of pairs of each corpus that can be used.
-        """
+        """Return the number of pairs of each corpus in an epoch, given the number of each that can be used."""
         largest = max(n for corpus, n in zip(self.corpora, num_pairs, strict=True) if not corpus.is_replay)
         counts = [
             corpus.options.weight * n * (largest / n) ** (1 - 1 / self.temperature) if n else 0.0
@@ -83,14 +79,7 @@ def sample_pairs(num_available: int, num_sampled: int, seed: int, corpus: int, e
     """Return the indices of the pairs of a corpus in an epoch: a pure function of the arguments.
 
     The epochs take consecutive parts of an infinite sequence of shuffles of all pairs, so that all pairs are used
-    before one repeats.
-
-    Args:
-        num_available: number of pairs of the corpus.
-        num_sampled: number of pairs per epoch; may exceed `num_available`.
-        seed: seed of the run.
-        corpus: index of the corpus.
-        epoch: index of the epoch, from 0.
+    before one repeats. `num_sampled`, the number of pairs per epoch, may exceed `num_available`.
     """
     if num_sampled == num_available:
         return np.arange(num_available)

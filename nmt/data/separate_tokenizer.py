@@ -31,12 +31,7 @@ class SeparateTokenizer(Tokenizer):
     FILE = "tokenizer.zip"
 
     def __init__(self, source: bytes, target: bytes, pieces: Sequence[str]) -> None:
-        """Create a tokenizer.
-
-        Args:
-            source: SentencePiece model of the source side.
-            target: SentencePiece model of the target side.
-            pieces: vocabulary in the order of the ids, starting with `SPECIAL_PIECES`.
+        """Create a tokenizer from two SentencePiece models and the pieces by id, which start with `SPECIAL_PIECES`.
 
         Raises:
             CheckpointError: a model is not a SentencePiece model, or the vocabulary is invalid.

@@ -59,12 +59,7 @@ class InlineText:
     """A run of text and inline markup, such as the content of a paragraph."""
 
     def __init__(self, pieces: Iterable[Piece], encode: Callable[[str], str]) -> None:
-        """Find the text and its markup in pieces that are adjacent in the source.
-
-        Args:
-            pieces: the pieces.
-            encode: returns the source of a translated text.
-        """
+        """Find the text and its markup in adjacent pieces of the source; `encode` returns the source of a text."""
         self._encode = encode
         run = _join_empty_elements(_unmatched_as_points(list(pieces)))
         words = [i for i, piece in enumerate(run) if piece.kind in WORDS]

@@ -54,10 +54,7 @@ class _Unit:
 def project(block: RichText, translation: str, sentences: Sequence[AlignedSentence]) -> tuple[Tag, ...]:
     """Return the tags of a block in its translation, in the same order.
 
-    Args:
-        block: the source.
-        translation: its translation.
-        sentences: its sentences, in order, at least one. Fixed spans are within a sentence.
+    `sentences` are those of the block, in order, at least one. Fixed spans are within a sentence.
     """
     return _Projection(block, translation, sentences).tags() if block.tags else ()
 

@@ -170,12 +170,7 @@ class Sections:
     """A text that is translated in sections, such as lines: what is between them stays in its place."""
 
     def __init__(self, rich: RichText, separator: re.Pattern[str]) -> None:
-        """Cut a text.
-
-        Args:
-            rich: the text.
-            separator: matches the characters between two sections; whitespace around them is kept, too.
-        """
+        """Cut a text where `separator` matches; the separators and the whitespace around them are kept."""
         self.rich, self._separator = rich, separator
         pattern = re.compile(rf"\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|\s+\Z|\A\s+")
         gaps = [match.span() for match in pattern.finditer(rich.text)]

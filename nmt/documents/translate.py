@@ -44,13 +44,7 @@ class DocumentTranslator:
     def __init__(
         self, translator: Translator | Guard, search: str | None = None, memory: TranslationMemory | None = None
     ) -> None:
-        """Create a translator of documents.
-
-        Args:
-            translator: translates the sentences.
-            search: spec string of a search; None uses the search of the model's config.
-            memory: translations that are used in place of the model's.
-        """
+        """Use a search (None: that of the model's config), except for texts that the memory has."""
         self.translator, self.search, self.memory = translator, search, memory
 
     def translate(

@@ -260,12 +260,7 @@ class InlineContent:
     """The content of a source: text with inline elements."""
 
     def __init__(self, source: str, is_preserved: bool) -> None:
-        """Parse a content.
-
-        Args:
-            source: the XML of the content.
-            is_preserved: whether line breaks are line breaks of the text, and not spaces.
-        """
+        """Parse the XML of a content; if `is_preserved`, line breaks are those of the text, and not spaces."""
         self.source = source
         self._is_preserved = is_preserved
         self._markup: dict[int, tuple[str, str]] = {}

@@ -112,14 +112,8 @@ def observe(
 ) -> Observations:
     """Translate a test set and return features and quality of the translations.
 
-    Blank lines, lines that the translator splits, and lines with protected spans, such as addresses, are left out.
-
-    Args:
-        translator: the model.
-        test: sources and references.
-        search: spec string of the search.
-        metric: measures the quality.
-        deadline: value of `time.monotonic()` after which no further sentences are translated; None: no limit.
+    Blank lines, lines that the translator splits, and lines with protected spans, such as addresses, are left out. No
+    further sentences are translated after `deadline`, a value of `time.monotonic()`.
     """
     algorithm = parse_search(search)
     split = translator.segmenter.split(list(map(Line, test.sources)))
@@ -152,14 +146,9 @@ def calibrate(
     metric: QualityMetric = CHRF,
     deadline: float | None = None,
 ) -> tuple[Calibration, Reliability]:
-    """Fit the confidence of a model on a development set, and measure its reliability by cross-validation.
+    """Fit the confidence of a model, not an ensemble or an export, and measure its reliability by cross-validation.
 
-    Args:
-        translator: the model; not an ensemble or an export.
-        development: sources and references that the model was not trained on.
-        search: spec string of the search.
-        metric: measures the quality.
-        deadline: see `observe`.
+    The model must not have been trained on the development set. `deadline`: see `observe`.
 
     Raises:
         DataError: fewer than `MIN_SENTENCES` sentences could be used.

@@ -97,11 +97,7 @@ def greedy_translator(
 ) -> Translate:
     """Return a function that translates with a model and the greedy search of nmt.
 
-    Args:
-        model: the model.
-        tokenizer: its tokenizer.
-        max_positions: maximum length of a translation in tokens, including the start token; None: unlimited.
-        source_eos: whether sources end with the end token.
+    `max_positions` is the maximum length of a translation in tokens, including the start token; None: unlimited.
     """
     greedy = parse_search("greedy")
 

@@ -35,11 +35,8 @@ WEIGHT_TYPES: dict[str, Callable[[Weights], Weights]] = {
 def export(loaded: LoadedModel, directory: Path, *, weights: str = "fp32") -> None:
     """Write a run with one checkpoint into an existing directory, for `nmt translate --model`.
 
-    Args:
-        loaded: the model.
-        directory: the directory.
-        weights: fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The precision of inference
-            does not depend on it.
+    `weights` are fp32; bf16 for half the size; int8 for a quarter (`nmt.runs.quantization`). The precision of inference
+    does not depend on it.
 
     Raises:
         ConfigError: the type of weights is unknown.

@@ -83,12 +83,7 @@ def url(listener: socket.socket) -> str:
 
 
 def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
-    """Return a server for an application.
-
-    Args:
-        app: the application.
-        proxies: addresses of reverse proxies, whose headers name the address of the client.
-    """
+    """Return a server for an application; `proxies` are addresses whose headers name the address of the client."""
     config = uvicorn.Config(
         app, http=Protocol, ws="none", log_config=None, access_log=False, server_header=False,
         proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies), limit_concurrency=MAX_CONNECTIONS,

@@ -154,11 +154,7 @@ class Service:
     ) -> T:
         """Return the result of `translate`, which runs in a thread with a model and a search.
 
-        Args:
-            translate: the function.
-            source: a language.
-            target: one of its targets, but not the language itself.
-            num_characters: size of the text.
+        `target` is one of the targets of `source`, but not the same language.
         """
         translator = self._translators[source, target]
         self.metrics.characters.labels(source, target).inc(num_characters)

@@ -11,12 +11,7 @@ FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
 
 def figure(output: Path, width: float, height: float) -> Any:
-    """Return an empty figure.
-
-    Args:
-        output: file that the figure is for.
-        width: width in inches.
-        height: height in inches.
+    """Return an empty figure for the file `output`; width and height are in inches.
 
     Raises:
         UsageError: matplotlib is not installed or does not support the format of `output`.

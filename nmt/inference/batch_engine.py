@@ -67,15 +67,12 @@ class BatchEngine:
         """
         self.batch_scale = batch_scale
         self.model = make_model(precision)
+        self.max_positions = self.model.max_positions
+        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
         self.precision, self.detokenize, self.num_threads = precision, detokenize, num_threads
         self.source_eos = source_eos
         self._make_model = make_model
         self._pool = ThreadPoolExecutor(num_threads)  # kept, because each thread allocates its own buffers
-
-    @property
-    def max_positions(self) -> int | None:
-        """Maximum number of tokens in a sentence, including the start or end token; None: no limit."""
-        return self.model.max_positions
 
     @cached_property
     def scoring_model(self) -> Model:
@@ -92,7 +89,7 @@ class BatchEngine:
         min_rows, max_rows = MIN_BATCH_ROWS * self.batch_scale, MAX_BATCH_ROWS * self.batch_scale
         max_sentences = max(1, min(max_rows // rows, max(min_rows // rows, balanced)))
         batches = make_batches(lengths, max_sentences, MAX_BATCH_TOKENS * self.batch_scale // rows)
-        return self._run(sources, batches, lambda batch: self._search(batch, search), on_progress)
+        return self._run(sources, batches, lambda batch: self._search(batch, search), "use a smaller beam", on_progress)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score given translations in float32."""
@@ -100,19 +97,21 @@ class BatchEngine:
         lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
         max_tokens = MAX_SCORE_TOKENS * self.batch_scale
         batches = make_batches(lengths, max_tokens, max_tokens)
-        return self._run(pairs, batches, self._score, lambda _: None)
+        return self._run(pairs, batches, self._score, "remove it", lambda _: None)
 
     def _run(
         self,
         items: Sequence[T],
         batches: Iterable[list[int]],
         compute: Callable[[list[T]], list[R]],
+        hint: str,
         on_progress: Callable[[int], object],
     ) -> list[R]:
-        """Return the result of each item, computed in batches of item indices."""
+        """Return the result of each item, computed in batches of indices; `hint`: for one that exceeds the memory."""
         batches = list(batches)
         results: dict[int, R] = {}
-        computed = self._parallel(compute, [[items[i] for i in batch] for batch in batches])
+        lists = [[items[i] for i in batch] for batch in batches]
+        computed = self._parallel(lambda batch: _compute_or_split(compute, hint, batch), lists)
         for batch, batch_results in zip(batches, computed, strict=True):
             results.update(zip(batch, batch_results, strict=True))
             on_progress(len(batch))
@@ -131,40 +130,29 @@ class BatchEngine:
                 future.cancel()
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
-        def run() -> list[list[Hypothesis]]:
-            max_length_B = np.array([max_target_length(len(source.ids)) for source in sources])
-            if self.max_positions is not None:
-                max_length_B = max_length_B.clip(max=self.max_positions - 1)  # one position is for the start token
-            hypotheses = search(
-                self.model,
-                SearchRequest(
-                    [encoder_input(source.ids, self.source_eos) for source in sources],
-                    max_length_B, BOS, EOS,
-                    [source.prefix for source in sources] if any(source.prefix for source in sources) else (),
-                    [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
-                ),
-            )  # fmt: skip
-            if not all(hypotheses):
-                raise NMTError(
-                    "the model's scores are NaN or infinite", "its weights are damaged; use another checkpoint"
-                )
-            return hypotheses
-
-        return _retry_split_on_oom(sources, run, lambda part: self._search(part, search), "use a smaller beam")
+        max_length_B = np.array([max_target_length(len(source.ids)) for source in sources])
+        if self.max_positions is not None:
+            max_length_B = max_length_B.clip(max=self.max_positions - 1)  # one position is for the start token
+        hypotheses = search(
+            self.model,
+            SearchRequest(
+                [encoder_input(source.ids, self.source_eos) for source in sources], max_length_B, BOS, EOS,
+                [source.prefix for source in sources] if any(source.prefix for source in sources) else (),
+                [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
+            ),
+        )  # fmt: skip
+        if not all(hypotheses):
+            raise NMTError("the model's scores are NaN or infinite", "its weights are damaged; use another checkpoint")
+        return hypotheses
 
     def _score(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[TokenScores]:
-        def run() -> list[TokenScores]:
-            return self.scoring_model.score([source for source, _ in pairs], [target for _, target in pairs])
-
-        return _retry_split_on_oom(pairs, run, self._score, "remove it")
+        return self.scoring_model.score([source for source, _ in pairs], [target for _, target in pairs])
 
 
-def _retry_split_on_oom(
-    items: list[T], run: Callable[[], list[R]], run_part: Callable[[list[T]], list[R]], hint: str
-) -> list[R]:
-    """Run a batch; if it runs out of memory, run each half of it."""
+def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: list[T]) -> list[R]:
+    """Compute a batch; if it runs out of memory, compute each half of it."""
     try:
-        return run()
+        return compute(items)
     except (RuntimeError, MemoryError) as error:
         if isinstance(error, RuntimeError):
             from nmt import runtime
@@ -174,7 +162,7 @@ def _retry_split_on_oom(
     if len(items) == 1:
         raise NMTError("this sentence does not fit into memory", f"split it, or {hint}")
     middle = len(items) // 2
-    return run_part(items[:middle]) + run_part(items[middle:])
+    return _compute_or_split(compute, hint, items[:middle]) + _compute_or_split(compute, hint, items[middle:])
 
 
 def make_batches(lengths: Sequence[int], max_items: int, max_tokens: int) -> Iterator[list[int]]:

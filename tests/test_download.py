@@ -189,7 +189,10 @@ def test_concurrent_download_is_rejected(server: Loopback, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 200_000), *[503] * 100])
-    code = f"from pathlib import Path; from nmt.data.download import fetch; fetch('{server.url}/a', Path('a'))"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # background jobs ignore SIGINT
+        f"from pathlib import Path; from nmt.data.download import fetch; fetch('{server.url}/a', Path('a'))"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL)
     while len(server.requests) < 2:
         time.sleep(0.01)

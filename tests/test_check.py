@@ -70,9 +70,8 @@ def test_every_check_has_a_corruption() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_problem_is_reported_at_its_line_only(name: str) -> None:
-    corrupted = [*CLEAN]
-    index = 2500
-    corrupted[index] = CORRUPTIONS[name](corrupted[index])
+    corrupted, index = CLEAN[:1500], 1000
+    corrupted[index] = CORRUPTIONS[name](CLEAN[2500])
     report = check(corrupted, TEST_PAIRS)
     found = finding(report, name)
     assert [(found.count, example.line) for example in found.examples] == [(1, index + 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,11 +76,18 @@ def test_full_disk_keeps_earlier_checkpoints(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["step-000001", "step-000002"]
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_DATA", str(directory / "data"))
+        train(config(directory), directory / "run", resume=False, device="cpu", precision="fp32")
+    return directory / "run"
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
-    train(config(tmp_path), tmp_path / "run", resume=False, device="cpu", precision="fp32")
-    return tmp_path / "run"
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 def load_error(path: Path) -> CheckpointError:

@@ -9,17 +9,26 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from commandline import CommandLine, Done
 from loopback import loopback
 
+from nmt.data import download
 from nmt.data.clean import CLEANERS
 from nmt.data.sources import SOURCES
 from nmt.registry import options_of
 
 
-def nmt(directory: Path, *arguments: str, mirror: str = "http://127.0.0.1:1") -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"NMT_DATA": str(directory / "data"), "NMT_MIRROR": mirror, "COLUMNS": "200"}
-    command = [sys.executable, "-m", "nmt", "data", *arguments]
-    return subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True, timeout=60)
+@pytest.fixture(autouse=True)
+def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "RETRY_DELAY", 0.01)
+
+
+def command_line(directory: Path, mirror: str = "http://127.0.0.1:1") -> CommandLine:
+    return CommandLine(directory, {"NMT_DATA": str(directory / "data"), "NMT_MIRROR": mirror})
+
+
+def nmt(directory: Path, *arguments: str) -> Done:
+    return command_line(directory)("data", *arguments)
 
 
 def write_corpus(directory: Path) -> Path:
@@ -32,9 +41,9 @@ def write_corpus(directory: Path) -> Path:
 
 def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None:
     done = nmt(tmp_path, "list")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    rows = done.stdout.splitlines()
+    assert done.code == 0, done.err
+    assert done.err == ""
+    rows = done.out.splitlines()
     assert rows[0].split() == ["NAME", "PAIRS", "DOWNLOAD", "INSTALLED", "LICENSE", "SOURCE"]
     assert [row.split()[0] for row in rows[1:]] == list(SOURCES)
     columns = [rows[0].index(title) for title in ("INSTALLED", "LICENSE", "SOURCE")]
@@ -45,26 +54,26 @@ def test_list_shows_every_corpus_with_license_and_source(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_list_json_shows_installed_corpora(tmp_path: Path) -> None:
     def ready() -> dict[str, bool]:
-        return {row["name"]: row["installed"] for row in json.loads(nmt(tmp_path, "list", "--json").stdout)}
+        return {row["name"]: row["installed"] for row in json.loads(nmt(tmp_path, "list", "--json").out)}
 
     assert list(ready()) == list(SOURCES)
     assert not ready()["multi30k"]
-    assert nmt(tmp_path, "download", "multi30k", "--from", str(write_corpus(tmp_path))).returncode == 0
+    assert nmt(tmp_path, "download", "multi30k", "--from", str(write_corpus(tmp_path))).code == 0
     assert ready()["multi30k"]
     assert not ready()["tatoeba"]
 
 
 def test_download_from_directory_prints_directory(tmp_path: Path) -> None:
     source = str(write_corpus(tmp_path))
-    first = nmt(tmp_path, "download", "multi30k", "--from", source)
-    assert first.stdout == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
+    first = command_line(tmp_path).process("data", "download", "multi30k", "--from", source)
+    assert first.out == f"{tmp_path / 'data' / 'corpora' / 'multi30k'}\n"
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "eins\nzwei\n"
     second = nmt(tmp_path, "download", "multi30k", "--from", source)
-    assert second.returncode == 0
-    assert second.stdout == first.stdout
-    assert "already installed" in second.stderr
+    assert second.code == 0
+    assert second.out == first.out
+    assert "already installed" in second.err
     (tmp_path / "mine" / "train.de").write_text("1\n2\n")
-    assert nmt(tmp_path, "download", "multi30k", "--from", source, "--force").returncode == 0
+    assert nmt(tmp_path, "download", "multi30k", "--from", source, "--force").code == 0
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "1\n2\n"
 
 
@@ -75,11 +84,11 @@ def test_download_prints_only_the_directory_on_stdout(tmp_path: Path) -> None:
         file.writestr("deu.txt", "".join(f"a word {n}\tein Wort {n}\tme\n" for n in range(100)))
     with loopback() as server:
         server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue(), faults=[503])
-        done = nmt(tmp_path, "download", "tatoeba", mirror=server.url)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == f"{tmp_path / 'data' / 'corpora' / 'tatoeba'}\n"
-        assert "CC BY" in done.stderr
-        assert "503" in done.stderr
+        done = command_line(tmp_path, server.url).process("data", "download", "tatoeba")
+        assert done.code == 0, done.err
+        assert done.out == f"{tmp_path / 'data' / 'corpora' / 'tatoeba'}\n"
+        assert "CC BY" in done.err
+        assert "503" in done.err
 
 
 @pytest.mark.parametrize(
@@ -97,12 +106,12 @@ def test_errors_are_one_line_and_a_hint(
     arguments: list[str], code: int, message: str, hint: str, tmp_path: Path
 ) -> None:
     done = nmt(tmp_path, *arguments)
-    assert done.returncode == code
-    assert done.stdout == ""
-    assert message in done.stderr
-    assert hint in done.stderr
-    assert "Traceback" not in done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("nmt: error:")]
+    assert done.code == code
+    assert done.out == ""
+    assert message in done.err
+    assert hint in done.err
+    assert "Traceback" not in done.err
+    errors = [line for line in done.err.splitlines() if line.startswith("nmt: error:")]
     assert len(errors) == 1
 
 
@@ -110,10 +119,10 @@ def test_encoding_errors_replace(tmp_path: Path) -> None:
     source = write_corpus(tmp_path)
     (source / "train.de").write_bytes(b"sch\xf6n\nzwei\n")
     strict = nmt(tmp_path, "download", "multi30k", "--from", str(source))
-    assert strict.returncode == 1
-    assert "line 1, byte 4" in strict.stderr
-    assert "--encoding-errors replace" in strict.stderr
-    assert nmt(tmp_path, "download", "multi30k", "--from", str(source), "--encoding-errors", "replace").returncode == 0
+    assert strict.code == 1
+    assert "line 1, byte 4" in strict.err
+    assert "--encoding-errors replace" in strict.err
+    assert nmt(tmp_path, "download", "multi30k", "--from", str(source), "--encoding-errors", "replace").code == 0
     assert (tmp_path / "data" / "corpora" / "multi30k" / "train.de").read_text() == "sch\ufffdn\nzwei\n"
 
 
@@ -140,12 +149,12 @@ def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["phrasebook", "files"])
 def test_download_of_local_corpus_is_unnecessary(name: str, tmp_path: Path) -> None:
     done = nmt(tmp_path, "download", name)
-    assert done.returncode == 0
-    assert "does not need a download" in done.stderr
+    assert done.code == 0
+    assert "does not need a download" in done.err
 
 
 def test_help_shows_examples(tmp_path: Path) -> None:
-    help_text = nmt(tmp_path, "download", "--help").stdout
+    help_text = nmt(tmp_path, "download", "--help").out
     assert "nmt data download multi30k --from" in help_text
 
 

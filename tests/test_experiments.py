@@ -164,9 +164,9 @@ def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
 
 
 def test_student_script(tmp_path: Path) -> None:
-    source, target = sentences(400)
-    write(tmp_path / "train", source[:360], target[:360])
-    write(tmp_path / "test", source[360:], target[360:])
+    source, target = sentences(200)
+    write(tmp_path / "train", source[:190], target[:190])
+    write(tmp_path / "test", source[190:], target[190:])
     corpus = f"files(train='{tmp_path}/train', valid='{tmp_path}/test', test='{tmp_path}/test')"
     environment = {"NMT_RUNS": str(tmp_path / "runs"), "NMT_DATA": str(tmp_path / "data")}
     changes = [f"--set={name}={value}" for name, value in TINY.items()]

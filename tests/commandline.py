@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import random
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -59,6 +60,21 @@ def sentences(count: int) -> tuple[list[str], list[str]]:
 def heed_interrupts() -> None:
     """Reset SIGINT, which is ignored if the tests run as a background job of a shell."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+SEVERAL = """
+import json, sys
+from nmt.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["nmt", *arguments]
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    print(end="\\f", flush=True)
+    print(f"\\n{code}", end="\\f", file=sys.stderr, flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -128,6 +144,18 @@ class CommandLine:
         finally:
             process.kill()
         return Done(process.returncode, (out or b"").decode(), (err or b"").decode()).without_traceback()
+
+    def in_one_process(self, *commands: Sequence[str | Path], prelude: str = "") -> list[Done]:
+        """Run commands in one new process after `prelude`: importing PyTorch takes longer than most of them."""
+        words = json.dumps([[*map(str, arguments)] for arguments in commands])
+        done = subprocess.run(
+            [sys.executable, "-c", prelude + SEVERAL, words], cwd=self.directory, env=self._variables(),
+            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=300, check=False,
+        )  # fmt: skip
+        outs, logs = done.stdout.split("\f")[:-1], done.stderr.split("\f")[:-1]
+        assert len(outs) == len(logs) == len(commands), done.stderr
+        parts = (log.rpartition("\n") for log in logs)
+        return [Done(int(code), out, err).without_traceback() for out, (err, _, code) in zip(outs, parts, strict=True)]
 
     def _variables(self) -> dict[str, str]:
         known = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}

@@ -491,16 +491,22 @@ def test_errors_are_one_line(arguments: str, code: int, message: str, trained: C
     assert not list((trained.directory / "runs/tiny").glob("*safetensors*"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "package"), [(to, package) for to, packages in PACKAGES.items() for package in packages]
 )
-def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine) -> None:
-    (nmt.directory / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
-    done = nmt.process("export", "runs/tiny", "--to", to)  # this process may have imported the package
+def test_missing_package_is_reported(to: str, package: str, nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    done = nmt("export", "runs/tiny", "--to", to)
     done.assert_fails(2, "is not installed", f"pip install {package}")
     assert not (nmt.directory / "runs/tiny" / to).exists()
     assert [path.name for path in (nmt.directory / "runs/tiny").glob(".*") if path.is_dir()] == []
+
+
+@pytest.mark.slow
+def test_packages_are_imported_only_when_needed(nmt: CommandLine) -> None:
+    for package in (each for packages in PACKAGES.values() for each in packages):
+        (nmt.directory / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
+    nmt.process("export", "runs/tiny", "--to", "onnx").assert_fails(2, "onnxscript is not installed")
 
 
 def test_missing_ctranslate2_is_reported(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -36,16 +37,24 @@ from nmt.runs import discovery
 transformers = pytest.importorskip("transformers")
 
 
-def marian_tokenizer(directory: Path, *, separate: bool = False, num_unused: int = 0) -> int:
-    """Write the tokenizer files of a Marian model with unused pieces first; return the size of its vocabulary."""
-    models, vocabularies = [], []
-    for lines, name in zip(sentences(400), ("source.spm", "target.spm"), strict=True):
+@functools.cache
+def sentencepiece_models() -> list[bytes]:
+    made = []
+    for lines in sentences(400):
         model = io.BytesIO()
         spm.SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, vocab_size=70, minloglevel=2, hard_vocab_limit=False
         )
-        (directory / name).write_bytes(model.getvalue())
-        models.append(spm.SentencePieceProcessor(model_proto=model.getvalue()))
+        made.append(model.getvalue())
+    return made
+
+
+def marian_tokenizer(directory: Path, *, separate: bool = False, num_unused: int = 0) -> int:
+    """Write the tokenizer files of a Marian model with unused pieces first; return the size of its vocabulary."""
+    models, vocabularies = [], []
+    for content, name in zip(sentencepiece_models(), ("source.spm", "target.spm"), strict=True):
+        (directory / name).write_bytes(content)
+        models.append(spm.SentencePieceProcessor(model_proto=content))
     for model in models:  # as Marian writes them: the end of the sentence, unknown pieces, then by frequency
         vocabularies.append([model.id_to_piece(i) for i in range(3, model.get_piece_size())])
     if not separate:

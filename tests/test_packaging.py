@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import importlib.util
 import os
@@ -234,9 +235,14 @@ def test_lock_files_satisfy_all_dependencies() -> None:
             assert requirement.specifier.contains(pin.version), f"{requirement} but {pins[name]} is locked"
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_modules(path: Path) -> Iterator[str]:
     """Yield the top-level name of each absolute import in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -340,7 +346,7 @@ def test_no_install_command_uses_our_name_from_an_index() -> None:
 def test_packages_of_single_commands_are_imported_lazily(package: str) -> None:
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         if path.name != "metrics.py" or package != "sacrebleu":  # imported by `nmt evaluate` only
-            outer = ast.parse(path.read_text(encoding="utf-8")).body
+            outer = parsed(path).body
             names = {node.module or "" for node in outer if isinstance(node, ast.ImportFrom)}
             names |= {alias.name for node in outer if isinstance(node, ast.Import) for alias in node.names}
             assert package not in {name.partition(".")[0] for name in names}, path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,12 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from commandline import sentences, training, write
+from commandline import CommandLine, sentences, training, write
 
 from nmt import paths
 
 WINDOWS = """
-import os, sys
+import os, sys, warnings
+warnings.simplefilter("ignore")
 import multiprocessing.spawn, datasets, filelock, jinja2, numpy, safetensors.torch, sacrebleu, sentencepiece, torch
 import torch.utils.data, tqdm, typer.main, typer.rich_utils, yaml  # import before the patch, which is for nmt only
 for name in ("fcntl", "pwd", "grp", "readline", "resource", "termios"):
@@ -29,39 +29,29 @@ def open_file(path, flags, *rest, **options):
         raise PermissionError(13, "a directory cannot be opened", path)
     return opened(path, flags, *rest, **options)
 os.open = open_file
-from nmt.cli import main
-main()
 """
-
-
-def windows(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `nmt` without Unix-only modules and functions and without a C compiler."""
-    variables = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "CC": "no-such-compiler"}
-    command = [sys.executable, "-W", "ignore", "-c", WINDOWS, *arguments]
-    env = os.environ | variables
-    done = subprocess.run(
-        command, cwd=directory, env=env, capture_output=True, text=True, timeout=300, encoding="utf-8"
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+"""Removes the modules and functions that Windows does not have."""
 
 
 @pytest.mark.slow
-def test_train_resume_and_translate(tmp_path: Path) -> None:
+def test_commands(tmp_path: Path) -> None:
     write(tmp_path / "text", *sentences(400))
-    first = windows(tmp_path, *training("runs/tiny", train__steps="10"))
-    assert first.stdout == "runs/tiny/step-000010\n"
-    arguments = ("--model", "runs/tiny", "--precision", "fp32", "the small dog sees the old tree.")
-    translated = windows(tmp_path, "translate", *arguments)
-    assert "using PyTorch" in translated.stderr
-    assert translated.stdout.count("\n") == 1
-    assert "10 updates" in windows(tmp_path, "info", "runs/tiny").stdout
-
-
-@pytest.mark.slow
-def test_first_commands(tmp_path: Path) -> None:
-    assert windows(tmp_path, "translate", "--precision", "fp32", "im thirsty").stdout == "Ich habe Durst.\n"
-    assert "not found" in windows(tmp_path, "doctor").stdout
+    text = "the small dog sees the old tree."
+    done = CommandLine(tmp_path, {"CC": "no-such-compiler"}).in_one_process(
+        ["translate", "--precision", "fp32", "im thirsty"],  # with a pretrained model, because there are no runs
+        ["doctor"],
+        training("runs/tiny", train__steps="10"),
+        ["translate", "--model", "runs/tiny", "--precision", "fp32", text],
+        ["info", "runs/tiny"],
+        prelude=WINDOWS,
+    )
+    assert [each.code for each in done] == [0] * 5, done
+    pretrained, doctor, trained, translated, info = (each.out for each in done)
+    assert (pretrained, trained) == ("Ich habe Durst.\n", "runs/tiny/step-000010\n")
+    assert "using PyTorch" in done[0].err
+    assert "not found" in doctor
+    assert translated.count("\n") == 1
+    assert "10 updates" in info
 
 
 HOLD = """

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +182,9 @@ def test_reordered_dropped_and_repeated_rows_keep_their_histories(changes: dict[
 
 
 def check_rows(
-    network: Transformer, model: NativeModel, lengths: list[int], parents: list[list[int]], tolerance: float = 1e-5
-) -> None:
+    network: Transformer, model: NativeModel, lengths: list[int], parents: list[list[int]], tolerance: float = 1e-5,
+    reference: Callable[..., tuple[list[Floats], list[Floats]]] = uncached,
+) -> None:  # fmt: skip
     """Compare all log-probabilities and the attention of every step with those of an uncached pass."""
     sources = sequences(3, lengths, model.vocab_size)
     state = model.init_search_state([[*source, EOS] for source in sources], track_attention=True)
@@ -198,7 +199,7 @@ def check_rows(
         result = state.step(StepRequest(tokens_R, np.array(parents_R), 0, all_log_probs=True))
         assert result.log_p_RV is not None
         assert state.attention_RS is not None
-        log_probs, attention = uncached(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
+        log_probs, attention = reference(network, [sources[i] for i, _ in histories], [ids[1:] for _, ids in histories])
         for row, (source, _) in enumerate(histories):
             close(result.log_p_RV[row], log_probs[row][-1])
             length = len(sources[source]) + 1
@@ -235,7 +236,18 @@ def test_any_number_of_rows_is_computed(rows: int) -> None:
     network = make()
     draw = np.random.default_rng(rows)
     parents = [draw.integers(0, high, rows).tolist() for high in (3, rows, rows)]
-    check_rows(network, packed(network), [120, 3, 95], parents)
+    check_rows(network, packed(network), [120, 3, 95], parents, reference=remembered)
+
+
+def remembered(_: Transformer, *sequences: list[list[int]]) -> tuple[list[Floats], list[Floats]]:
+    """Return `uncached` of `make()`, computed once for all instruction sets."""
+    return _remembered(*(tuple(map(tuple, each)) for each in sequences))
+
+
+@functools.cache
+def _remembered(*sequences: tuple[tuple[int, ...], ...]) -> tuple[list[Floats], list[Floats]]:
+    sources, targets = ([*map(list, each)] for each in sequences)
+    return uncached(make(), sources, targets)
 
 
 @compiled
@@ -578,17 +590,30 @@ print(native.is_available(), type(engines[0].model).__name__, len(found[0][0]))
 NATIVE, PYTORCH = "True NativeModel 1", "False TorchModel 1"
 
 
-def translated(cache: Path, code: str = TRANSLATION, **environment: str) -> tuple[str, str]:
-    """Return output and log of a new process that compiles the engine into `cache`."""
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache), **environment}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert "Traceback" not in done.stderr
-    return done.stdout.strip(), done.stderr.strip()
+@pytest.fixture
+def translated(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[str, str]]]:
+    """A function that runs `TRANSLATION` as if the engine were not loaded yet, and returns its output and log."""
+
+    def run(cache: Path, **environment: str) -> tuple[str, str]:
+        for name, value in {"XDG_CACHE_HOME": str(cache), **environment}.items():
+            monkeypatch.setenv(name, value)
+        native._compiled_library.cache_clear()
+        capfd.readouterr()
+        exec(TRANSLATION, {})
+        output, logged = capfd.readouterr()
+        return output.strip(), logged.strip()
+
+    yield run
+    native._compiled_library.cache_clear()
 
 
 @compiled
 @pytest.mark.slow
-def test_engine_is_compiled_once_even_by_concurrent_processes(tmp_path: Path) -> None:
+def test_engine_is_compiled_once_even_by_concurrent_processes(
+    tmp_path: Path, translated: Callable[..., tuple[str, str]]
+) -> None:
     compiler = {"CC": "cc -O0"}  # quick to compile
     variables = os.environ | compiler | {"XDG_CACHE_HOME": str(tmp_path)}
     several = [
@@ -604,7 +629,9 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "sleep 1 #", "cc 'unended"])
-def test_without_a_working_compiler_pytorch_is_used_and_logged_once(compiler: str, tmp_path: Path) -> None:
+def test_without_a_working_compiler_pytorch_is_used_and_logged_once(
+    compiler: str, tmp_path: Path, translated: Callable[..., tuple[str, str]]
+) -> None:
     output, logged = translated(tmp_path, CC=compiler)
     assert output == PYTORCH
     assert len(logged.splitlines()) == 1
@@ -613,7 +640,7 @@ def test_without_a_working_compiler_pytorch_is_used_and_logged_once(compiler: st
 
 
 @pytest.mark.slow
-def test_without_a_cache_directory_pytorch_is_used(tmp_path: Path) -> None:
+def test_without_a_cache_directory_pytorch_is_used(tmp_path: Path, translated: Callable[..., tuple[str, str]]) -> None:
     (tmp_path / "file").write_text("")
     output, logged = translated(tmp_path / "file")
     assert output == PYTORCH
@@ -621,7 +648,7 @@ def test_without_a_cache_directory_pytorch_is_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_engine_can_be_disabled(tmp_path: Path) -> None:
+def test_engine_can_be_disabled(tmp_path: Path, translated: Callable[..., tuple[str, str]]) -> None:
     assert translated(tmp_path, NMT_ENGINE="0") == (PYTORCH, "")
 
 

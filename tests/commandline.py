@@ -152,8 +152,10 @@ class CommandLine:
             [sys.executable, "-c", prelude + SEVERAL, words], cwd=self.directory, env=self._variables(),
             stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=300, check=False,
         )  # fmt: skip
-        outs, logs = done.stdout.split("\f")[:-1], done.stderr.split("\f")[:-1]
+        *outs, rest_out = done.stdout.split("\f")
+        *logs, rest_err = done.stderr.split("\f")
         assert len(outs) == len(logs) == len(commands), done.stderr
+        assert (done.returncode, rest_out, rest_err) == (0, "", ""), done.stderr
         parts = (log.rpartition("\n") for log in logs)
         return [Done(int(code), out, err).without_traceback() for out, (err, _, code) in zip(outs, parts, strict=True)]
 

@@ -174,7 +174,7 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
         time.sleep(0.02)
     process.kill()
     process.communicate()
-    assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 60
+    assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 30
     done = many(*command, "killed.de", "--resume")
     assert done.code == 0, done.err
     assert "resuming killed.de after" in done.err

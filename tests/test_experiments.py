@@ -61,9 +61,9 @@ def test_experiments_print_tables(tmp_path: Path) -> None:
     for name in ("beam_size.sh", "extrapolation.sh"):
         assert script(name, "nowhere/at/all", code=2, **environment) == []
     (run, *_) = sorted((tmp_path / "runs" / "experiments").rglob("config.yaml"))
-    table = script("beam_size.sh", str(run.parent), SIZES="2", PENALTIES="0.0 1.0", **environment)
+    table = script("beam_size.sh", str(run.parent), SIZES="1 2", PENALTIES="0.0 1.0", **environment)
     assert table[0] == ["beam size", "length penalty 0.0", "length penalty 1.0"]
-    assert [row[0] for row in table[2:]] == ["2"]
+    assert [row[0] for row in table[2:]] == ["1", "2"]
     assert all(re.fullmatch(r"\d+\.\d+", cell) for row in table[2:] for cell in row[1:])
 
 

@@ -56,6 +56,7 @@ def test_benchmarks_without_optional_packages(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     assert "float32, target tokens/s, median" in done.stdout
 
 

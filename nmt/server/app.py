@@ -165,7 +165,7 @@ class Api:
         self, content: bytes, parse: Parser, options: DocumentOptions, source: str
     ) -> TranslatedDocument:
         try:
-            texts = [block.text for block in (await run_in_threadpool(parse, content, options)).blocks]
+            texts = await run_in_threadpool(lambda: [block.text for block in parse(content, options).blocks])
             if (length := sum(map(len, texts))) > (limit := self._limits.max_file_length):
                 raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
             source, target, _ = self._service.resolve(texts, source, options.tgt)

@@ -39,7 +39,7 @@ class BatchTranslator:
     def __init__(self, guard: Guard, max_lines: int, on_batch: Callable[[int], object] = lambda lines: None) -> None:
         """Start the thread.
 
-        A batch with `max_lines` lines takes no further job. `on_batch` is called with the lines of each batch.
+        A batch with `max_lines` lines takes no further job. `on_batch` gets the number of lines of each batch.
         """
         self.guard, self.max_lines, self.on_batch = guard, max_lines, on_batch
         self._queue: SimpleQueue[Job | None] = SimpleQueue()

@@ -56,7 +56,8 @@ PY
 if ! usable; then
   interpreter="$(find_python)"
   say "creating .venv with $("$interpreter" -V)"
-  "$interpreter" -m venv --clear .venv
+  rm -rf .venv # not --clear, which empties the target of a link
+  "$interpreter" -m venv .venv
 fi
 
 for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do

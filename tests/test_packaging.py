@@ -150,6 +150,13 @@ def test_environment_is_created_once_and_updated_if_necessary(small: Path) -> No
     assert "creating .venv" in venv(moved).stderr
     assert venv(moved).stderr == "venv: .venv is up to date\n"
 
+    environment = (moved / ".venv").rename(moved.with_name("of another project"))
+    (environment / ".location").write_text("3.11 /elsewhere\n", encoding="utf-8")
+    (moved / ".venv").symlink_to(environment)
+    assert "creating .venv" in venv(moved).stderr
+    assert not (moved / ".venv").is_symlink()
+    assert (environment / "bin" / "python").exists()
+
 
 @pytest.mark.parametrize(
     ("code", "message"),

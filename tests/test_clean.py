@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.clean import CLEANERS, CleaningStats, cleaning_pipeline, is_blank
-from nmt.data.normalization import normalize
+from nmt.data.normalization import count_words, normalize
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
 
@@ -30,6 +30,15 @@ def test_report_has_all_steps_in_order() -> None:
         CleaningStats("drop_identical", 1),
         CleaningStats("ratio(max=2.0)", 1),
     ]
+
+
+def test_letters_of_scripts_without_spaces_count_as_words() -> None:
+    english = "We met the new teacher in front of the school on Monday."
+    good = [(english, "星期一我们在学校门前见到了新老师。"), (english, "เราพบครูคนใหม่หน้าโรงเรียน")]
+    bad = [("Good morning.", good[0][1]), (english, "学校")]
+    assert run_clean([*good, *bad], "ratio(max=3.0)") == good
+    assert run_clean([*good, *bad], "length(max=12)") == bad[1:]
+    assert [count_words(text) for text in ("“东京 iPhone手机”", "Ich bin müde.", "")] == [7, 3, 0]
 
 
 def test_second_iteration_resets_report() -> None:

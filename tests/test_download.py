@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -173,19 +172,6 @@ def test_redirect_is_followed(server: Loopback, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_concurrent_download_is_rejected(server: Loopback, tmp_path: Path) -> None:
-    server.serve("/a", CONTENT, faults=[503] * 4)
-    download.RETRY_DELAY = 0.2  # the fixture restores it
-    first = threading.Thread(target=fetch, args=(f"{server.url}/a", tmp_path / "a"))
-    first.start()
-    while not server.requests:
-        time.sleep(0.01)
-    with pytest.raises(DownloadError, match="another nmt"):
-        fetch(f"{server.url}/a", tmp_path / "a")
-    first.join()
-    assert (tmp_path / "a").read_bytes() == CONTENT
-
-
 @pytest.mark.slow
 def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 200_000), *[503] * 100])

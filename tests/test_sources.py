@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import Path
 
@@ -521,6 +522,15 @@ def test_corpus_is_downloaded_once(server: Loopback, data: Path, capsys: pytest.
     num_requests = len(server.requests)
     open_split("tatoeba", "test", "de", "en")
     assert len(server.requests) == num_requests == 3
+    assert contents(data / "downloads") == []
+
+
+def test_processes_that_need_a_corpus_install_it_once(server: Loopback, data: Path) -> None:
+    server.serve("/www.manythings.org/anki/deu-eng.zip", tatoeba_zip(TEXT), faults=[("drop", 1000)])
+    with ThreadPoolExecutor(4) as pool:  # the ranks of torchrun
+        results = [pool.submit(open_split, "tatoeba", "train", "en", "de") for _ in range(4)]
+    assert len({result.result().checksum for result in results}) == 1
+    assert len(server.requests) == 2
     assert contents(data / "downloads") == []
 
 

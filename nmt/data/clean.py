@@ -33,11 +33,11 @@ def length(
     min: int = 1,
     max_chars: int = 2000,
 ) -> Iterator[Pair]:
-    """Keep pairs whose sides have `min` to `max` words (split at whitespace) and at most `max_chars` characters."""
+    """Keep pairs whose sides have `min` to `max` words (see `count_words`) and at most `max_chars` characters."""
     if not 0 <= min <= max:
         raise ConfigError(f"cleaning step 'length': min ({min}) must be between 0 and max ({max})")
     for pair in pairs:
-        if all(len(side) <= max_chars and min <= len(side.split()) <= max for side in pair):
+        if all(len(side) <= max_chars and min <= normalization.count_words(side) <= max for side in pair):
             yield pair
 
 
@@ -49,7 +49,7 @@ def ratio(pairs: Iterator[Pair], *, max: float = 3.0, smoothing: float = 2.0) ->
     if max < 1.0:
         raise ConfigError(f"cleaning step 'ratio': max must be at least 1, got {max}")
     for pair in pairs:
-        shorter, longer = sorted(len(side.split()) + smoothing for side in pair)
+        shorter, longer = sorted(normalization.count_words(side) + smoothing for side in pair)
         if longer <= max * shorter:
             yield pair
 

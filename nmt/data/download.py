@@ -42,7 +42,7 @@ def fetch(url: str, path: Path, *, sha256: str | None = None, size: int | None =
     """Download a file to `path` unless it exists with the right checksum; return its SHA-256.
 
     Incomplete downloads are kept in PATH.part. The next call resumes them if the server supports it and its file has
-    not changed.
+    not changed. The caller must ensure that no other process downloads to `path`.
 
     Args:
         url: http or https address, before `$NMT_MIRROR` is applied.
@@ -80,24 +80,19 @@ def mirror_url(url: str) -> str:
 
 @contextlib.contextmanager
 def _partial_download(path: Path) -> Iterator[_PartialDownload]:
-    """Open PATH.part exclusively; rename it to PATH on success, and keep it for resuming on failure."""
+    """Open PATH.part; rename it to PATH on success, and keep it for resuming on failure."""
     part_path = path.with_name(f"{path.name}.part")
-    lock = part_path.with_name(f"{part_path.name}.lock")
-    busy = DownloadError(f"{path.name} is being downloaded by another nmt process", "wait until it finishes")
-    with paths.locked(lock, busy):
-        try:
-            with part_path.open("ab") as file:
-                yield _PartialDownload(path, part_path, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part_path, path)  # after closing it, as Windows requires
+    try:
+        with part_path.open("ab") as file:
+            yield _PartialDownload(path, part_path, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part_path, path)  # after closing it, as Windows requires
+        _validator_path(part_path).unlink(missing_ok=True)
+    finally:
+        if part_path.exists() and not part_path.stat().st_size:
+            part_path.unlink()
             _validator_path(part_path).unlink(missing_ok=True)
-        finally:
-            if part_path.exists() and not part_path.stat().st_size:
-                part_path.unlink()
-                _validator_path(part_path).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # Windows deletes the lock file when the lock is released
-                lock.unlink()
 
 
 def _validator_path(part_path: Path) -> Path:

@@ -9,6 +9,9 @@ import unicodedata
 # meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is replaced with a space first.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
+# Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
+_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD_OR_LETTER = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
@@ -28,3 +31,8 @@ def normalize(text: str) -> str:
         return text
     visible = _SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).replace("\u2581", "_")
     return " ".join(unicodedata.normalize("NFC", visible).split())  # a removed character may leave two spaces
+
+
+def count_words(text: str) -> int:
+    """Return the number of words. Each letter of a script without spaces, such as Han or Thai, counts as a word."""
+    return len(text.split() if text.isascii() else _WORD_OR_LETTER.findall(text))

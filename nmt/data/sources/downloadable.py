@@ -25,7 +25,7 @@ from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import SPLITS, CorpusInfo, PairReader, Split, SplitReaders, hash_strings, swap_sides
 from nmt.errors import DataError, NMTError
-from nmt.paths import data_dir, new_directory, sha256, write_text
+from nmt.paths import data_dir, locked, new_directory, sha256, write_text
 
 SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""
@@ -112,11 +112,20 @@ class DownloadableCorpus:
         """
         if self.is_installed and not force:
             return self.directory
+        lock = self.directory.with_name(f".{self.name}.lock")
         try:
-            return self._install_from(source, errors) if source else self._download(errors, force)
+            with locked(lock, lambda: log(f"another process is installing {self.name}; waiting")):
+                try:
+                    if self.is_installed and not force:  # by the other process
+                        return self.directory
+                    return self._install_from(source, errors) if source else self._download(errors, force)
+                finally:
+                    with contextlib.suppress(OSError):  # Windows deletes the lock file when the lock is released
+                        lock.unlink()
         except OSError as error:
             raise DataError(
-                f"cannot write {self.directory}: {error.strerror}", "free some disk space, or set NMT_DATA"
+                f"cannot install {self.name}: {error.filename or self.directory}: {error.strerror}",
+                "check its permissions and the free disk space, or set NMT_DATA",
             ) from None
 
     def _install_from(self, source: Path, errors: str) -> Path:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 
+from nmt.data.normalization import count_words
 from nmt.data.pairs import Pair, hash_text
 from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError
@@ -33,10 +34,6 @@ VERSION = "holdout-1"
 
 _APOSTROPHES = re.compile("['’ʼ`´‘]")
 _NON_WORD = re.compile(r"[\W_]+")
-_WORD_OR_LETTER = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|\S+"
-)
-"""A word, or a letter of a script without spaces between words (Thai, Burmese, Khmer, kana, Han)."""
 
 
 def sentence_key(sentence: str) -> str:
@@ -120,6 +117,6 @@ def _read_held_out(pairs: Iterator[Pair], split_of_hash: dict[int, str], split: 
 def _hash(sentence: str) -> int | None:
     """Return a 64-bit hash of the sentence key, or None if the sentence is too short to be held out."""
     words = sentence_key(sentence)
-    if len(_WORD_OR_LETTER.findall(words)) < MIN_WORDS:
+    if count_words(words) < MIN_WORDS:
         return None
     return hash_text(words)

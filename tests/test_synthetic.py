@@ -9,19 +9,24 @@ import shlex
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import yaml
 from commandline import CommandLine, Done, sentences, write
 
 from nmt import Translator
 from nmt.cli import synthesis
 from nmt.cli.sharding import Shard
+from nmt.config import config_io
 from nmt.data.sources import open_split
 from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import sentence_bleu
 from nmt.paths import sha256
 from nmt.registry import parse
+from nmt.runs.discovery import ModelFiles
+from nmt.synthetic.corpus import back_translation_command, distillation_command
 from nmt.synthetic.filters import NAMES, Candidate, Filters, closest, format_candidates
 from nmt.synthetic.source_text import SourceText
 
@@ -206,7 +211,7 @@ def test_backtranslate(trained: CommandLine) -> None:
     assert origin["build_command"] == "nmt backtranslate --input mono.de --model de-en-small --output data/bt"
     assert {"date", "nmt"} <= saved.keys()
     command = next_command(done)
-    assert command[:4] == ["train", "--run", "runs/bt", "--set"]  # the data of a pretrained model is not on disk
+    assert command[:5] == ["train", "--config", "tatoeba", "--run", "runs/bt"]  # the teacher's data is not on disk
     assert {"data.src=en", "data.tgt=de"} <= {*command}
     assert command[-1].startswith("data.train=[CORPUS, \"files(train='data/bt/train', hold_out=False, tag=True,")
     again = ("backtranslate", "--input", "mono.de", "--model", "de-en-small", "--output", "data/bt")
@@ -258,6 +263,38 @@ def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
     assert (info["model"]["encoder_layers"], info["model"]["decoder_layers"]) == (6, 1)
     assert info["data"]["valid"]["name"] == "text/valid"
     assert 300 < info["data"]["pairs"]["train"] <= len(expected)
+
+
+def test_logged_commands_suit_the_teacher(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{b}\t{a}\n" for a, b in zip(*sentences(400), strict=True)))
+    pairs = f"files(train={str(tmp_path / 'pairs.tsv')!r})"
+
+    def teacher(*changes: str) -> ModelFiles:
+        options = ["data.src=de", "data.tgt=en", f"data.train={pairs}", f"data.test={pairs}", *changes]
+        return cast("ModelFiles", SimpleNamespace(run=tmp_path, config=config_io.load(None, options)))
+
+    def options(command: str) -> tuple[str, dict[str, str]]:
+        words = shlex.split(command)
+        return words[words.index("--config") + 1], dict(word.split("=", 1) for word in words if "=" in word)
+
+    # Columns keep their languages in the other direction.
+    config, changes = options(back_translation_command(teacher(), Path("bt"), "", tag=False))
+    assert config == str(tmp_path / "config.yaml")
+    first, _ = yaml.safe_load(changes["data.train"])
+    for spec in (first, changes["data.test"]):
+        assert parse(spec)[1]["columns"] == ("de", "en")
+        split = next(iter(open_split(spec, "train", "en", "de").pairs()))
+        assert split[0].startswith("the ")
+    # The schedule of a fine-tuned teacher does not suit random weights.
+    config, changes = options(distillation_command(teacher("train.init_from=runs/a"), Path("student"), ""))
+    assert config == "tatoeba"
+    assert (changes["data.src"], changes["data.tgt"], changes["data.test"]) == ("de", "en", pairs)
+    assert changes["data.valid"] == pairs  # held out from the corpus that was translated
+    assert parse(changes["data.train"])[1]["hold_out"] is False
+    # Nothing is held out from the distilled text if the teacher has a validation set.
+    _, changes = options(distillation_command(teacher(f"data.valid={pairs}"), Path("student"), ""))
+    assert parse(changes["data.train"])[1]["hold_out"] is False
+    assert "data.valid" not in changes
 
 
 def open_text_split(nmt: CommandLine) -> list[tuple[str, str]]:
@@ -325,7 +362,7 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
     assert 0 < before.count(b"\n") < 1500
     assert not (mono.directory / "killed").exists()
     mono(*BIG, "-o", "killed").assert_fails(2, "killed is incomplete", "hint: continue with --resume")
-    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "scores"),
+    for change, name in ((["--search", "sample"], "search"), (["--min-score", "-1"], "--min-score"),
                          (["--shard", "1/2"], "shards"), (["-m", "de-en-small"], "model")):  # fmt: skip
         mono(*BIG, "-o", "killed", *change, "--resume").assert_fails(
             2, f"killed was started with another value of '{name}'"
@@ -342,7 +379,7 @@ def test_a_killed_command_resumes(mono: CommandLine) -> None:
 @pytest.mark.slow
 def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
     command = (*BIG, "-o", "filtered")
-    done = mono(*command, "--clean", "length(min=150)")
+    done = mono(*command, "--clean", "length(min=150)", "--min-score", "-9")
     done.assert_fails(1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume")
     path = mono.directory / ".filtered-part/candidates"
     assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files

@@ -188,7 +188,7 @@ def synthesize(
         "text": text.checksums,
         "model": [parent_record(each) for each in teachers],
         "search": options.search,
-        "scores": options.filters.min_score is not None,
+        "--min-score": options.filters.min_score is not None,
         "shards": options.shard.count,
     }
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
@@ -253,7 +253,8 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
     if file.is_file():
         saved = json.loads(file.read_text(encoding="utf-8"))
         for name, value in settings.items():
-            if saved["settings"][name] != value:
+            before = saved["settings"][name]
+            if before != value and not (name == "--min-score" and before):  # scores are ignored without --min-score
                 raise UsageError(
                     f"{options.output} was started with another value of '{name}'",
                     f"continue with the same options, apart from the filters, or delete {options.work}",

@@ -13,13 +13,17 @@ from typing import Any
 from nmt import __version__
 from nmt.config import DataConfig, TrainConfig
 from nmt.data.sources import get_corpus, open_split, without_corpus_options
+from nmt.data.sources.corpus import SPLITS
+from nmt.data.sources.files import pair_format
 from nmt.errors import NMTError
 from nmt.paths import sha256, write_text
-from nmt.registry import format_spec
+from nmt.registry import format_spec, parse
 from nmt.runs import run_info
 from nmt.runs.discovery import ModelFiles
 
 RECORD = "corpus.json"
+OTHER_CONFIG = "tatoeba"
+"""Config of a new model if that of the teacher is unsuitable."""
 _SAFE = re.compile(r"[\w@%+=:,./-]+")
 
 
@@ -41,31 +45,50 @@ def write_record(
 def back_translation_command(teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool) -> str:
     """Return the command that trains the other direction on the teacher's data and on its translations."""
     data, known = teacher.config.data, _known_corpora(teacher)
-    corpora = [*(known or ["CORPUS"]), _spec(directory, build_command, tag=tag)]
+    is_reused = _has_own_config(teacher, known)
+    corpora = [*(_with_columns(spec, data) for spec in known or ["CORPUS"]), _spec(directory, build_command, tag=tag)]
     changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}"]
-    if known:
-        changes += _resets(teacher)
-    return _train_command(teacher if known else None, directory, changes)
+    for key, spec in {"valid": data.valid, "test": data.test}.items() if known else ():
+        if spec and not (is_reused and spec == _with_columns(spec, data)):
+            changes.append(f"data.{key}={_with_columns(spec, data)}")
+    return _train_command(teacher, directory, changes, is_reused=is_reused)
 
 
 def distillation_command(teacher: ModelFiles, directory: Path, build_command: str, specs: Sequence[str] = ()) -> str:
     """Return the command that trains a student with a deep encoder and a decoder of one layer.
 
     Args:
-        teacher: the first teacher, whose config is that of the student, if its data is known.
+        teacher: the first teacher, whose config is that of the student if it trained a model from random weights.
         directory: directory of the corpus.
         build_command: command that creates the corpus.
         specs: corpora that were translated instead of the data of the teacher.
     """
     known, data = _known_corpora(teacher), teacher.config.data
-    changes = [] if known else [f"data.src={data.src}", f"data.tgt={data.tgt}"]
-    held_out = {key: _with_split([*specs, *known], key, data) for key in ("valid", "test")}
+    is_reused = _has_own_config(teacher, known)
+    changes = [] if is_reused else [f"data.src={data.src}", f"data.tgt={data.tgt}"]
+    held_out = {
+        key: (known and getattr(data, key)) or _with_split([*specs, *known], key, data) for key in ("valid", "test")
+    }
     changes.append(f"data.train={_spec(directory, build_command, hold_out=not held_out['valid'])}")
-    changes += [f"data.{key}={spec}" for key, spec in held_out.items() if spec and not (known and getattr(data, key))]
-    if known:
-        changes += _resets(teacher)
+    changes += [
+        f"data.{key}={spec}" for key, spec in held_out.items() if spec and not (is_reused and getattr(data, key))
+    ]
     changes += [f"model.encoder_layers={max(6, teacher.config.model.encoder_layers)}", "model.decoder_layers=1"]
-    return _train_command(teacher if known else None, directory, changes)
+    return _train_command(teacher, directory, changes, is_reused=is_reused)
+
+
+def _has_own_config(teacher: ModelFiles, known: Sequence[str]) -> bool:
+    """Return whether the config of the teacher suits a new model: the data is known, and it was not fine-tuned."""
+    return bool(known) and not teacher.config.train.init_from
+
+
+def _with_columns(spec: str, data: DataConfig) -> str:
+    """Return the spec with the languages of columns and of files without suffixes, whose default is the direction."""
+    name, options = parse(spec)
+    texts = [options[split] for split in SPLITS if split in options]
+    if name == "files" and any(not isinstance(text, str) or pair_format(Path(text)) == "tsv" for text in texts):
+        return format_spec(name, {"columns": (data.src, data.tgt)} | options)
+    return spec
 
 
 def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
@@ -78,9 +101,9 @@ def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
 
 
 def _resets(teacher: ModelFiles) -> list[str]:
-    """Return the options that a new model does not take from the config of a fine-tuned or distilled teacher."""
+    """Return the options that a new model does not take from the config of a distilled teacher."""
     config, defaults = teacher.config.train, TrainConfig()
-    names = ("init_from", "teacher", "distill_weight", "distill_top_k")
+    names = ("teacher", "distill_weight", "distill_top_k")
     changed = [name for name in names if getattr(config, name) != getattr(defaults, name)]
     resets = [f"train.{name}={getattr(defaults, name)}" for name in changed]
     return [*resets, "tokenizer.model="] if teacher.config.tokenizer.model else resets
@@ -107,9 +130,10 @@ def _known_corpora(teacher: ModelFiles) -> list[str]:
     return [*data.train]
 
 
-def _train_command(teacher: ModelFiles | None, directory: Path, changes: Sequence[str]) -> str:
-    config = ["--config", str(teacher.run / "config.yaml")] if teacher else []
-    words = ["nmt", "train", *config, "--run", f"runs/{directory.name}"]
+def _train_command(teacher: ModelFiles, directory: Path, changes: Sequence[str], *, is_reused: bool) -> str:
+    config = str(teacher.run / "config.yaml") if is_reused else OTHER_CONFIG
+    changes = [*changes, *(_resets(teacher) if is_reused else ())]
+    words = ["nmt", "train", "--config", config, "--run", f"runs/{directory.name}"]
     return " ".join(map(_quote, [*words, *(word for change in changes for word in ("--set", change))]))
 
 

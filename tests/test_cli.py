@@ -309,6 +309,14 @@ def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
+def test_test_sets_of_one_name_are_not_overwritten(trained: CommandLine) -> None:
+    for directory in ("one", "two"):
+        (trained.directory / directory).mkdir()
+        write(trained.directory / directory / "text", ["the old dog"], ["der alte Hund"])
+    sets = [word for name in ("one", "two") for word in ("--test", f"files(test='{name}/text')")]
+    trained("evaluate", *sets).assert_fails(2, "two test sets would write the same file text-test.hyp", "--output")
+
+
 def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
     files = ("--src", "text.en", "--ref", "text.de")

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ from nmt.runs import checkpoint
 from nmt.runtime import is_out_of_memory, resolve_device
 from nmt.search import Hypothesis, SearchRequest, StepModel, parse_search
 from nmt.search.request import StepRequest, StepResult
-from nmt.train import profiling
+from nmt.train import profiling, session
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.distributed import process_group
@@ -441,6 +442,15 @@ def test_device_with_an_index_is_refused_under_torchrun(gpu: FakeCUDA, monkeypat
     assert resolve_device("cuda") == "cuda:0"
     with pytest.raises(UsageError, match="--device cuda:0 would give all processes of torchrun the same GPU"):
         resolve_device("cuda:0")
+
+
+def test_a_rank_translates_on_its_own_gpu(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    trainer: Any = SimpleNamespace(device=torch.device("cuda:0"), group=SimpleNamespace(world_size=2))
+    assert resolve_device(session._device_name(trainer)) == "cuda:0"
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    trainer.group.world_size = 1
+    assert session._device_name(trainer) == "cuda:0"  # --device cuda:N without torchrun
 
 
 def test_failed_allocation_of_cublas_is_out_of_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_changed_data_raises_unless_allowed(nmt: CommandLine) -> None:
     )
     assert not (nmt.directory / "runs/tiny-again").exists()
     assert nmt("reproduce", "runs/tiny", "--allow-changed-data").code == 3
+
+
+def test_changed_start_model_raises(nmt: CommandLine) -> None:
+    start = nmt.directory / "runs/start"
+    shutil.copytree(nmt.directory / "runs/tiny", start)
+    tuned = nmt.train("runs/tuned", "files(train='text')", "--init-from", "runs/start", train__steps="4")
+    assert tuned.code == 0, tuned.err
+    shutil.rmtree(start)
+    assert nmt.train("runs/start", seed="2").code == 0
+    nmt("reproduce", "runs/tuned").assert_fails(1, "the start model has changed since runs/tuned was trained")
 
 
 def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: CommandLine) -> None:

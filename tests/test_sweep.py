@@ -135,6 +135,13 @@ def test_invalid_arguments_raise_before_training(trained: CommandLine, arguments
     assert not (trained.directory / "runs/never").exists()
 
 
+def test_missing_test_set_raises_before_training(trained: CommandLine) -> None:
+    corpus = "data.train=files(train='text', hold_out=False)"
+    arguments = ["--grid", "model.dropout=0.1,0.2", "--set", corpus, "--run", "runs/never"]
+    trained("sweep", *arguments).assert_fails(1, "corpus 'files' has no test split")
+    assert not (trained.directory / "runs/never").exists()
+
+
 def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
     sweep = Sweep("quickstart", (), {}, (1,), time_limit=1000.0)
     run = nmt.directory / "runs/tiny"

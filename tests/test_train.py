@@ -37,6 +37,7 @@ from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
 from nmt.train.loss import cross_entropy
 from nmt.train.optim import adamw, parse_schedule
+from nmt.train.run_dir import saved_precision
 from nmt.train.session import train
 from nmt.train.step import UpdateStats, train_step
 from nmt.train.trainer import Trainer
@@ -203,6 +204,30 @@ def test_resumed_run_keeps_its_precision(directory: Path) -> None:
             last + 1,
             expected,
         )
+
+
+def test_run_in_fp16_resumes_on_the_cpu_in_another_precision(directory: Path) -> None:
+    last = run(config(directory, "train.steps=6"), directory)
+    meta = json.loads((last / checkpoint.META).read_text())
+    meta["progress"]["precision"] = "float16"
+    (last / checkpoint.META).write_text(json.dumps(meta))
+    assert saved_precision(directory / "run", "cuda") == "fp16"
+    assert saved_precision(directory / "run", "cpu") == "auto"
+    train(config(directory, "train.steps=8"), directory / "run", resume=True, device="cpu", precision="auto")
+    latest = checkpoint.checkpoints(directory / "run")[-1]
+    assert checkpoint.read_progress(latest).precision in ("float32", "bfloat16")
+
+
+def test_resuming_with_another_batch_size_continues_at_the_same_share_of_the_epoch(directory: Path) -> None:
+    path = run(config(directory, "train.steps=6"), directory)
+    position = checkpoint.read_progress(path).batches_in_epoch
+    assert position >= 4
+    prepared = prepare(config(directory))
+    for batch_tokens, expected in (("512", position // 2), ("128", position * 2), ("256", position)):
+        experiment = config(directory, f"train.batch_tokens={batch_tokens}")
+        trainer = Trainer(experiment, directory / "run", prepared, torch.device("cpu"), torch.float32)
+        assert trainer.restore()
+        assert trainer.progress.batches_in_epoch == expected
 
 
 def test_fp16_loss_scale_is_restored(directory: Path) -> None:
@@ -612,6 +637,9 @@ def test_validations_log_sample_translations(directory: Path, capsys: pytest.Cap
     source = (directory / "valid.en").read_text().splitlines()
     assert [line.removeprefix("nmt:   ").partition(" → ")[0] for line in sample_lines] == source[:3] * 2
     assert next(line["samples"] for line in metrics(directory / "run") if "samples" in line)[0][0] == source[0]
+    run(config(directory, "train.num_samples=3", "train.valid_pairs=2"), directory, "sampled")
+    samples = [line["samples"] for line in metrics(directory / "sampled") if "samples" in line]
+    assert [[source for source, _ in each] for each in samples] == [[source[0], source[10]]] * 2  # of 20, spread
 
 
 def test_loss_spike_is_detected() -> None:
@@ -697,6 +725,9 @@ def test_damaged_checkpoint_is_never_the_best(directory: Path) -> None:
     best = run(config(directory, "train.valid_every=4"), directory, resume=True)
     assert checkpoint.read_tensors(best, checkpoint.WEIGHTS)
     assert (directory / "run" / f"{last.name}.damaged").is_dir()
+    (last / checkpoint.WEIGHTS).write_bytes(b"")  # damaged again
+    run(config(directory), directory, resume=True)
+    assert checkpoint.read_tensors(last, checkpoint.WEIGHTS)
 
 
 def test_resume_with_changed_data_or_tokenizer_raises(directory: Path) -> None:

@@ -79,11 +79,17 @@ def evaluate(
 
     from nmt.evaluate.evaluation import MetricOptions
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
+    from nmt.evaluate.test_sets import safe_filename
     from nmt.runs.model_card import write_card
 
     translator = load_translator(model, device, precision)
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
+    names = [safe_filename(each.name) for each in test_sets]
+    if same := {name for name in names if names.count(name) > 1}:
+        raise UsageError(
+            f"two test sets would write the same file {same.pop()}.hyp", "evaluate them one by one, with --output"
+        )
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
     directory = output or _default_output(translator, model[0] if model else None)

@@ -63,6 +63,8 @@ class Progress:
     """PyTorch name of the dtype of the activations; a resumed run keeps it unless --precision is given."""
     scores: dict[str, float] = field(default_factory=dict)
     """Scores of the validation at this step; empty if there was none."""
+    batch_tokens: int = 0
+    """`train.batch_tokens` of the completed batches; 0 in checkpoints of older versions."""
 
 
 def save(
@@ -281,7 +283,9 @@ def quarantine(run: Path, after: Path) -> None:
     """Rename the damaged checkpoints newer than `after`, so that they are never used as the best or latest one."""
     for path in checkpoints(run):
         if _step(path) > _step(after):
-            path.rename(path.with_name(f"{path.name}.damaged"))
+            damaged = path.with_name(f"{path.name}.damaged")
+            shutil.rmtree(damaged, ignore_errors=True)  # of an earlier damage at the same update
+            path.rename(damaged)
 
 
 def load(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

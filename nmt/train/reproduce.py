@@ -12,7 +12,7 @@ from nmt.config import Config, config_io
 from nmt.console import log
 from nmt.data.prepare import prepare
 from nmt.errors import CheckpointError, TrainingError, UsageError
-from nmt.runs import checkpoint, run_info
+from nmt.runs import checkpoint, discovery, run_info
 from nmt.train.distillation import find_teacher
 from nmt.train.session import train
 
@@ -58,6 +58,8 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     meta = prepare(config).meta
     if config.train.teacher:
         meta |= {"teacher": run_info.parent_record(find_teacher(config, new_run))}
+    if config.train.init_from:
+        meta |= {"derived_from": [run_info.parent_record(discovery.find_model(Path(config.train.init_from)))]}
     _check_data(run, meta, allow_changed_data)
     training = original["training"]
     time_limit = None
@@ -121,12 +123,13 @@ def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> No
 
 
 def _checksums(meta: dict[str, Any]) -> set[tuple[str, str]]:
-    """Return name and checksum of each corpus, of the tokenizer and of the teacher."""
+    """Return name and checksum of each corpus, of the tokenizer, the teacher and the start model."""
     recipe = meta["recipe"]
     corpora = [*recipe["train"], *recipe.get("replay", []), recipe["valid"]]
     models = [("the tokenizer", meta["tokenizer"])]
     if "teacher" in meta:
         models.append(("the teacher", meta["teacher"]["sha256"]))
+    models += [("the start model", start["sha256"]) for start in meta.get("derived_from", [])]
     return {(str(name), str(checksum)) for name, checksum in (*corpora, *models)}
 
 

@@ -77,11 +77,15 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
         )
 
 
-def saved_precision(run: Path) -> str:
-    """Return the precision of a run, the default when it is resumed; `auto` if there is no checkpoint."""
+def saved_precision(run: Path, device: str) -> str:
+    """Return the precision of a run, the default when it is resumed; `auto` without a checkpoint or on a device type
+    that does not support it.
+    """
     for path in reversed(checkpoint.checkpoints(run)):
-        with suppress(CheckpointError):
-            return runtime.precision_name(checkpoint.read_progress(path).precision)
+        with suppress(CheckpointError, UsageError):
+            precision = runtime.precision_name(checkpoint.read_progress(path).precision)
+            runtime.check_precision(precision, device)
+            return precision
     return "auto"
 
 

@@ -101,7 +101,9 @@ def train(
     require_compiler(config, torch_device)
     if tensorboard:
         tensorboard_writer()
-    dtype = training_dtype(saved_precision(run) if resume and precision == "auto" else precision, torch_device, config)
+    if resume and precision == "auto":
+        precision = saved_precision(run, torch_device.type)
+    dtype = training_dtype(precision, torch_device, config)
     with (
         gpu_kernels() if torch_device.type == "cuda" else nullcontext(),
         process_group(torch_device) as group,
@@ -236,7 +238,7 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> None:
     config, run = trainer.config, trainer.run
 
     def calibrate() -> None:
-        translator = Translator.load(run, str(trainer.device))
+        translator = Translator.load(run, _device_name(trainer))
         if translator.calibration is not None:
             return
         development = TestSet(trainer.prepared.meta["recipe"]["valid"][0], trainer.valid_src, [trainer.valid_tgt])
@@ -258,11 +260,16 @@ def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> None:
     command = f"nmt compare {shlex.quote(config.train.init_from)} {shlex.quote(str(run))} --test NAME"
     _run_optional(
         lambda: fine_tuning.compare_with_start(
-            config, run, trainer.prepared, str(trainer.device), has_time_limit=has_time_limit
+            config, run, trainer.prepared, _device_name(trainer), has_time_limit=has_time_limit
         ),
         "no comparison with the start model",
         f"to compare later: {command}",
     )
+
+
+def _device_name(trainer: Trainer) -> str:
+    """Return the name of the device; among several processes, without the index, which their local ranks determine."""
+    return str(trainer.device) if trainer.group.world_size == 1 else trainer.device.type
 
 
 def _run_optional(function: Callable[[], None], failure: str, hint: str) -> None:

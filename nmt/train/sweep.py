@@ -22,6 +22,7 @@ from pathlib import Path
 
 from nmt.config import config_io
 from nmt.console import log
+from nmt.data.sources import open_split
 from nmt.errors import UsageError
 from nmt.paths import locked, write_text
 
@@ -126,11 +127,13 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
 
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
+        DataError: a combination has no test set; nothing is trained.
         UsageError: the directory contains another sweep, or another process runs it.
         KeyboardInterrupt: the sweep was interrupted; the current run is saved.
     """
-    for options, seed in sweep.runs():
-        config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed))
+    configs = [config_io.load(config_io.find(sweep.config), _overrides(sweep, *each)) for each in sweep.runs()]
+    for spec, src, tgt in {(data.test or data.train[0], data.src, data.tgt) for data in (c.data for c in configs)}:
+        open_split(spec, "test", src, tgt)  # the evaluation needs it
     _make_directory(directory)
     busy = UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
     with locked(directory / LOCK, busy):

@@ -21,6 +21,7 @@ from nmt.data.prepare import PreparedData
 from nmt.data.tokenizer import tokenizer_file
 from nmt.errors import CheckpointError, ConfigError, TrainingError
 from nmt.evaluate import metrics
+from nmt.evaluate.test_sets import TestSet, sample
 from nmt.inference.load import engine_from_models
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
@@ -83,7 +84,7 @@ class Trainer:
         """Maximum number of target positions of a microbatch; None until a batch does not fit in memory."""
         self.samples: list[tuple[str, str]] = []
         """Sources and translations of the last validation."""
-        self.progress = Progress(precision=str(dtype).removeprefix("torch."))
+        self.progress = Progress(precision=str(dtype).removeprefix("torch."), batch_tokens=config.train.batch_tokens)
         self.valid_src, self.valid_tgt = prepared.lines("valid")
         if not self.group.is_main:  # initial weights are equal on all ranks, dropout must differ
             self._seed_rank()
@@ -149,7 +150,13 @@ class Trainer:
                 f"the tokenizer of {path} differs from the tokenizer of the prepared data",
                 "the corpus or its options have changed; start a new run",
             )
-        self.progress = Progress(**meta["progress"] | {"precision": self.progress.precision})
+        batch_tokens = self.config.train.batch_tokens
+        self.progress = Progress(
+            **meta["progress"] | {"precision": self.progress.precision, "batch_tokens": batch_tokens}
+        )
+        old_batch_tokens = meta["progress"].get("batch_tokens") or batch_tokens
+        # The same share of the epoch remains if the batches have another size.
+        self.progress.batches_in_epoch = self.progress.batches_in_epoch * old_batch_tokens // batch_tokens
         self._restore_model(weights, training)
         self._restore_optimizer(training)
         self._restore_rng_states(training)
@@ -259,14 +266,15 @@ class Trainer:
         """
         model = (model or self.ema or self.model).eval()
         loss = self._validation_loss(model)
-        count = self.config.train.valid_pairs or len(self.valid_src)
+        test = TestSet("valid", self.valid_src, [self.valid_tgt])
+        test = sample(test, self.config.train.valid_pairs or len(self.valid_src))
         max_source_length = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)
         max_sentences_per_line = self.prepared.meta.get("max_sentences_per_line", 1)
         engine = engine_from_models([model], str(self.device), "auto", self.tokenizer.decode)
         translator = Translator(engine, self.tokenizer, self.config, max_source_length, max_sentences_per_line)
-        translations = translator.translate(self.valid_src[:count], self.config.train.valid_search)
-        self.samples = list(zip(self.valid_src, translations, strict=False))[: self.config.train.num_samples]
-        bleu, chrf = (metric(translations, [self.valid_tgt[:count]]).value for metric in (metrics.bleu, metrics.chrf))
+        translations = translator.translate(test.sources, self.config.train.valid_search)
+        self.samples = list(zip(test.sources, translations, strict=True))[: self.config.train.num_samples]
+        bleu, chrf = (metric(translations, test.references).value for metric in (metrics.bleu, metrics.chrf))
         self.model.train()
         best_metric_value = {"loss": -loss, "bleu": bleu, "chrf": chrf}[self.config.train.best_metric]
         return {"valid_loss": loss, "valid_bleu": bleu, "valid_chrf": chrf, "best_metric_value": best_metric_value}

@@ -3,11 +3,11 @@
 
     scripts/vary_names.py joined varied          # varied.en and varied.de from joined.en and joined.de
 
-In a corpus such as Tatoeba, nearly every person is called Tom. In two of three pairs in which both sides contain "Tom"
-equally often, this script writes a given name, a given name with a surname, a surname with Mr., Mrs. or Dr., or an
-invented name instead. A number of at most four digits that both sides contain once is replaced by another of the same
-length. The result depends on each pair only. The names are those of data/names.txt, without those of
-data/short_inputs.tsv, which tests whether a model copies other names.
+In a corpus such as Tatoeba, nearly every person is called Tom. In two of three pairs, this script writes another name
+if both sides contain "Tom" equally often: a given name, a given name with a surname, a surname with Mr., Mrs. or Dr.,
+or an invented name. It also replaces a number of at most four digits that both sides contain once by another of the
+same length, except for years and numbers that begin with 0 or 1. The result depends on each pair only. The names are
+those of data/names.txt, without those of data/short_inputs.tsv, which tests whether a model copies other names.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class TrainConfig:
     valid_every: int = 500
     """Number of updates between validations. Each validation saves a checkpoint."""
     valid_pairs: int = 0
-    """Number of validation pairs to translate for BLEU and chrF. 0: all."""
+    """Number of validation pairs to translate for BLEU and chrF, evenly spaced. 0: all."""
     valid_search: str = "greedy"
     """Search algorithm for validation."""
     best_metric: str = "bleu"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Ablation of the architecture: the Transformer of the config with one change at a time.
+# Ablation of the architecture: the Transformer of the config with one change at a time. The recurrent model needs AdamW
+# and additive attention sinusoidal positions, so compare these two with a config that has both, such as multi30k-small.
 #
 #   scripts/experiments/architectures.sh
 #   CONFIG=multi30k SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh

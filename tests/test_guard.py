@@ -22,6 +22,7 @@ from nmt.data.prepare import prepare
 from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
 from nmt.inference.glossary import Glossary, Term
+from nmt.inference.guard import without_added_period
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, protected_spans
@@ -144,6 +145,8 @@ def test_substitution_restores_spans_and_alignment() -> None:
     restored = substitution.restore(Translation("jetzt Y und X siehe", 0.0, 0.0, alignment=alignment))
     assert restored.text == "jetzt x@y.de und `a b` siehe"
     assert {target: source for source, target in restored.alignment} == {5: 0, 3: 1, 4: 2, 2: 3, 1: 4, 0: 5}
+    unknown = tuple((i, i) for i in range(7))  # a tokenizer may split words at a character such as U+00B4
+    assert len(substitution.restore(Translation("a b c d e", 0.0, 0.0, alignment=unknown)).alignment) >= 5
 
 
 def test_visible_spans_keep_their_place() -> None:
@@ -210,6 +213,11 @@ def test_numbers_are_localized(text: str, localized: str) -> None:
     assert number_localizer("de", "en")(localized) == text
 
 
+def test_every_group_separator_is_localized() -> None:
+    for space in " \u00a0\u202f":
+        assert number_localizer("fr", "en")(f"1{space}234,5") == "1,234.5"
+
+
 def test_an_unknown_number_format_is_an_error() -> None:
     with pytest.raises(UsageError, match="xx"):
         number_localizer("en", "xx")
@@ -235,6 +243,8 @@ def test_the_longest_term_is_found_in_inflected_forms() -> None:
         ("Files", "Datei", True), ("file manager", "Dateiverwaltung", True), ("categories", "Kategorie", True),
         ("IT", "IT", True), ("foo", "foo", False),
     ]  # fmt: skip
+    found = Glossary([Term(".NET", "Punktnetz", "en"), Term("net", "Netz", "en")]).find("(.NET and a.NET net")
+    assert [s.translation for s in found] == ["Punktnetz", "Netz", "Netz"]
     assert [s.translation for s in Glossary([Term("Datei", "file", "de")]).find("Dateien und Datei")] == ["file"] * 2
 
 
@@ -370,10 +380,35 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     assert "Smith" in guard.translate(["Smith is here."])[0]
 
 
+def test_terms_inside_protected_spans_are_not_translated(translator: Translator) -> None:
+    glossary = Glossary([Term("dog", "Köter", "en"), Term("R&D", "F&E", "en")])
+    text = "See https://a.org/dog or the file big-dog.txt."
+    guard = scripted(translator, lambda line, search: [text], glossary=glossary)
+    [[best]] = guard.stream([[text]])
+    assert (best.text, [each for each in best.warnings if each.startswith(("term", "missing"))]) == (text, [])
+    assert guard.term_counts == {}
+    [line] = [guard._with_fixed_spans(Line("R&D of dogs"))]
+    assert [span.translation for span in line.fixed] == ["F&E", "Köter"]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("The dog", "Der Hund.", "Der Hund"), ("The dog.", "Der Hund.", "Der Hund."), ("Hi ", "Hallo! ", "Hallo "),
+        ("我累了。", "I am tired.", "I am tired."), ("هل أنت هنا؟", "Are you here?", "Are you here?"),
+        ('It was "great."', "Es war „großartig“.", "Es war „großartig“."),
+    ],
+)  # fmt: skip
+def test_only_added_periods_are_removed(source: str, text: str, expected: str) -> None:
+    assert without_added_period(Line(source), Translation(text, 0.0, 0.0)).text == expected
+
+
 def test_lines_without_text_are_copied(translator: Translator) -> None:
     lines = ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", "\u2028"]
     assert Guard(translator).translate(["12 " * 99])[0].split() == ["12"] * 99
     assert Guard(translator).translate(lines) == ["5", "", "  ", "2024-05-17", "  a@b.de\t", "…", "12:30 - 14:00", ""]
+    for line in ("12\u00a0kg", "1\u00a0234 €", "`a  b`"):
+        assert Guard(translator).translate([line]) == [line]
 
 
 def test_every_span_arrives_in_a_long_line(translator: Translator) -> None:

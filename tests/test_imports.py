@@ -30,7 +30,10 @@ from safetensors.torch import load_file, save_file
 from nmt.data.store import Store
 from nmt.data.tokenizer import UNK
 from nmt.imports import import_model
+from nmt.imports.common import UNKNOWN_LANGUAGES
 from nmt.imports.marian import NAMES
+from nmt.inference.guard import Guard
+from nmt.inference.segments import Line
 from nmt.inference.translator import Translator
 from nmt.runs import discovery
 
@@ -224,11 +227,47 @@ def test_target_language_prefix_chooses_a_token(tmp_path: Path) -> None:
     assert tokenizer.encode("日") == [*tokenizer.pieces_to_ids(["▁"]), UNK]
 
 
+def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    translator = Translator.load(import_model(str(tmp_path / "opus"), tmp_path / "run"), "cpu", "fp32")
+    token = translator.tokenizer.pieces_to_ids([">>deu<<"])
+    for lines in ([">>deu<< the dog sees. the cat sees."], [">>deu<< the dog.", "the cat."]):
+        segments = translator.segmenter.split([Line(line) for line in lines])
+        assert [segment.source.ids[:1] for line in segments for segment in line] == (
+            [token, token] if len(lines) == 1 else [token, translator.tokenizer.encode("the")[:1]]
+        )
+    searched: list[Line] = []
+    search = translator.stream
+
+    def record(chunks: Any, *arguments: Any, **options: Any) -> Any:
+        chunks = [list(chunk) for chunk in chunks]
+        searched.extend(line for chunk in chunks for line in chunk)
+        return search(chunks, *arguments, **options)
+
+    translator.stream = record  # type: ignore[method-assign]
+    Guard(translator).translate([">>deu<< the dog sees a@b.de today. the cat 7:30."])
+    assert len(searched) > 5
+    assert {line.language for line in searched} == {">>deu<< "}
+
+
 @pytest.mark.parametrize(("named", "code"), [("pt-BR", "pt-BR"), ("deu+eng", "deu_eng"), ("", "tgt")])
 def test_language_of_the_model(tmp_path: Path, named: str, code: str) -> None:
     marian(tmp_path / "opus")
     _change("tokenizer_config.json", target_lang=named)(tmp_path / "opus")
     assert discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.data.tgt == code
+
+
+def test_a_model_of_a_group_of_languages_has_unknown_languages(tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    _change("tokenizer_config.json", source_lang="gem", target_lang="gem")(tmp_path / "opus")
+    data = discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).config.data
+    assert (data.src, data.tgt) == UNKNOWN_LANGUAGES
+
+
+def test_the_current_directory_is_imported_by_its_name(tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    done = CommandLine(tmp_path / "opus", {"NMT_RUNS": str(tmp_path / "runs")})("import", ".")
+    assert (done.code, done.out) == (0, f"{tmp_path}/runs/opus\n"), done.err
 
 
 def _change(file: str, **options: Any) -> Callable[[Path], None]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_document_translation import StubTranslator, document_translator
 
-from nmt.documents.document import RichText
+from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.markdown import parse
 
@@ -83,6 +83,13 @@ def test_markup_follows_its_words(source: str, expected: str) -> None:
         assert reversed_words(source).replace("  \n", " ").split() == expected.split()
     else:
         assert reversed_words(source) == expected
+
+
+def test_emphasis_without_words_is_left_out() -> None:
+    document = parse(b"**apple** *tree*", DocumentOptions("en", "de"))
+    assert document.render([RichText("Apfelbaum", (Tag(0, 9, 0), Tag(9, 9, 1)))]) == b"**Apfelbaum**"
+    document = parse(b"[apple](a) *tree*", DocumentOptions("en", "de"))
+    assert document.render([RichText("Baum", (Tag(0, 0, 0), Tag(0, 4, 1)))]) == b"[](a)*Baum*"
 
 
 def test_blocks_that_cannot_be_located_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -717,5 +717,14 @@ def test_nan_weights_are_reported() -> None:
     network = make()
     network.output_weight_VD.fill_(math.nan)
     engine = engine_from_models([network], "cpu", "fp32", str)
-    with pytest.raises(NMTError, match="scores are NaN or infinite"):
-        engine.search([Source([4, 5])], parse_search("beam"), print)
+    for search in ("beam", "greedy", "sample"):
+        with pytest.raises(NMTError, match="scores are NaN or infinite"):
+            engine.search([Source([4, 5])], parse_search(search), print)
+
+
+@compiled
+def test_a_sentence_beyond_the_positions_is_rejected() -> None:
+    model = packed(make(position_encoding="learned(max_positions=8)"))
+    model.init_search_state([[4] * 8])
+    with pytest.raises(ValueError, match="8 positions, and a sentence 9 tokens"):
+        model.init_search_state([[4] * 9])

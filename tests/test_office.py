@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -168,6 +170,16 @@ def test_results_of_fields_are_fixed_except_for_links() -> None:
     assert "<w:t>b" in body(parse(data).render([RichText("b", (Tag(0, 1, 0),)), second]))
 
 
+def test_the_parts_of_a_link_stay_in_order_around_its_words() -> None:
+    link = field(' HYPERLINK "u" ', "the book")
+    data = docx(paragraph(run("I read "), link, run(" yesterday")).replace("<w:t>", SPACE))
+    rendered = body(translated(parse(data), reverse_words))
+    marks = re.findall(r'fldCharType="(\w+)"|<w:(instrText)|<w:t[^>]*>([^<]*)', rendered)
+    assert ["".join(mark) for mark in marks] == [
+        "yesterday ", "begin", "instrText", "separate", "book the", "end", " read I",
+    ]  # fmt: skip
+
+
 def test_a_field_without_other_text_is_not_translated() -> None:
     assert parse(docx(paragraph(field(" PAGE ", "iv")))).blocks == []
 
@@ -272,6 +284,38 @@ def test_entities_are_not_expanded() -> None:
     content = '<!DOCTYPE a [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><a>&b;</a>'
     with pytest.raises(DataError, match="document type declaration"):
         parse(archive({"word/document.xml": (f"{WORD}.document.main+xml", content)}))
+
+
+def test_content_types_may_be_defaults() -> None:
+    data = docx(paragraph(run("one")))
+    override = f'<Override PartName="/word/document.xml" ContentType="{WORD}.document.main+xml"/>'
+    default = f'<Default Extension="XML" ContentType="{WORD}.document.main+xml"/>'
+    output = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(output, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(override.encode(), default.encode()))
+    assert texts(parse(output.getvalue())) == ["one"]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_unusual_compression_is_rejected(method: int) -> None:
+    output = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(docx(paragraph(run("one"))))) as old, zipfile.ZipFile(output, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name), compress_type=method)
+    with pytest.raises(DataError, match="unusual compression"):
+        parse(output.getvalue())
+
+
+def test_a_part_is_not_expanded_beyond_the_size_that_the_archive_states() -> None:
+    data = bytearray(docx(paragraph(run("a" * 3_000_000))))
+    at = data.rindex(b"PK\1\2", 0, data.rindex(b"word/document.xml"))
+    data[at + 24 : at + 28] = (1000).to_bytes(4, "little")
+    tracemalloc.start()
+    with pytest.raises(DataError, match="damaged"):
+        parse(bytes(data))
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 def test_a_zip_bomb_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

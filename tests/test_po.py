@@ -234,6 +234,11 @@ def test_malformed_files_are_rejected(source: str | bytes, message: str) -> None
         parse(source)
 
 
+def test_the_language_of_the_header_is_not_checked_while_the_source_is_unknown() -> None:
+    source = 'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "a"\nmsgstr ""\n'
+    assert texts(parse(source, src="")) == ["a"]
+
+
 def test_unknown_plural_forms_are_an_error() -> None:
     source = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
     with pytest.raises(DataError, match="number of plural forms of 'xx' is unknown"):

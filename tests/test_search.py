@@ -494,6 +494,14 @@ def test_special_tokens_are_not_sampled() -> None:
     assert set(sampled) == {4, 5, 6}
 
 
+def test_a_prefix_may_have_suppressed_tokens() -> None:
+    results = run(make_model(0), "sample(n_best=4)", prefixes=[[1]] * 3, suppressed_ids=(0, 1, 2))
+    for hypothesis in (h for hypotheses in results for h in hypotheses):
+        assert math.isfinite(hypothesis.log_prob)
+        assert hypothesis.ids[0] == 1
+        assert not {0, 1, 2} & {*hypothesis.ids[1:]}
+
+
 def test_constraints_follow_the_prefix() -> None:
     requests = {"prefixes": [[6, 6, 6]] * 3, "constraints": [[[4, 5]]] * 3}
     for hypotheses in run(make_model(0), "constrained(beam_size=4)", [2, 2, 2], **requests):

@@ -372,6 +372,17 @@ def test_invalid_files_are_rejected(
         assert (response.status_code, message in response.json()["error"]) == (400, True), response.text
 
 
+def test_the_language_of_the_source_determines_the_text_of_a_file(service: Service) -> None:
+    note = b'<p lang="en" title="' + b"a" * 500 + b'">Are we done?</p>'
+    german = b"<p>Are we done?</p><p lang=de>" + b"a" * 500 + b"</p>"
+    template = b'msgid ""\nmsgstr "Language: en\\n"\n\nmsgid "Are we done?"\nmsgstr ""\n'
+    with serving(service, Limits(max_file_length=400)) as client:
+        for source in ("en", "auto"):
+            assert "exceeds text limit" in send_file(client, "a.html", note, source=source).text
+            assert send_file(client, "a.html", german, source=source).status_code == 200
+            assert send_file(client, "a.po", template, source=source).status_code == 200
+
+
 def test_unclosed_tags_do_not_stop_the_server(client: Client) -> None:
     content = b"<p>Are we done?</p>" + b"<a " * 300_000
     response = client.get(send_file(client, "a.html", content).json()["translatedFileUrl"])
@@ -808,7 +819,8 @@ def test_errors_of_the_command(command: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = str(used.getsockname()[1])
         command("serve", "--port", port).assert_fails(1, f"cannot listen on 127.0.0.1:{port}", "choose another --port")
-    command("serve", "--host", "no.such.invalid", "--port", "0").assert_fails(1, "cannot listen on no.such.invalid:0")
+    for host in ("no.such.invalid", "a..b", "203.0.113.1"):
+        command("serve", "--host", host, "--port", "0").assert_fails(1, f"cannot listen on {host}:0", "set --host")
     command("serve", "--search", "bean").assert_fails(2, "unknown search 'bean'")
     command("serve", "--port", "0", "-m", "en-de-small", "-m", "en-de-small").assert_fails(
         2, "two models translate from en to de", "leave out one --model"

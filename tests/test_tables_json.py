@@ -14,7 +14,7 @@ from stub_translations import OPTIONS, texts, translated
 
 from nmt.documents import json_strings, tables
 from nmt.documents.document import RichText
-from nmt.documents.formats import DocumentOptions
+from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.documents.splicing import SplicedDocument, StringLines
 from nmt.errors import DataError, UsageError
 
@@ -86,6 +86,11 @@ def test_several_columns() -> None:
 def test_a_translation_is_quoted_if_needed() -> None:
     assert parse_table("text,b\none,2\n", "text").render([RichText('a, "b"')]) == b'text,b\n"a, ""b""",2\n'
     assert parse_table("text\tb\none\t2\n", "text").render([RichText('a, "b"\t')]) == b'text\tb\na, "b" \t2\n'
+
+
+def test_only_tabs_separate_the_cells_of_tsv() -> None:
+    document = FORMATS[".tsv"](b'text\nHello, I am tired; really.\n"Hi," she said\n', DocumentOptions(**OPTIONS))
+    assert texts(document) == ["Hello, I am tired; really.", '"Hi," she said']
 
 
 def test_quotes_in_a_table_with_tabs_are_text() -> None:

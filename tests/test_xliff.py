@@ -113,6 +113,11 @@ def test_moved_tags_stay_with_their_words() -> None:
     assert target(document, *map(reverse_words, document.blocks)) == 'd <g id="1">c b</g> a<x id="2"/>'
 
 
+def test_markers_of_a_range_stay_in_order() -> None:
+    document = parse(unit('a <sm id="1"/>b c<em startRef="1"/> d'))
+    assert target(document, *map(reverse_words, document.blocks)) == 'd <sm id="1"/>c b<em startRef="1"/> a'
+
+
 def test_variables_are_where_their_text_is() -> None:
     document = parse(unit('a <x id="1"/> b'))
     assert target(document, RichText("{1} c", (Tag(4, 5, 0),))) == '<x id="1"/> c'
@@ -139,6 +144,7 @@ def test_a_repeated_tag_occurs_once() -> None:
             '<bx id="1"/>A <bx id="2"/>B<ex id="1"/> C<ex id="2"/>',
         ),
         ('<g id="1">a <bx id="2"/>b</g> c<ex id="2"/>', "a b c", '<g id="1">A <bx id="2"/>B</g> C<ex id="2"/>'),
+        ('a <sm id="1"/>b<em startRef="1"/> c', "a b c", 'A <sm id="1"/>B<em startRef="1"/> C'),
         ('a <ph id="1"><sub>x</sub></ph>b', "a b", 'A <ph id="1"><sub>x</sub></ph>B'),
         (
             'a <mrk mtype="protected">b <g id="1">c</g></mrk> d',

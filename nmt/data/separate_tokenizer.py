@@ -82,6 +82,11 @@ class SeparateTokenizer(Tokenizer):
         prefixes = [[match[1]] if match else [] for match in languages]
         return [self.pieces_to_ids([*prefix, *row]) for prefix, row in zip(prefixes, rows, strict=True)]
 
+    def language_token(self, text: str) -> str:
+        """Return the prefix of a source text that chooses the target language; an empty string if there is none."""
+        match = _LANGUAGE.match(text)
+        return match[0] if match else ""
+
     def pieces_to_ids(self, pieces: Iterable[str]) -> list[int]:
         """Return the ids of pieces; UNK for a piece outside the vocabulary."""
         return [self._ids.get(piece, UNK) for piece in pieces]

@@ -104,6 +104,10 @@ class Tokenizer:
         """Write the file of the tokenizer into a run."""
         write_bytes(directory / self.FILE, self.model)
 
+    def language_token(self, text: str) -> str:
+        """Return an empty string: source texts have no prefix that chooses the target language."""
+        return ""
+
     def encode(self, text: str, *, target: bool = False) -> list[int]:
         """Return the piece ids of one line of the source or target side, without BOS and EOS."""
         return self.encode_batch([text], target=target)[0]

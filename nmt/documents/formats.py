@@ -37,11 +37,11 @@ class DocumentOptions:
 Parser = Callable[[bytes, DocumentOptions], "Document"]
 
 
-def _parser(module: str) -> Parser:
-    """Return the `parse` function of a module of this package, which is imported when it is called."""
+def _parser(module: str, function: str = "parse") -> Parser:
+    """Return a function of a module of this package, which is imported when it is called."""
 
     def parse(data: bytes, options: DocumentOptions) -> Document:
-        document: Document = import_module(f"nmt.documents.{module}").parse(data, options)
+        document: Document = getattr(import_module(f"nmt.documents.{module}"), function)(data, options)
         return document
 
     return parse
@@ -60,7 +60,7 @@ FORMATS: dict[str, Parser] = {
     ".pot": _parser("po"),
     ".pptx": _parser("office"),
     ".srt": _parser("subtitles"),
-    ".tsv": _parser("tables"),
+    ".tsv": _parser("tables", "parse_tsv"),
     ".txt": _parser("text"),
     ".vtt": _parser("subtitles"),
     ".xhtml": _parser("html"),

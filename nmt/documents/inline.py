@@ -31,6 +31,8 @@ class Kind(Enum):
 
 
 WORDS = (Kind.TEXT, Kind.FIXED)
+_EMPHASIS = {"*", "**", "_", "__", "~", "~~"}
+"""Markup of Markdown that would be literal characters if it had no text."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,12 @@ class InlineText:
         while waiting:  # not recursive, because markup may be nested deeply
             item = waiting.pop()
             start, markup_source = (item.start, source(*self._markup[item.id].open)) if isinstance(item, Tag) else item
-            output += [self._encode(translation.text[position:start]), markup_source]
+            is_lost = isinstance(item, Tag) and item.start == item.end and markup_source in _EMPHASIS
+            output += [self._encode(translation.text[position:start]), "" if is_lost else markup_source]
             position = max(position, start)
             if isinstance(item, Tag):
                 if closing := self._markup[item.id].close:
-                    waiting.append((item.end, source(*closing)))
+                    waiting.append((item.end, "" if is_lost else source(*closing)))
                 else:
                     position = max(position, item.end)
                 waiting += reversed(children[item.id])
@@ -174,16 +177,17 @@ def _unmatched_as_points(pieces: list[Piece]) -> list[Piece]:
 def _join_empty_elements(pieces: list[Piece]) -> list[Piece]:
     """Make a point of each element without text."""
     joined: list[Piece] = []
-    starts: list[int] = []  # indices of the open elements in `joined`
+    num_words = 0
+    starts: list[tuple[int, int]] = []  # of the open elements: index in `joined`, and words before it
     for piece in pieces:
+        num_words += piece.kind in WORDS
         if piece.kind is Kind.OPEN:
-            starts.append(len(joined))
+            starts.append((len(joined), num_words))
         joined.append(piece)
         if piece.kind is Kind.CLOSE:
-            start = starts.pop()
-            content = joined[start + 1 : -1]
-            if not any(each.kind in WORDS for each in content):
-                is_break = any(each.kind in (Kind.SPACE, Kind.BREAK) for each in content)
+            start, num_words_before = starts.pop()
+            if num_words == num_words_before:
+                is_break = any(each.kind in (Kind.SPACE, Kind.BREAK) for each in joined[start + 1 : -1])
                 joined[start:] = [Piece(joined[start].start, piece.end, Kind.BREAK if is_break else Kind.POINT)]
     return joined
 

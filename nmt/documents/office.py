@@ -100,10 +100,12 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
                 )
             if any(info.flag_bits & 1 for info in archive.infolist()):
                 raise DataError("the archive is encrypted", "save the document without a password")
+            if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in infos.values()):
+                raise NotImplementedError("unusual compression")
             types = _content_types(archive, infos)
-            if not any(_MAIN.search(kind) and name in infos for name, kind in types.items()):
+            if not any(map(_MAIN.search, types.values())):
                 raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
-            return [(name, _parse(archive, infos, name)) for name in _order(types) if name in infos]
+            return [(name, _parse(archive, infos, name)) for name in _order(types)]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"the file is not a DOCX or PPTX archive, or it is damaged ({error})",
@@ -112,10 +114,14 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
 
 
 def _content_types(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
-    """Return the content type of each part that has its own."""
+    """Return the content type of each part: its own, or the default of its file name extension."""
     root = _parse(archive, infos, "[Content_Types].xml")
-    overrides = [element for element in root if local_name(element) == "Override"]
-    return {each.get("PartName", "").lstrip("/"): each.get("ContentType", "") for each in overrides}
+    types = {
+        (each.get("PartName") or f".{each.get('Extension')}").lstrip("/").lower(): each.get("ContentType", "")
+        for each in root.iterchildren("{*}Override", "{*}Default")
+    }
+    defaults = {name: types.get(f".{name.rpartition('.')[2]}".lower(), "") for name in infos}
+    return {name: types.get(name.lower(), default) for name, default in defaults.items()}
 
 
 def _order(types: Mapping[str, str]) -> list[str]:
@@ -130,6 +136,12 @@ def _order(types: Mapping[str, str]) -> list[str]:
     return sorted((name for name in types if types[name].endswith(ends)), key=key)
 
 
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return a part, without expanding more than the size that the archive states, which may be false."""
+    with archive.open(info) as part:
+        return part.read(info.file_size)
+
+
 def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name: str) -> etree._Element:
     """Parse a part: without DTDs, entities and network access."""
     from lxml import etree
@@ -142,7 +154,7 @@ def _parse(archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo], name:
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, strip_cdata=False
     )
     try:
-        root = etree.fromstring(archive.read(infos[name]), parser)
+        root = etree.fromstring(_read(archive, infos[name]), parser)
     except etree.XMLSyntaxError as error:
         raise DataError(f"{name} is damaged: {error}", "open the file in an office program and save it again") from None
     if root.getroottree().docinfo.doctype:
@@ -179,7 +191,7 @@ def _write(data: bytes, changed: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(output, "w") as new:
         for info in archive.infolist():
             try:
-                content = changed.get(info.filename) or archive.read(info)
+                content = changed.get(info.filename) or _read(archive, info)
             except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
                 raise DataError(
                     f"{info.filename} in the archive is damaged ({error})",

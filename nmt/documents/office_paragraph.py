@@ -26,6 +26,7 @@ CONTAINERS = {"hyperlink", "ins", "moveTo", "smartTag", "sdt", "fldSimple", "cus
 RANGE_STARTS = {
     "bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd",
 }  # fmt: skip
+FIELD = "field"
 BREAKS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n"}
 """Elements that separate the sections of a paragraph, which are translated one by one."""
 DROPPED = {"proofErr", "lastRenderedPageBreak"}
@@ -60,7 +61,7 @@ class Markup:
 
     nodes: list[etree._Element | RunChild] = field(default_factory=list)
     """What is at the start of the tag, or at a point, or the elements of fixed text."""
-    end_nodes: list[etree._Element] = field(default_factory=list)
+    end_nodes: list[etree._Element | RunChild] = field(default_factory=list)
     shell: etree._Element | None = None
     """An element around the text, without content."""
     properties: etree._Element | None = None
@@ -129,7 +130,20 @@ class Paragraph:
                 self._add_break(RunChild(child, properties), BREAKS[name])
             else:
                 self._end_format()
-                self._add_tag(Markup([RunChild(child, properties)]))
+                self._add_run_child(RunChild(child, properties), _field_types(child))
+
+    def _add_run_child(self, node: RunChild, field_types: Sequence[str]) -> None:
+        """Add an element without text: a point, or a part of the start or end of a field whose result is translated."""
+        field = self._markup[self._tags[self._open[-1][1]].id] if self._open and self._open[-1][0] == FIELD else None
+        if "begin" in field_types:
+            self._open.append((FIELD, self._add_tag(Markup([node]))))
+        elif field and "end" in field_types:
+            field.end_nodes.append(node)
+            self._close(FIELD)
+        elif field and ("separate" in field_types or local_name(node.element) == "instrText"):
+            field.nodes.append(node)
+        else:
+            self._add_tag(Markup([node]))
 
     def _add_text(self, text: str, properties: etree._Element | None) -> None:
         if not text:
@@ -168,12 +182,7 @@ class Paragraph:
     def _add_to_field(self, child: etree._Element) -> None:
         """Add an element of a field with several runs, such as a page number; its result is not translated."""
         self._field_nodes.append(child)
-        types = [
-            value
-            for char in child.iter(f"{self._namespace}fldChar")
-            for key, value in char.items()
-            if key.endswith("}fldCharType")
-        ]
+        types = _field_types(child)
         self._field_depth += types.count("begin") - types.count("end")
         if self._field_depth <= 0:
             nodes, self._field_nodes, self._field_depth = self._field_nodes, [], 0
@@ -220,8 +229,8 @@ class Paragraph:
         if not lengths:
             return None
         base = max(lengths, key=lengths.__getitem__)
-        same = [i for i in formats if self._key_of(i) == base]
-        properties = self._markup[self._tags[same[0]].id].properties
+        same = {i for i in formats if self._key_of(i) == base}
+        properties = self._markup[self._tags[min(same)].id].properties
         self._tags = [tag for i, tag in enumerate(self._tags) if i not in same]
         return properties
 
@@ -260,7 +269,7 @@ class Paragraph:
                 if markup.shell is not None:
                     parents.pop()
                 if markup.end_nodes and tag.id not in placed:
-                    parents[-1].extend(markup.end_nodes)
+                    self._append_nodes(parents[-1], markup.end_nodes)
                 formats.pop()
                 fixed = ""
                 placed.add(tag.id)
@@ -351,6 +360,12 @@ def _is_field_result(element: etree._Element) -> bool:
     return local_name(element) == "fldSimple" and not any("HYPERLINK" in value for value in element.attrib.values())
 
 
+def _field_types(element: etree._Element) -> list[str]:
+    """Return the types of the field characters in an element: begin, separate or end."""
+    chars = element.iter("{*}fldChar")
+    return [value for char in chars for key, value in char.attrib.items() if key.endswith("}fldCharType")]
+
+
 def _starts_field(element: etree._Element) -> bool:
     """Return whether a field starts here that ends in the same paragraph and whose result is not translated."""
     if not any("begin" in char.attrib.values() for char in element.iter("{*}fldChar")):
@@ -359,7 +374,7 @@ def _starts_field(element: etree._Element) -> bool:
     for sibling in (element, *element.itersiblings()):
         for each in sibling.iter("{*}fldChar", "{*}instrText"):
             code += (each.text or "") if depth == 1 else ""
-            types = [value for key, value in each.attrib.items() if key.endswith("}fldCharType")]
+            types = _field_types(each)
             depth += types.count("begin") - types.count("end")
         if depth == 0:
             return "HYPERLINK" not in code

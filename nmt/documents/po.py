@@ -247,7 +247,8 @@ class _Header:
     def _check_language(self, source_language: str) -> None:
         language = self.fields.get("Language", "")
         # A file that was copied as a template has the language of the source.
-        if language and base_language(language) not in (base_language(self.language), base_language(source_language)):
+        languages = (base_language(self.language), base_language(source_language))
+        if language and source_language and base_language(language) not in languages:
             raise DataError(
                 f"the header says Language: {language}, but the target language is {self.language}",
                 "use a model for that language, or correct the header",

@@ -29,7 +29,12 @@ class Cell:
     is_quoted: bool
 
 
-def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
+def parse_tsv(data: bytes, options: DocumentOptions) -> SplicedDocument:
+    """Parse a table with tabs between the cells; see `parse`."""
+    return parse(data, options, ["\t"])
+
+
+def parse(data: bytes, options: DocumentOptions, delimiters: Sequence[str] = DELIMITERS) -> SplicedDocument:
     """Parse a table whose first row has the names of its columns.
 
     Raises:
@@ -37,7 +42,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
         DataError: a quote is not closed, or the encoding is invalid.
     """
     file = TextFile.decode(data, options.encoding_errors)
-    delimiter = _find_delimiter(file, options.columns)
+    delimiter = _find_delimiter(file, options.columns, delimiters)
     rows = _rows(file, delimiter)
     header = [cell.text.strip() for cell in next(rows, [])]
     columns = _select(header, options.columns)
@@ -45,10 +50,10 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
     return SplicedDocument(file, parts)
 
 
-def _find_delimiter(file: TextFile, columns: Sequence[str]) -> str:
+def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence[str]) -> str:
     """Return the delimiter with which the first row has the most of `columns`, and the most cells."""
-    best, best_score = DELIMITERS[0], (-1, -1)
-    for delimiter in DELIMITERS:
+    best, best_score = delimiters[0], (-1, -1)
+    for delimiter in delimiters:
         try:
             header = [cell.text.strip() for cell in next(_rows(file, delimiter), [])]
         except DataError:

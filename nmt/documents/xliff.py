@@ -38,12 +38,12 @@ _PROTECTED = re.compile(r"\s(?:translate\s*=\s*[\"']no|mtype\s*=\s*[\"']protecte
 _RANGE_ID = re.compile(r"\s(?:rid|startRef)\s*=\s*[\"']([^\"']*)")
 _ID = re.compile(r"\sid\s*=\s*[\"']([^\"']*)")
 _DECLARATION = re.compile(rb"<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]*)")
-_CONTAINERS = {"g", "mrk", "pc", "sm", "em"}
+_CONTAINERS = {"g", "mrk", "pc"}
 """Inline elements whose content is text to translate. The content of others, such as `ph`, is native code."""
 _VARIABLES = {"x", "ph"}
 """Elements that may stand for a word, such as a name or number that a program inserts."""
 _WORD_START, _WORD_END = re.compile(r"\w"), re.compile(r"\w\Z")
-_STARTS = {"bx": "ex", "bpt": "ept", "sc": "ec"}
+_STARTS = {"bx": "ex", "bpt": "ept", "sc": "ec", "sm": "em"}
 """Elements that mark the start and end of a range."""
 
 
@@ -291,6 +291,9 @@ class InlineContent:
         return "".join(pieces)
 
     def _parse(self, tokens: Sequence[re.Match[str]]) -> None:
+        following = [""] * (len(tokens) + 1)  # the next text from each token on
+        for i in reversed(range(len(tokens))):
+            following[i] = following[i + 1] if tokens[i][0].startswith("<") else tokens[i][0]
         i = 0
         while i < len(tokens):
             token, i = tokens[i], i + 1
@@ -304,8 +307,7 @@ class InlineContent:
                     self._open.append((_name(token["tag"]), index))
             else:
                 end = _element_end(tokens, i)
-                following = next((token[0] for token in tokens[end:] if not token[0].startswith("<")), "")
-                self._add_code(tokens[i - 1 : end], following)
+                self._add_code(tokens[i - 1 : end], following[end])
                 i = end
 
     def _add_text(self, token: re.Match[str]) -> None:

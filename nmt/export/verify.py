@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -134,6 +134,8 @@ def export_and_verify(
 
 def _translate_with_nmt(path: Path, loaded: LoadedModel, sources: list[str]) -> EngineResult:
     translator = Translator.load(path, "cpu", "fp32")
+    # Exports get the text itself.
+    translator.config = replace(translator.config, data=replace(translator.config.data, placeholders=False))
     files = (*run_files(loaded), loaded.checkpoint / WEIGHTS, loaded.checkpoint / META)
     return _measure(lambda sentences: translator.translate(sentences, "greedy"), sources, files)
 

@@ -49,7 +49,7 @@ def import_model(
 
     config_io.check(Config(data=DataConfig(src or UNKNOWN_LANGUAGES[0], tgt or UNKNOWN_LANGUAGES[1])))
     path = Path(source).expanduser()
-    run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else path.name)
+    run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else path.resolve().name)
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     if revision and path.exists():

@@ -79,6 +79,8 @@ def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, o
         re.sub(r"[^A-Za-z0-9-]+", "_", str(name or "")).strip("_") or unknown
         for name, unknown in zip(named, UNKNOWN_LANGUAGES, strict=True)
     )
+    if source == target:  # a group of languages
+        source, target = UNKNOWN_LANGUAGES
     num_positions = int(options.get("max_position_embeddings", 512))
     generation = options | read_json(directory / "generation_config.json", default={})
     return Config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -141,7 +142,7 @@ class BatchEngine:
                 [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
             ),
         )  # fmt: skip
-        if not all(hypotheses):
+        if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
             raise NMTError("the model's scores are NaN or infinite", "its weights are damaged; use another checkpoint")
         return hypotheses
 

@@ -96,7 +96,9 @@ class CTranslate2Engine:
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
         """Score given translations, without attention."""
-        results = self.translator.score_batch(self._tokens(sources), self._tokens(targets), max_batch_size=BATCH_SIZE)
+        results = self.translator.score_batch(
+            self._tokens(sources), self._tokens(targets), max_batch_size=BATCH_SIZE, max_input_length=0
+        )
         return [TokenScores(list(result.log_probs), None) for result in results]
 
     def _groups(self, sources: Sequence[Source], search: Greedy | Beam) -> dict[tuple[int, int], list[int]]:
@@ -123,7 +125,7 @@ class CTranslate2Engine:
             self._tokens([source.ids for source in sources]),
             target_prefix=self._tokens(prefixes) if any(prefixes) else None, max_batch_size=BATCH_SIZE,
             min_decoding_length=min_length, max_decoding_length=max_length, return_scores=True,
-            no_repeat_ngram_size=search.no_repeat_ngram_size, **options,
+            no_repeat_ngram_size=search.no_repeat_ngram_size, max_input_length=0, **options,
         )  # fmt: skip
         return results
 

@@ -20,7 +20,7 @@ LEAVE = "-"
 """In place of a target term: the source term is not translated."""
 _PREFIX_LENGTH = 3
 """Letters by which terms are indexed; the inflection of a term does not change them."""
-_WORD_START = re.compile(r"(?<!\w)\w")
+_TERM_START = re.compile(r"(?<!\w)\S")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Glossary:
     def find(self, text: str) -> list[FixedSpan]:
         """Return the terms of a text, in order and without overlaps."""
         spans: list[FixedSpan] = []
-        for start in (match.start() for match in _WORD_START.finditer(text)):
+        for start in (match.start() for match in _TERM_START.finditer(text)):
             if spans and start < spans[-1].end:
                 continue
             candidates = (self._terms.get(text[start : start + n].casefold(), ()) for n in range(_PREFIX_LENGTH, 0, -1))

@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-from nmt.data.normalization import normalize
 from nmt.data.spans import without_overlaps
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
@@ -43,7 +43,8 @@ _LABEL = re.compile(
 )
 """A word whose number is a name, such as version 3.1, and has no decimal separator."""
 _SENTENCE_BOUNDARY = re.compile(r"[.!?…](?=\s+\w)")
-_SENTENCE_END = re.compile(r"[.!?…]+$")
+_ADDED_PERIOD = re.compile(r"[.!?…]+$")
+_SENTENCE_END = re.compile(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]]*$")
 
 Lines = Sequence[Line]
 NBest = list[Translation]
@@ -111,7 +112,9 @@ class Guard:
             for span in protected_spans(line.text, self.protect)
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
-        return replace(line, fixed=tuple(without_overlaps([*line.fixed, *terms, *found])))
+        spans = sorted([*terms, *found], key=lambda span: span.start - span.end)  # the longest first: a term or a URL
+        language = self.translator.tokenizer.language_token(line.text)
+        return replace(line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language)
 
 
 class _GuardedChunk:
@@ -133,8 +136,8 @@ class _GuardedChunk:
         ]
         for attempt in (
             self._translate_segments,
-            self._copy_stand_ins,
-            self._constrain_stand_ins,
+            partial(self._substitute, constrained=False),
+            partial(self._substitute, constrained=True),
             self._constrain,
             self._replace_terms,
             self._widen_beam,
@@ -180,15 +183,11 @@ class _GuardedChunk:
                 concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)
             ]
 
-    def _copy_stand_ins(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Replace the protected spans by names, which models copy more often."""
-        return self._substitute(lines, results, constrained=False)
-
-    def _constrain_stand_ins(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
-        """Replace protected spans by names, and search with the names and the missing numbers as constraints."""
-        return self._substitute(lines, results, constrained=True)
-
     def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:
+        """Replace the protected spans by names, which models copy more often.
+
+        `constrained`: also search with the names and the missing numbers as constraints.
+        """
         substitutions, requests = [], []
         for line, n_best in zip(lines, results, strict=True):
             names = [name for name in STAND_INS if name not in line.text]
@@ -306,6 +305,7 @@ def _part(line: Line, start: int, end: int) -> Line:
     return Line(
         line.text[start:end],
         fixed=tuple(replace(each, start=each.start - start, end=each.end - start) for each in inside),
+        language=line.language,
     )
 
 
@@ -330,7 +330,7 @@ def _copy(line: Line) -> Translation:
     for span in line.fixed:
         text, end = text + line.text[end : span.start] + span.translation, span.end
     before, after = surrounding_whitespace(line.text)
-    text = before + normalize(text + line.text[end:]) + after
+    text = before + (text + line.text[end:]).strip() + after
     return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
 
 
@@ -347,5 +347,5 @@ def without_added_period(source: Line, translation: Translation) -> Translation:
     if _SENTENCE_END.search(source.text.rstrip()):
         return translation
     before, after = surrounding_whitespace(translation.text)
-    text = _SENTENCE_END.sub("", translation.text.strip())
+    text = _ADDED_PERIOD.sub("", translation.text.strip())
     return replace(translation, text=before + text + after)

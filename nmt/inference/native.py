@@ -140,9 +140,11 @@ class NativeModel:
 
         Raises:
             MemoryError: out of memory.
-            ValueError: a token id is not in the vocabulary.
+            ValueError: a token id is not in the vocabulary, or a sentence is longer than the table of positions.
         """
         lengths_B = np.fromiter(map(len, sources), np.int32, len(sources))
+        if self.max_positions is not None and lengths_B.max(initial=0) > self.max_positions:
+            raise ValueError(f"the model has {self.max_positions} positions, and a sentence {lengths_B.max()} tokens")
         ids = np.fromiter((token for source in sources for token in source), np.int64, int(lengths_B.sum()))
         tokens = _int32(_checked(ids, self.vocab_size, "source token ids"))
         try:

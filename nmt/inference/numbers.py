@@ -35,8 +35,8 @@ def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
                 f"it supports {', '.join(sorted(_SEPARATORS))}",
             )
     decimal, group = _SEPARATORS[src][0], _SEPARATORS[src][1]
-    to_target = str.maketrans({decimal: _SEPARATORS[tgt][0], group: _SEPARATORS[tgt][1], " ": _SEPARATORS[tgt][1]})
     spaces = " \u202f" if group.isspace() else ""
+    to_target = str.maketrans({decimal: _SEPARATORS[tgt][0]} | dict.fromkeys(spaces + group, _SEPARATORS[tgt][1]))
     grouped = rf"\d{{1,3}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
     number = re.compile(rf"(?:{grouped}|\d+)(?:{re.escape(decimal)}\d+)?")
 

@@ -50,6 +50,8 @@ class Line:
     """Phrases that must appear in the translation. They need the `constrained` search."""
     fixed: tuple[FixedSpan, ...] = ()
     """Spans whose translation is given, in order and without overlaps."""
+    language: str = ""
+    """Token that chooses the target language of a multilingual model, if the text is a part of a line that has one."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError if `constraints` is a string, whose characters would become constraints."""
@@ -89,7 +91,7 @@ class Segmenter:
         Raises:
             UsageError: a prefix and constraints exceed the maximum source length.
         """
-        encoded = self.encode([line.text for line in lines])
+        encoded = self.encode([_with_language(line.text, line.language) for line in lines])
         return [list(self._split(line, ids)) for line, ids in zip(lines, encoded, strict=True)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -102,7 +104,9 @@ class Segmenter:
                 yield Segment(self._source(ids, line))
             return
         text, previous_end, spans = line.text, None, self.spans(line.text)
-        for (start, end), segment_ids in zip(spans, self.encode([text[slice(*span)] for span in spans]), strict=True):
+        language = line.language or self.tokenizer.language_token(text)
+        encoded = self.encode([_with_language(text[slice(*span)], language) for span in spans])
+        for (start, end), segment_ids in zip(spans, encoded, strict=True):
             if not segment_ids:
                 continue
             is_inside_word = start > 0 and not text[start - 1].isspace()
@@ -129,3 +133,7 @@ class Segmenter:
 
     def _has_few_sentences(self, text: str) -> bool:
         return count_sentences(text, self.language) <= self.max_sentences_per_line
+
+
+def _with_language(text: str, language: str) -> str:
+    return text if text.startswith(language) or not text.strip() else language + text

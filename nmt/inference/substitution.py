@@ -31,6 +31,7 @@ class Substitution:
             alignment = tuple(
                 (sources[source][min(i, len(sources[source]) - 1)], word)
                 for source, target_word in alignment
+                if source < len(sources) and target_word < len(targets)  # a tokenizer may count more words
                 for i, word in enumerate(targets[target_word])
             )
         return replace(translation, text=_expand(translation.text, target), alignment=alignment)

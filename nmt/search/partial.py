@@ -119,6 +119,8 @@ class PartialHypotheses:
         )
         gathered_log_p_RP, log_p_RV = result.gathered_log_p_RP, result.log_p_RV
         forced_log_p_R = None if forced_R is None or gathered_log_p_RP is None else gathered_log_p_RP[:, -1].copy()
+        if log_p_RV is not None:
+            log_p_RV[:, list(self.request.suppressed_ids)] = -np.inf
         if banned_RX is not None:
             if log_p_RV is not None:
                 row, at = (banned_RX >= 0).nonzero()

@@ -68,7 +68,6 @@ class Sample(SearchOptions):
             log_p_RV = partial.step(0, all_log_probs=True).log_p_RV
             assert log_p_RV is not None
             logits_RV = log_p_RV / np.float32(self.temperature)
-            logits_RV[:, list(request.suppressed_ids)] = -np.inf
             tokens_R = draw(self._filter(logits_RV), uniform_RT[:, partial.length])
             log_prob_R = log_prob_R + log_p_RV[np.arange(len(tokens_R)), tokens_R]  # used only for rows that end here
             ends_R = ~is_finished_R & (tokens_R == request.eos)

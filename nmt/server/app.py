@@ -48,7 +48,7 @@ from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
 from nmt.server.page import Page
-from nmt.server.service import Service
+from nmt.server.service import AUTO, Service
 
 MAX_AGE = 20 * 24 * 60 * 60
 """Seconds for which a browser caches that pages of other sites may use the server."""
@@ -155,24 +155,31 @@ class Api:
             max_bytes=MAX_UNPACKED_BYTES,
         )  # fmt: skip
         with self._file_slots.use():
-            translating = self._translate_upload(upload.content, parse, options, source)
-            translated = await _unless_disconnected(request, translating)
+            translated = await self._translate_upload(request, upload.content, parse, options, source)
         name = self._files.add(NamedFile(upload.name, translated.content))
         url = str(request.url_for("download_file", name=name))
         return JSONResponse({"translatedFileUrl": url, "warnings": translated.warnings})
 
     async def _translate_upload(
-        self, content: bytes, parse: Parser, options: DocumentOptions, source: str
+        self, request: Request, content: bytes, parse: Parser, options: DocumentOptions, source: str
     ) -> TranslatedDocument:
+        def texts(source: str) -> list[str]:
+            return [block.text for block in parse(content, replace(options, src=source)).blocks]
+
         try:
-            texts = await run_in_threadpool(lambda: [block.text for block in parse(content, options).blocks])
-            if (length := sum(map(len, texts))) > (limit := self._limits.max_file_length):
-                raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
-            source, target, _ = self._service.resolve(texts, source, options.tgt)
+            # Parsing cannot be interrupted, so it holds the slot even if the client has gone.
+            known = "" if source == AUTO else self._service.language(source)
+            found = await run_in_threadpool(texts, known)
+            source, target, _ = self._service.resolve(found, source, options.tgt)
             if source == target:
                 return TranslatedDocument(content, [])
+            if not known:  # the language determines which text is translated
+                found = await run_in_threadpool(texts, source)
+            if (length := sum(map(len, found))) > (limit := self._limits.max_file_length):
+                raise HTTPException(400, f"Invalid request: file ({length}) exceeds text limit ({limit})")
             translate = partial(translate_document, content, parse, replace(options, src=source))
-            return await self._service.translate_document(translate, source, target, length)
+            translating = self._service.translate_document(translate, source, target, length)
+            return await _unless_disconnected(request, translating)
         except DataError as error:
             raise HTTPException(400, f"Invalid request: {error.message}") from None
         except UsageError as error:  # of the options --key and --column, which are fields here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
@@ -68,9 +69,11 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OSError as error:
-        hint = "choose another --port" if error.errno else "set --host to an address of this machine"
-        raise NMTError(f"cannot listen on {host}:{port}: {error.strerror or error}", hint) from None
+    except (OSError, UnicodeError) as error:  # a host name may not be encodable
+        number = getattr(error, "errno", None)
+        is_port = number in (errno.EADDRINUSE, errno.EACCES)
+        hint = "choose another --port" if is_port else "set --host to an address of this machine"
+        raise NMTError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', error) or error}", hint) from None
     # Connections inherit it. Otherwise the body of an answer waits 40 ms for the acknowledgment of its head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -126,9 +126,10 @@ def attention_maps(
     if not src:
         raise UsageError("the sentence is blank", 'nmt attention "Are we done?"')
     tgt = tokenizer.encode(target, target=True) if target is not None else []
+    limit = min(MAX_TOKENS, model.max_positions or MAX_TOKENS)
     for name, ids in (("sentence", src), ("translation", tgt)):
-        if len(ids) >= MAX_TOKENS:  # including the end token
-            raise UsageError(f"the {name} has {len(ids)} tokens", f"shorten it to at most {MAX_TOKENS - 1}")
+        if len(ids) >= limit:  # including the end token
+            raise UsageError(f"the {name} has {len(ids)} tokens", f"shorten it to at most {limit - 1}")
     n_best = []
     if target is None:
         engine = engine_from_models([model], "cpu", "fp32", tokenizer.decode)

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import io
 import json
+import math
 import pickle
 import re
 import shutil
@@ -30,7 +31,7 @@ from safetensors.torch import load_file, save_file
 from nmt.data.store import Store
 from nmt.data.tokenizer import UNK
 from nmt.imports import import_model
-from nmt.imports.common import UNKNOWN_LANGUAGES
+from nmt.imports.common import MASKED, UNKNOWN_LANGUAGES
 from nmt.imports.marian import NAMES
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
@@ -525,20 +526,25 @@ def release(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("as_zip", [False, True])
-def test_a_marian_release_equals_the_same_model_of_transformers(tmp_path: Path, as_zip: bool) -> None:
+def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(tmp_path: Path, as_zip: bool) -> None:
     source = release(tmp_path / "opus")
     if as_zip:
         source = Path(shutil.make_archive(str(tmp_path / "opus-2020"), "zip", source))
     first, second = (
-        Translator.load(import_model(str(path), tmp_path / path.stem / "run", src="en", tgt="de"), "cpu", "fp32")
+        discovery.load(import_model(str(path), tmp_path / path.stem / "run", src="en", tgt="de"))
         for path in (source, tmp_path / "opus")
     )
-    lines, targets = sentences(20)
-    search = "beam(beam_size=4)"
-    assert list(first.translate(lines, search)) == list(second.translate(lines, search))
-    pairs = list(zip(lines, targets, strict=True))
-    scores = [[score.log_prob for score in translator.score(pairs)] for translator in (first, second)]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    assert first.tokenizer.model == second.tokenizer.model
+    weights = first.model.state_dict()
+    for side in ("source", "target"):  # its wavelengths extend to 10000·2π, those of Transformers do not
+        table_ND = weights.pop(f"{side}_positions.table_ND")
+        assert table_ND.shape == (512, 32)
+        assert table_ND[7, [3, 19, 15, 31]].tolist() == pytest.approx(
+            [math.sin(7 / 10000 ** (3 / 15)), math.cos(7 / 10000 ** (3 / 15)), math.sin(7e-4), math.cos(7e-4)]
+        )
+    assert weights["output_bias_V"][UNK] == MASKED
+    weights["output_bias_V"][UNK] = second.model.state_dict()["output_bias_V"][UNK]
+    torch.testing.assert_close(weights, second.model.state_dict())
 
 
 def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
@@ -560,14 +566,23 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
     )
     code = f"import sys, _pymarian; sys.exit(_pymarian.main({arguments!r}.split()))"
     subprocess.run([sys.executable, "-c", code], check=True)
-    marian_translator = pymarian.Translator(
-        models=[str(directory / "model.npz")], vocabs=vocabularies.split(), beam_size=4, normalize=1, quiet=True,
-        cpu_threads=1, mini_batch=1,
-    )  # fmt: skip
-    pieces = marian_translator.translate((directory / "train.src").read_text().splitlines()[:20])
+    options = {"models": [str(directory / "model.npz")], "vocabs": vocabularies.split(), "quiet": True}
+    options |= {"beam_size": 4, "normalize": 1, "cpu_threads": 1, "mini_batch": 1}
+    source = (directory / "train.src").read_text().splitlines()
+    pieces = pymarian.Translator(**options).translate(source[:20])
     expected = ["".join(row.split()).replace("▁", " ").strip() for row in pieces]
     translator = Translator.load(import_model(str(directory), tmp_path / "run"), "cpu", "fp32")
     assert list(translator.translate(lines[0][:20])) == expected
+    # Log-probabilities, of long sources, too, where the position encodings matter.
+    long = [" ".join(source[i : i + 4]) for i in range(0, 40, 4)]
+    n_best = pymarian.Translator(**options, n_best=True).translate(long)
+    rows = [row.split(" ||| ") for text in n_best for row in text.split("\n") if row]
+    best = [next(row for row in rows if row[0] == str(i)) for i in range(len(long))]
+    sources, targets = (
+        [translator.tokenizer.pieces_to_ids(row.split()) for row in rows] for rows in (long, [row[1] for row in best])
+    )
+    for score, row in zip(translator.engine.score(sources, targets), best, strict=True):
+        assert sum(score.log_probs) / len(score.log_probs) == pytest.approx(float(row[3].split()[0]), abs=1e-4)
 
 
 @pytest.mark.slow

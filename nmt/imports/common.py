@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,16 @@ SENTENCE_SPLITTER = "stanza"
 """Directory of an Argos Translate package that is not extracted: nmt splits sentences itself."""
 UNKNOWN_LANGUAGES = ("src", "tgt")
 """Language codes of a model whose files do not state them."""
+
+
+def position_table(length: int, dim: int, first: int = 0) -> Tensor:
+    """Return the encodings of positions as Marian, OpenNMT-tf and CTranslate2 compute them: [N, D].
+
+    The wavelengths extend to exactly 10000·2π: the exponents are i/(D/2 - 1), not 2i/D as in Vaswani et al. (2017).
+    """
+    rates = torch.exp(torch.arange(dim // 2, dtype=torch.float64) * (-math.log(10000.0) / (dim // 2 - 1)))
+    angles = torch.arange(first, first + length, dtype=torch.float64)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), 1).float()
 
 
 @dataclass(frozen=True)

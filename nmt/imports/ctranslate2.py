@@ -29,6 +29,7 @@ from nmt.imports.common import (
     Vocabulary,
     Weights,
     join_vocabularies,
+    position_table,
     read_bytes,
     read_json,
     select_rows,
@@ -276,7 +277,7 @@ def _positions(variables: Variables, layers: dict[str, int], dim: int, heads: in
         variables.check("other rotary layers", others, [])
         return f"rotary(base={base})", {}
     tables = [
-        variables.weight(name).view(-1, dim) if name in variables else _computed_positions(dim)
+        variables.weight(name).view(-1, dim) if name in variables else position_table(NUM_POSITIONS, dim, first=1)
         for name in names.values()
     ]
     for name, formula in SINUSOIDS.items():
@@ -288,16 +289,6 @@ def _positions(variables: Variables, layers: dict[str, int], dim: int, heads: in
 
 
 _ROTARY = ("dim", "interleave", "base")
-
-
-def _computed_positions(dim: int) -> Tensor:
-    """Return the encodings that CTranslate2 computes for a model without a table, as in OpenNMT-tf: [N, D].
-
-    Positions start at 1, and the wavelengths extend to exactly 10000·2π.
-    """
-    rates = torch.exp(torch.arange(dim // 2, dtype=torch.float64) * (-math.log(10000.0) / (dim // 2 - 1)))
-    angles = torch.arange(1, NUM_POSITIONS + 1, dtype=torch.float64)[:, None] * rates
-    return torch.cat((angles.sin(), angles.cos()), 1).float()
 
 
 def _read_vocabulary(path: Path) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,24 @@ from torch import Tensor
 
 from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
 from nmt.data.separate_tokenizer import SOURCE, TARGET
+from nmt.data.tokenizer import UNK
 from nmt.errors import CheckpointError
-from nmt.imports.common import RETRY, UNKNOWN_LANGUAGES, ImportedModel, Weights, join_vocabularies, read_bytes
+from nmt.imports.common import (
+    MASKED,
+    RETRY,
+    UNKNOWN_LANGUAGES,
+    ImportedModel,
+    Weights,
+    join_vocabularies,
+    position_table,
+    read_bytes,
+)  # fmt: skip
 from nmt.imports.huggingface import convert, model_config
 from nmt.paths import sha256
 
 DECODER = "decoder.yml"
 OPTIONS = "special:model.yml"
+SIDES = ("source", "target")
 MAX_LENGTH = 512
 """Maximum number of tokens, as in MarianMT: the releases do not state that of their training."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -87,8 +99,13 @@ def read(directory: Path) -> ImportedModel:
         model_options = _model_options(options)
         source_model, target_model = read_bytes(directory / SOURCE), read_bytes(directory / TARGET)
         vocabulary = join_vocabularies(source_model, target_model, source_ids, target_ids, special, special)
-        config = model_config(model_options, output_bias=True)
-        weights = convert(Weights(file, _rename(arrays)), config, vocabulary)
+        config = replace(
+            model_config(model_options, output_bias=True), position_encoding=f"learned(max_positions={MAX_LENGTH})"
+        )
+        positions = {f"{side}_positions.table_ND": position_table(MAX_LENGTH, config.dim) for side in SIDES}
+        weights = {**convert(Weights(file, _rename(arrays)), config, vocabulary), **positions}
+        if not decoder.get("allow-unk"):
+            weights["output_bias_V"][UNK] = MASKED
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{file} is incomplete or damaged: {error}", RETRY) from None
     except IndexError:

@@ -47,6 +47,15 @@ def test_all_caps_sentences_are_lowercased(loaded: discovery.LoadedModel) -> Non
     assert lowercased != attention_maps(loaded, "BA BE BI DO").source_tokens
 
 
+def test_sentences_beyond_the_positions_are_rejected(tmp_path: Path) -> None:
+    train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=64)"), tmp_path / "run")
+    loaded = discovery.load(tmp_path / "run")
+    for options in ({}, {"target": "ba"}):
+        with pytest.raises(UsageError, match=r"the sentence has \d+ tokens") as error:
+            attention_maps(loaded, "ba be bi do " * 20, **options)
+        assert error.value.hint == "shorten it to at most 63"
+
+
 def test_weights_and_probabilities_are_those_of_the_model(loaded: discovery.LoadedModel) -> None:
     maps = attention_maps(loaded, "ba be bi do")
     (best, *_) = next(iter(Translator.load(loaded.run).n_best(["ba be bi do"], "beam(beam_size=4)")))

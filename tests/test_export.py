@@ -34,7 +34,7 @@ from nmt.inference.translator import Line, Translator
 from nmt.model.build import build_model
 from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.seq2seq import Seq2Seq
-from nmt.runs import checkpoint, discovery
+from nmt.runs import checkpoint, discovery, pretrained
 from nmt.runs.discovery import LoadedModel
 from nmt.runs.run_info import collect
 from nmt.search import SearchRequest, parse_search
@@ -594,3 +594,11 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     with pytest.raises(UsageError, match="only the greedy and beam searches"):
         theirs.translate(LINES, "sample")
     nmt("translate", "--model", "ct", "hi").assert_fails(1, "ct is an export for CTranslate2", "--engine ctranslate2")
+
+
+def test_models_with_placeholders_are_compared_on_the_text_itself() -> None:
+    run = pretrained.find(Path("en-de-small"))
+    assert run is not None
+    loaded, text = discovery.load(run), ["My address is a.b@example.com.", "See https://example.org/a now."]
+    translate = greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)
+    assert verify._translate_with_nmt(run, loaded, text).translations == translate(text)

@@ -153,7 +153,7 @@ class CleaningPipeline:
         self.report[:] = [CleaningStats(name) for name, _ in self._steps]
         stream: Iterator[Pair] = iter(self._pairs)
         for (_, step), stats in zip(self._steps, self.report, strict=True):
-            stream = _count_outputs(step(_count_inputs(stream, stats)), stats)
+            stream = _count(step(_count(stream, stats, 1)), stats, -1)  # drops are inputs without outputs
         return stream
 
 
@@ -178,15 +178,9 @@ def _drop_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
     return (pair for pair in pairs if not is_blank(pair[0]) and not is_blank(pair[1]))
 
 
-def _count_inputs(pairs: Iterator[Pair], stats: CleaningStats) -> Iterator[Pair]:
+def _count(pairs: Iterator[Pair], stats: CleaningStats, change: int) -> Iterator[Pair]:
     for pair in pairs:
-        stats.dropped += 1  # `_count_outputs` subtracts the pairs that the step keeps
-        yield pair
-
-
-def _count_outputs(pairs: Iterator[Pair], stats: CleaningStats) -> Iterator[Pair]:
-    for pair in pairs:
-        stats.dropped -= 1
+        stats.dropped += change
         yield pair
 
 

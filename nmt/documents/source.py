@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
-from nmt.documents.splicing import Edit
+from nmt.documents.splicing import Edit, apply_edits
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,5 @@ class TranslatableSource:
 
     def _with_edits(self, start: int, end: int, edits: Sequence[Edit]) -> str:
         first, last = (bisect_left(edits, (offset,)) for offset in (start, end))
-        output, position = list[str](), start
-        for edit in edits[first:last]:
-            output += [self.source[position : edit.start], edit.text]
-            position = edit.end
-        return "".join([*output, self.source[position:end]])
+        shifted = (Edit(edit.start - start, edit.end - start, edit.text) for edit in edits[first:last])
+        return apply_edits(self.source[start:end], shifted)

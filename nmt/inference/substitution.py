@@ -39,23 +39,18 @@ class Substitution:
 
 def substitute(line: Line, symbols: Sequence[str]) -> Substitution | None:
     """Replace the opaque spans of a line by symbols, as many as there are; None if the line has no such spans."""
-    spans = [span for span in line.fixed if span.is_opaque][: len(symbols)]
-    if not spans:
-        return None
-    text, end, moved = "", 0, []
-    for symbol, span in zip(symbols, spans, strict=False):
-        text += line.text[end : span.start] + symbol
-        end = span.end
-    shift = 0
-    opaque = {span.start: symbol for symbol, span in zip(symbols, spans, strict=False)}
+    unused, pairs, moved = iter(symbols), dict[str, FixedSpan](), []
+    text, end = "", 0
     for span in line.fixed:
-        if symbol := opaque.get(span.start, ""):
-            shift += len(symbol) - (span.end - span.start)
+        text, end = text + line.text[end : span.start], span.end
+        if symbol := next(unused, "") if span.is_opaque else "":
+            pairs[symbol], text = span, text + symbol
         else:
-            moved.append(replace(span, start=span.start + shift, end=span.end + shift))
-    pairs = dict(zip(symbols, spans, strict=False))
+            start, text = len(text), text + line.text[span.start : span.end]
+            moved.append(replace(span, start=start, end=len(text)))
     source = {symbol: line.text[span.start : span.end] for symbol, span in pairs.items()}
-    return Substitution(replace(line, text=text + line.text[end:], fixed=tuple(moved)), pairs, source)
+    new = replace(line, text=text + line.text[end:], fixed=tuple(moved))
+    return Substitution(new, pairs, source) if pairs else None
 
 
 def _expand(text: str, replacements: Mapping[str, str]) -> str:

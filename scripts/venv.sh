@@ -56,8 +56,8 @@ PY
 if ! usable; then
   interpreter="$(find_python)"
   say "creating .venv with $("$interpreter" -V)"
-  rm -rf .venv # not --clear, which empties the target of a link
-  "$interpreter" -m venv .venv
+  if [ -L .venv ]; then rm .venv; fi # --clear would empty the target of the link
+  "$interpreter" -m venv --clear .venv
 fi
 
 for stamp in ".venv/.installed-$kind" .venv/.installed-dev; do

@@ -308,7 +308,6 @@ def test_sacrebleu_test_sets(trained: CommandLine, monkeypatch: pytest.MonkeyPat
     assert "±" not in done.out
 
 
-@pytest.mark.slow
 def test_test_sets_of_one_name_are_not_overwritten(trained: CommandLine) -> None:
     for directory in ("one", "two"):
         (trained.directory / directory).mkdir()
@@ -317,6 +316,7 @@ def test_test_sets_of_one_name_are_not_overwritten(trained: CommandLine) -> None
     trained("evaluate", *sets).assert_fails(2, "two test sets would write the same file text-test.hyp", "--output")
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_evaluated(trained: CommandLine) -> None:
     models = ("--model", "runs/tiny", "--model", "runs/tiny/step-000010")
     files = ("--src", "text.en", "--ref", "text.de")

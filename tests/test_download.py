@@ -172,7 +172,6 @@ def test_redirect_is_followed(server: Loopback, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> None:
     server.serve("/a", CONTENT, faults=[("drop", 200_000), *[503] * 100])
     code = (

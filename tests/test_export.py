@@ -245,9 +245,9 @@ def test_shared_layers_are_exported_repeatedly(trained: CommandLine, tmp_path: P
     )
 
 
-@pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)"])
+@pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)", "learned(max_positions=64)"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_rotary_positions_in_ctranslate2(trained: CommandLine, tmp_path: Path, positions: str, norm: str) -> None:
+def test_positions_of_the_model_in_ctranslate2(trained: CommandLine, tmp_path: Path, positions: str, norm: str) -> None:
     loaded = variant(trained, position_encoding=positions, norm_position=norm, encoder_layers=2, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
     ids = [loaded.tokenizer.encode(line) for line in LINES]

@@ -188,7 +188,7 @@ def synthesize(
         "text": text.checksums,
         "model": [parent_record(each) for each in teachers],
         "search": options.search,
-        "--min-score": options.filters.min_score is not None,
+        "scores": options.filters.min_score is not None,
         "shards": options.shard.count,
     }
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
@@ -197,7 +197,7 @@ def synthesize(
             if report_if_complete(options.output, options.resume):  # another process completed it after the first check
                 _remove(options)
                 return
-            statistics = _prepare(options, text, settings, models[0])
+            saved = _prepare(options, text, settings, models[0])
         except NMTError:
             if not (options.work / SETTINGS).exists():
                 _remove(options)
@@ -210,13 +210,13 @@ def synthesize(
     with locked(shard_lock, busy):
         if not options.resume and (options.shard.path(path).exists() or options.shard.is_done(path) or path.exists()):
             raise UsageError(f"{options.output} is incomplete", f"continue with --resume, or delete {options.work}")
-        job = TranslationJob(translator, options.search, ScoredFormat(), options.filters.min_score is not None, "", ())
+        job = TranslationJob(translator, options.search, ScoredFormat(), saved["settings"]["scores"], "", ())
         translate_file(
             job, options.work / SOURCE, path, options.shard, join=True, resume=True, encoding_errors="strict"
         )
     with _output_locked(options):
         if not options.output.exists() and path.exists():
-            _finish(options, settings, statistics, tests, lambda build: train_command(teachers[0], build))
+            _finish(options, settings, saved["statistics"], tests, lambda build: train_command(teachers[0], build))
         if options.output.exists():
             _remove(options)
 
@@ -244,23 +244,22 @@ def _lock(output: Path) -> Path:
 
 
 def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model: Path) -> dict[str, Any]:
-    """Write the text to translate, unless an earlier process has; return its statistics.
+    """Write the text to translate, unless an earlier process has; return the settings and the statistics of the text.
 
     Raises:
         UsageError: the earlier process had other settings, or the text is in another language.
     """
     file = options.work / SETTINGS
     if file.is_file():
-        saved = json.loads(file.read_text(encoding="utf-8"))
+        saved: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         for name, value in settings.items():
             before = saved["settings"][name]
-            if before != value and not (name == "--min-score" and before):  # scores are ignored without --min-score
+            if before != value and not (name == "scores" and before):  # scores are ignored without --min-score
                 raise UsageError(
-                    f"{options.output} was started with another value of '{name}'",
+                    f"{options.output} was started with another value of '{'--min-score' if name == 'scores' else name}'",
                     f"continue with the same options, apart from the filters, or delete {options.work}",
                 )
-        statistics: dict[str, Any] = saved["statistics"]
-        return statistics
+        return saved
     text.check_language(model)
     options.work.mkdir(parents=True, exist_ok=True)
     statistics = text.write(options.work)
@@ -268,8 +267,9 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
         if count:
             log(f"{step} dropped {count:,} lines before the translation")
     log(f"translating {statistics['lines']:,} lines of {text.name} with {options.search}")
-    write_text(file, json.dumps({"settings": settings, "statistics": statistics}))
-    return statistics
+    saved = {"settings": settings, "statistics": statistics}
+    write_text(file, json.dumps(saved))
+    return saved
 
 
 def _finish(

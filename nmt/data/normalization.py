@@ -10,8 +10,8 @@ import unicodedata
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
-_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD_OR_LETTER = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:

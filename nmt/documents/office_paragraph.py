@@ -130,18 +130,20 @@ class Paragraph:
                 self._add_break(RunChild(child, properties), BREAKS[name])
             else:
                 self._end_format()
-                self._add_run_child(RunChild(child, properties), _field_types(child))
+                self._add_run_child(RunChild(child, properties))
 
-    def _add_run_child(self, node: RunChild, field_types: Sequence[str]) -> None:
+    def _add_run_child(self, node: RunChild) -> None:
         """Add an element without text: a point, or a part of the start or end of a field whose result is translated."""
-        field = self._markup[self._tags[self._open[-1][1]].id] if self._open and self._open[-1][0] == FIELD else None
-        if "begin" in field_types:
+        types = _field_types(node.element)
+        index = self._open[-1][1] if self._open and self._open[-1][0] == FIELD else None
+        markup = Markup() if index is None else self._markup[self._tags[index].id]
+        if "begin" in types:
             self._open.append((FIELD, self._add_tag(Markup([node]))))
-        elif field and "end" in field_types:
-            field.end_nodes.append(node)
+        elif index is not None and "end" in types:
+            markup.end_nodes.append(node)
             self._close(FIELD)
-        elif field and ("separate" in field_types or local_name(node.element) == "instrText"):
-            field.nodes.append(node)
+        elif index == len(self._tags) - 1 and ("separate" in types or local_name(node.element) == "instrText"):
+            markup.nodes.append(node)
         else:
             self._add_tag(Markup([node]))
 

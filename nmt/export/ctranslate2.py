@@ -44,7 +44,7 @@ def export(loaded: LoadedModel, directory: Path) -> None:
     model = require_transformer(
         loaded,
         "CTranslate2",
-        {"position_encoding": ("rotary", *SINUSOIDS), "activation": ACTIVATIONS, "source_eos": ()},
+        {"position_encoding": ("rotary", "learned", *SINUSOIDS), "activation": ACTIVATIONS, "source_eos": ()},
     )
     specs = require_package("CTranslate2", "ctranslate2").specs
     copy_run_files(loaded, directory)
@@ -59,11 +59,13 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **common),
         specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **common),
     )
-    positions_ND = _array(SINUSOIDS.get(encoding, sinusoids)(num_positions(loaded), config.dim))
+    sinusoids_ND = _array(SINUSOIDS.get(encoding, sinusoids)(num_positions(loaded), config.dim))
     for stack, role in ((spec.encoder, "source"), (spec.decoder, "target")):
         embeddings = stack.embeddings[0] if role == "source" else stack.embeddings
         embeddings.weight = _array(model.embedding_weight(role))
         if hasattr(stack, "position_encodings"):  # a rotary encoder adds them as well, so they must be zero
+            table_ND = getattr(model, f"{role}_positions").table_ND if encoding == "learned" else None
+            positions_ND = sinusoids_ND if table_ND is None else _array(table_ND)
             stack.position_encodings.encodings = 0 * positions_ND if rotary else positions_ND
     if config.norm_position == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)

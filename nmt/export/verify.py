@@ -23,7 +23,7 @@ from nmt.errors import DataError, NMTError, UsageError
 from nmt.evaluate.metrics import bleu
 from nmt.export import EXPORTS, LOADERS, Translate
 from nmt.export.common import run_files
-from nmt.inference.segments import Segmenter
+from nmt.inference.segments import Line, Segmenter
 from nmt.inference.translator import Translator
 from nmt.paths import new_directory
 from nmt.registry import parse, resolve
@@ -183,5 +183,5 @@ def _sentences(lines: list[str], loaded: LoadedModel) -> list[str]:
     limits = loaded.max_source_length, loaded.max_sentences_per_line
     segmenter = Segmenter(loaded.tokenizer, loaded.config, *limits)
     texts = [text for line in lines if (text := normalize(line))]
-    segments = (text[slice(*span)] for text in texts for span in segmenter.spans(text))
+    segments = (text[slice(*span)] for text in texts for span in segmenter.spans(Line(text)))
     return [normalize_case(text, lowercase_all_caps=loaded.config.lowercase_all_caps) for text in segments]

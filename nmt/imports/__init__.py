@@ -8,6 +8,7 @@ them to `MARKERS`. Downloads from the Hugging Face Hub have only the files that 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -49,7 +50,7 @@ def import_model(
 
     config_io.check(Config(data=DataConfig(src or UNKNOWN_LANGUAGES[0], tgt or UNKNOWN_LANGUAGES[1])))
     path = Path(source).expanduser()
-    run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else path.resolve().name)
+    run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path)))
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     if revision and path.exists():

@@ -38,7 +38,6 @@ from nmt.paths import sha256
 
 DECODER = "decoder.yml"
 OPTIONS = "special:model.yml"
-SIDES = ("source", "target")
 MAX_LENGTH = 512
 """Maximum number of tokens, as in MarianMT: the releases do not state that of their training."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -102,7 +101,7 @@ def read(directory: Path) -> ImportedModel:
         config = replace(
             model_config(model_options, output_bias=True), position_encoding=f"learned(max_positions={MAX_LENGTH})"
         )
-        positions = {f"{side}_positions.table_ND": position_table(MAX_LENGTH, config.dim) for side in SIDES}
+        positions = {f"{side}_positions.table_ND": position_table(MAX_LENGTH, config.dim) for side in ("source", "target")}
         weights = {**convert(Weights(file, _rename(arrays)), config, vocabulary), **positions}
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED

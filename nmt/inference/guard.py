@@ -113,7 +113,7 @@ class Guard:
         ]
         terms = self.glossary.find(line.text) if self.glossary else []
         spans = sorted([*terms, *found], key=lambda span: span.start - span.end)  # the longest first: a term or a URL
-        language = self.translator.tokenizer.language_token(line.text)
+        language = line.language or self.translator.tokenizer.language_token(line.text)
         return replace(line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language)
 
 
@@ -262,7 +262,7 @@ class _GuardedChunk:
             return [[]] if len(lines) == 1 else [self._search_constrained([line])[0] for line in lines]
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
-        return self.guard.translator.segmenter.spans(line.text)
+        return self.guard.translator.segmenter.spans(line)
 
 
 def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignment: Iterable[tuple[int, int]]) -> str:
@@ -330,7 +330,7 @@ def _copy(line: Line) -> Translation:
     for span in line.fixed:
         text, end = text + line.text[end : span.start] + span.translation, span.end
     before, after = surrounding_whitespace(line.text)
-    text = before + (text + line.text[end:]).strip() + after
+    text = before + " ".join((text + line.text[end:]).strip().splitlines()) + after
     return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
 
 

@@ -67,7 +67,7 @@ class Segment:
     separator: str = ""
     """Whitespace between the previous segment and this one."""
     word_offset: int = 0
-    """Index of its first word in the line."""
+    """Index of its first word in the line, which may be a token added before the text: then one less."""
 
 
 class Segmenter:
@@ -94,23 +94,24 @@ class Segmenter:
         encoded = self.encode([_with_language(line.text, line.language) for line in lines])
         return [list(self._split(line, ids)) for line, ids in zip(lines, encoded, strict=True)]
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, line: Line) -> list[tuple[int, int]]:
         """Return the start and end of each segment of a line."""
-        return split_to_fit(text, self.language, self._fits)
+        language = self._target_language(line)
+        return split_to_fit(line.text, self.language, lambda part: self._fits(_with_language(part, language)))
 
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
         if len(ids) <= self.max_source_length and self._has_few_sentences(line.text):
             if ids:
-                yield Segment(self._source(ids, line))
+                yield Segment(self._source(ids, line), "", -_needs_language(line.text, line.language))
             return
-        text, previous_end, spans = line.text, None, self.spans(line.text)
-        language = line.language or self.tokenizer.language_token(text)
+        text, previous_end, spans, language = line.text, None, self.spans(line), self._target_language(line)
         encoded = self.encode([_with_language(text[slice(*span)], language) for span in spans])
         for (start, end), segment_ids in zip(spans, encoded, strict=True):
             if not segment_ids:
                 continue
             is_inside_word = start > 0 and not text[start - 1].isspace()
             word_offset = len(normalize(text[:start]).split()) - is_inside_word
+            word_offset -= _needs_language(text[start:end], language)  # the token counts as a word of the segment
             if previous_end is None:
                 yield Segment(self._source(segment_ids, line), "", word_offset)
             else:
@@ -128,6 +129,9 @@ class Segmenter:
             )
         return Source(ids, prefix, list(filter(None, constraints)))
 
+    def _target_language(self, line: Line) -> str:
+        return line.language or self.tokenizer.language_token(line.text)
+
     def _fits(self, text: str) -> bool:
         return self._has_few_sentences(text) and len(self.encode([text])[0]) <= self.max_source_length
 
@@ -135,5 +139,9 @@ class Segmenter:
         return count_sentences(text, self.language) <= self.max_sentences_per_line
 
 
+def _needs_language(text: str, language: str) -> bool:
+    return bool(text.strip()) and not text.startswith(language)
+
+
 def _with_language(text: str, language: str) -> str:
-    return text if text.startswith(language) or not text.strip() else language + text
+    return language + text if _needs_language(text, language) else text

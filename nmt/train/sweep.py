@@ -131,9 +131,14 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
         UsageError: the directory contains another sweep, or another process runs it.
         KeyboardInterrupt: the sweep was interrupted; the current run is saved.
     """
-    configs = [config_io.load(config_io.find(sweep.config), _overrides(sweep, *each)) for each in sweep.runs()]
-    for spec, src, tgt in {(data.test or data.train[0], data.src, data.tgt) for data in (c.data for c in configs)}:
-        open_split(spec, "test", src, tgt)  # the evaluation needs it
+    complete = {result.name for result in read_results(directory) if not result.exit_code}
+    tests = set()
+    for options, seed in sweep.runs():
+        data = config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed)).data
+        if _name(options, seed) not in complete:
+            tests.add((data.test or data.train[0], "test", data.src, data.tgt))
+    for test in tests:  # of the evaluations
+        open_split(*test)
     _make_directory(directory)
     busy = UsageError(f"another process is running the sweep in {directory}", f"wait for it, or {CHOOSE_RUN}")
     with locked(directory / LOCK, busy):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 
-from nmt.data.normalization import count_words
+from nmt.data.normalization import UNSPACED
 from nmt.data.pairs import Pair, hash_text
 from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError
@@ -34,6 +34,7 @@ VERSION = "holdout-1"
 
 _APOSTROPHES = re.compile("['’ʼ`´‘]")
 _NON_WORD = re.compile(r"[\W_]+")
+_WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|\S+")
 
 
 def sentence_key(sentence: str) -> str:
@@ -117,6 +118,6 @@ def _read_held_out(pairs: Iterator[Pair], split_of_hash: dict[int, str], split: 
 def _hash(sentence: str) -> int | None:
     """Return a 64-bit hash of the sentence key, or None if the sentence is too short to be held out."""
     words = sentence_key(sentence)
-    if count_words(words) < MIN_WORDS:
+    if len(_WORD_OR_LETTER.findall(words)) < MIN_WORDS:
         return None
     return hash_text(words)

@@ -237,6 +237,19 @@ def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path
         assert [segment.source.ids[:1] for line in segments for segment in line] == (
             [token, token] if len(lines) == 1 else [token, translator.tokenizer.encode("the")[:1]]
         )
+    # The token counts for the length of a segment and as its first word, but not as a word of the line.
+    translator.segmenter.max_source_length = 12
+    line = Line(">>deu<< " + "dog cat " * 30)
+    [segments] = translator.segmenter.split([line])
+    assert len(segments) > 5
+    assert all(len(segment.source.ids) <= 12 and segment.source.ids[:1] == token for segment in segments)
+    words = line.text.split()
+    for segment, (start, end) in zip(segments, translator.segmenter.spans(line), strict=True):
+        first = segment.word_offset + (segment is not segments[0])
+        assert words[first : first + len(line.text[start:end].split())] == line.text[start:end].split()
+    [[part]] = translator.segmenter.split([Line("the dog", language=">>deu<< ")])
+    assert (part.source.ids[:1], part.word_offset) == (token, -1)
+    translator.segmenter.max_source_length = 511
     searched: list[Line] = []
     search = translator.stream
 

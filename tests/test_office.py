@@ -180,6 +180,13 @@ def test_the_parts_of_a_link_stay_in_order_around_its_words() -> None:
     ]  # fmt: skip
 
 
+def test_a_field_in_the_instruction_of_a_link_stays_there() -> None:
+    begin, separate, end = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end"))
+    first, last = (f"<w:r><w:instrText>{text}</w:instrText></w:r>" for text in ('HYPERLINK "', '"'))
+    source = paragraph(begin, first, field(" MERGEFIELD x ", "u"), last, separate, run("the site"), end)
+    assert body(translated(parse(docx(source)))) == source.replace("the site", "THE SITE")
+
+
 def test_a_field_without_other_text_is_not_translated() -> None:
     assert parse(docx(paragraph(field(" PAGE ", "iv")))).blocks == []
 
@@ -302,7 +309,10 @@ def test_unusual_compression_is_rejected(method: int) -> None:
     output = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(docx(paragraph(run("one"))))) as old, zipfile.ZipFile(output, "w") as new:
         for name in old.namelist():
-            new.writestr(name, old.read(name), compress_type=method)
+            new.writestr(name, old.read(name))
+        new.writestr("a", "one of two entries with this name", compress_type=method)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            new.writestr("a", "the other one")
     with pytest.raises(DataError, match="unusual compression"):
         parse(output.getvalue())
 

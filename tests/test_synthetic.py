@@ -383,6 +383,8 @@ def test_filters_may_change_after_the_translation(mono: CommandLine) -> None:
     done.assert_fails(1, "no pair is left after filtering; dropped: length(min=150) 1,", "continue with --resume")
     path = mono.directory / ".filtered-part/candidates"
     assert path.read_text(encoding="utf-8").count("\n") == 1500  # a kill leaves the same files
+    settings = mono.directory / ".filtered-part/settings.json"
+    assert json.loads(settings.read_text())["settings"]["scores"] is True
     done = mono(*command, "--resume")
     assert done.code == 0, done.err
     assert "translating" not in done.err

@@ -255,8 +255,9 @@ def _prepare(options: Options, text: SourceText, settings: dict[str, Any], model
         for name, value in settings.items():
             before = saved["settings"][name]
             if before != value and not (name == "scores" and before):  # scores are ignored without --min-score
+                option = "--min-score" if name == "scores" else name
                 raise UsageError(
-                    f"{options.output} was started with another value of '{'--min-score' if name == 'scores' else name}'",
+                    f"{options.output} was started with another value of '{option}'",
                     f"continue with the same options, apart from the filters, or delete {options.work}",
                 )
         return saved

@@ -101,7 +101,8 @@ def read(directory: Path) -> ImportedModel:
         config = replace(
             model_config(model_options, output_bias=True), position_encoding=f"learned(max_positions={MAX_LENGTH})"
         )
-        positions = {f"{side}_positions.table_ND": position_table(MAX_LENGTH, config.dim) for side in ("source", "target")}
+        sides = ("source", "target")
+        positions = {f"{side}_positions.table_ND": position_table(MAX_LENGTH, config.dim) for side in sides}
         weights = {**convert(Weights(file, _rename(arrays)), config, vocabulary), **positions}
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED

@@ -99,13 +99,13 @@ def escaped_entity(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
 
 
 def duplicate(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
-    """Return an earlier pair."""
-    return pairs[rng.randrange(i)]
+    """Return an earlier pair, of the first half, because later ones may have been replaced."""
+    return pairs[rng.randrange(i // 2)]
 
 
 def near_duplicate(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
     """Return an earlier pair of at least eight words with a letter, the case, the punctuation or a number changed."""
-    while len(pairs[earlier := rng.randrange(i)][0].split()) < 8:
+    while len(pairs[earlier := rng.randrange(i // 2)][0].split()) < 8:
         pass
     return _change_slightly(rng, pairs[earlier])
 
@@ -115,7 +115,7 @@ def near_duplicate_at(low: float, high: float) -> Corruption:
 
     def corrupt(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
         while True:
-            earlier = pairs[rng.randrange(i)]
+            earlier = pairs[rng.randrange(i // 2)]
             pair = earlier
             while _similarity(pair, earlier) >= high:
                 side = rng.randrange(2)

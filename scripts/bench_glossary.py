@@ -24,6 +24,7 @@ from nmt.data.pairs import read_lines, read_pairs
 from nmt.inference.glossary import Glossary, Term
 from nmt.inference.guard import Guard
 from nmt.inference.problems import is_missing
+from nmt.inference.segments import Line
 from nmt.inference.translator import Translator
 
 
@@ -50,14 +51,12 @@ def main() -> None:
             sources.append(source)
             references.append(reference)
             terms.append(spans)
-    kept = Glossary(
-        term for each in glossary._terms.values() for term in each
-        if any(span.translation == term.target for spans in terms for span in spans)
-    )  # fmt: skip
+    lines = [Line(source, fixed=tuple(spans)) for source, spans in zip(sources, terms, strict=True)]
+    guard = Guard(translator)
     print(f"{len(sources)} sentences with {sum(map(len, terms))} terms")
     print("| system | terms applied | BLEU |\n|---|---|---|")
-    for name, system in (("without glossary", Guard(translator)), ("with glossary", Guard(translator, glossary=kept))):
-        output = system.translate(sources)
+    for name, texts in (("without glossary", sources), ("with glossary", lines)):
+        output = guard.translate(texts)
         applied = [not is_missing(span, text) for text, spans in zip(output, terms, strict=True) for span in spans]
         bleu = sacrebleu.corpus_bleu(output, [references]).score
         print(f"| {name} | {sum(applied) / len(applied):.1%} | {bleu:.1f} |")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -102,7 +101,6 @@ def main() -> None:
             if arguments.eole:
                 for dtype in dtypes:
                     eole_speeds[dtype].append(_eole(config, dtype, arguments.eole, arguments.eole_updates))
-        peak = _peak(device)
         per_token = _flops_per_token(config, prepared, device, chosen)
         time_spent, idle = variants[_name(chosen)].profile()
     for label, variant in variants.items():
@@ -124,7 +122,6 @@ def main() -> None:
     _print("work, MFLOP per target token", f"{per_token / 1e6:.1f}")
     _print("padding among target positions", f"{1 - chosen_variant.tokens / chosen_variant.positions:.1%}")
     _print("target tokens per update", f"{chosen_variant.tokens / chosen_variant.num_updates:,.0f}")
-    _print("peak memory, GB", f"{peak / 1e9:.2f}")
     if idle is not None:
         _print("time without a running kernel", f"{idle:.1%}")
     for part, seconds in time_spent.most_common() if time_spent.total() else ():
@@ -299,12 +296,6 @@ def _matrix_rate(device: torch.device, dtype: torch.dtype, side: int | None) -> 
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _peak(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # ---- Eole

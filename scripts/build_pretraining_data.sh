@@ -22,6 +22,7 @@ parts=(scripts/{build_pretraining_data.sh,short_texts.py,aligned_words.py,vary_n
 recipe="$(cat "${parts[@]}" | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SOFTWARE:-} ${SAMPLE:-}"
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
+rm -f "$text/recipe" # until the data is complete
 nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
 if [ -z "${EUROPARL:-}" ]; then
   nmt data download europarl

@@ -22,6 +22,7 @@ replay="${REPLAY:-news-commentary}" general="${GENERAL:-wmt13}"
 activate
 runs="${NMT_RUNS:-runs}/finetune/$(basename -- "$start")"
 options=("$@")
+check_settings "$runs.settings" "$start" "$software" "$replay" "$general" "$@"
 
 nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
 

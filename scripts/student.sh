@@ -20,7 +20,8 @@ config="${CONFIG:-multi30k}"
 if [ -e "$here/$config" ]; then config="$here/$config"; fi
 activate
 student="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")"
-distilled="${NMT_DATA:-data}/distilled/$(basename -- "$teacher")"
+distilled="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")-distilled"
+check_settings "$student.settings" "$teacher" "$corpus" "${SELECT:-}" "$config" "$@"
 
 nmt distill --model "$teacher" --data "$corpus" --output "$distilled" --resume ${SELECT:+--select "$SELECT"} > /dev/null
 

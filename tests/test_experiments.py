@@ -159,7 +159,7 @@ def test_fine_tuning_script(pristine: Path, tmp_path: Path) -> None:
     assert [row[:2] for row in tables[0][2:]] == [[a, b] for a in ("multi30k", "software") for b in ("no", "yes")]
     assert all(re.fullmatch(r"\d+\.\d", cell) for row in tables[0][2:] for cell in row[2:])
     assert all(len(row) == 6 for row in tables[0][2:])
-    for wrong in ([], ["en-de-small"], ["en-de-small", "nowhere"], [*arguments[:2], "--resume"]):
+    for wrong in ([], ["en-de-small"], ["en-de-small", "nowhere"], [*arguments[:2], "--resume"], arguments[:2]):
         assert script("../finetune.sh", *wrong, code=2, **environment) == []
 
 
@@ -175,7 +175,7 @@ def test_student_script(tmp_path: Path) -> None:
     settings = [["fp32", "beam(beam_size=4)"], ["int8", "beam(beam_size=4)"], ["int8", "greedy"]]
     assert rows == [[name, *setting] for name in ("teacher", "student") for setting in settings]
     assert [row[3] for row in tables[0]] == [row[3] for row in tables[1]]  # the student is not trained again
-    for wrong in ([], ["en-de-small"], ["en-de-small", corpus, "--resume"]):
+    for wrong in ([], ["en-de-small"], ["en-de-small", corpus, "--resume"], ["en-de-small", corpus]):
         assert script("../student.sh", *wrong, code=2, **environment) == []
 
 

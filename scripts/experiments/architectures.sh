@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Ablation of the architecture: the Transformer of the config with one change at a time. The recurrent model needs AdamW
-# and additive attention sinusoidal positions, so compare these two with a config that has both, such as multi30k-small.
+# and additive attention sinusoidal positions, as in the config multi30k-small, the default.
 #
 #   scripts/experiments/architectures.sh
-#   CONFIG=multi30k SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh
+#   SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh
+: "${CONFIG:=multi30k-small}"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 change() {
   local name="$1"
@@ -11,11 +12,11 @@ change() {
   sweep "architectures/$name" ${common[@]+"${common[@]}"} "$@"
 }
 common=("$@")
-change arch --set train.optimizer=adamw --grid model.arch=transformer,rnn
+change arch --grid model.arch=transformer,rnn
 change norm_position --grid model.norm_position=post
 change norm --grid model.norm=rms
 change activation --grid model.activation=gelu,swiglu
-change attention --set model.position_encoding=sinusoidal --grid model.attention_score=additive
+change attention --grid model.attention_score=additive
 change window --grid model.attention_window=2,8
 change kv_heads --grid model.kv_heads=1,2
 change layer_sharing --grid model.layer_sharing=2

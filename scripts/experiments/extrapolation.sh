@@ -10,15 +10,31 @@ case "$1" in /*) prefix="$1" ;; *) prefix="$here/$1" ;; esac
 require_parallel prefix
 shift
 text="${NMT_RUNS:-runs}/experiments/extrapolation.data"
-[ -d "$text" ] || scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
+scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
 names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,transformer_xl,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
   --set train.max_length=20 --grid "model.position_encoding=$names" "$@" >&2
 
-printf '| position encoding, seed | up to 12 words | 13-16 | 17-20 | more than 20 |\n|---|---|---|---|---|\n'
-tests=()
-for bucket in to-12 to-16 to-20 longer; do tests+=(--test "files(test='$text/$bucket')"); done
-for run in "${NMT_RUNS:-runs}"/experiments/extrapolation/position_encoding=*; do
-  scores="$(score --model "$run" "${tests[@]}")" # fails here, not in an argument
-  printf '| %s | %s |\n' "$(basename -- "$run")" "$scores"
-done
+python - "$text" "${NMT_RUNS:-runs}"/experiments/extrapolation/position_encoding=* << 'PY'
+import sys
+from pathlib import Path
+
+from nmt.evaluate.evaluation import translate_test_set
+from nmt.evaluate.metrics import bleu
+from nmt.evaluate.test_sets import corpus_test_set
+from nmt.inference.translator import Translator
+
+text, *runs = sys.argv[1:]
+print("| position encoding, seed | up to 12 words | 13-16 | 17-20 | more than 20 |")
+print("|---|---|---|---|---|")
+for run in runs:
+    translator = Translator.load(run)
+    # nmt evaluate would translate lines that are longer than those in training in segments.
+    translator.segmenter.max_source_length = translator.segmenter.max_sentences_per_line = 1000
+    cells = []
+    data, search = translator.config.data, translator.config.search
+    for name in ("to-12", "to-16", "to-20", "longer"):
+        test = corpus_test_set(f"files(test={f'{text}/{name}'!r})", data.src, data.tgt)
+        cells.append(f"{bleu(translate_test_set(translator, test, search), test.references).value:.1f}")
+    print("|", " | ".join([Path(run).name, *cells]), "|", flush=True)
+PY

@@ -11,11 +11,15 @@ size of the tensors that an update saves for the backward pass, without paramete
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+os.environ["NMT_ENGINE"] = "0"  # PyTorch decodes all models, because the native engine does not support some
 
 from nmt.cli import process_settings
 
@@ -46,6 +50,8 @@ class Subject:
     """Saved for the backward pass, per 1,000 target tokens."""
     tasks: dict[str, Callable[[], int]]
     """Functions to time. They train or translate, and return the number of target tokens."""
+    speeds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Tokens per second of each round, by task."""
 
 
 def main() -> None:
@@ -60,21 +66,19 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = arguments.source.read_text(encoding="utf-8").split("\n")[: arguments.lines]
     subjects = [subject(run, [line for line in lines if line]) for run in arguments.runs]
-    rounds: list[dict[tuple[str, str], float]] = []
     for _ in range(arguments.repeats + 1):
-        rounds.append({})
         for each in subjects:
             for kind, work in each.tasks.items():
                 started = time.perf_counter()
-                rounds[-1][each.name, kind] = work() / (time.perf_counter() - started)
+                each.speeds[kind].append(work() / (time.perf_counter() - started))
     print("| run | parameters | training, tokens/s | ratio | translation, tokens/s | ratio | MB per 1,000 tokens |")
     print("|---|---|---|---|---|---|---|")
     for each in subjects:
         row = f"| {each.name} | {each.parameters / 1e6:.2f} M |"
         for kind in each.tasks:
-            values = [speeds[each.name, kind] for speeds in rounds[1:]]  # the first round is a warmup
-            ratios = [speeds[each.name, kind] / speeds[subjects[0].name, kind] for speeds in rounds[1:]]
-            row += f" {statistics.median(values):,.0f} | {statistics.median(ratios):.2f} |"
+            values, first = each.speeds[kind][1:], subjects[0].speeds[kind][1:]  # the first round is a warmup
+            ratio = statistics.median(a / b for a, b in zip(values, first, strict=True))
+            row += f" {statistics.median(values):,.0f} | {ratio:.2f} |"
         print(f"{row} {each.megabytes:.1f} |")
 
 

@@ -108,7 +108,7 @@ def locked(file: Path, busy: NMTError | Callable[[], object]) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8", "replace"))  # a command line may contain invalid UTF-8
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -192,7 +192,7 @@ def test_missing_and_empty_input(trained: CommandLine) -> None:
 def test_output_must_not_be_the_input(trained: CommandLine) -> None:
     (trained.directory / "same.en").write_text("the dog\n")
     done = trained("translate", "--input", "same.en", "--output", "./same.en")
-    done.assert_fails(2, "same.en is the input file")
+    done.assert_fails(2, "same.en would be overwritten: it is also an input")
     assert (trained.directory / "same.en").read_text() == "the dog\n"
 
 
@@ -268,7 +268,7 @@ def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None
 def test_tokenizer_output_must_not_be_the_input(nmt: CommandLine) -> None:
     before = (nmt.directory / "text.en").read_bytes()
     done = nmt("tokenizer", "train", "text.en", "text.de", "--vocab-size", "300", "--output", "text.en")
-    done.assert_fails(2, "--output text.en is an input file")
+    done.assert_fails(2, "text.en would be overwritten: it is also an input")
     assert (nmt.directory / "text.en").read_bytes() == before
 
 

@@ -223,6 +223,16 @@ def test_invalid_search_and_output_options(arguments: str, message: str, trained
     trained("translate", "the dog", *arguments.split()).assert_fails(2, message)
 
 
+def test_options_that_would_be_ignored_or_destroy_an_input_are_rejected(trained: CommandLine) -> None:
+    (trained.directory / "terms.tsv").write_text("dog\tHund\n")
+    for arguments, message in {
+        "attention hi --target hallo --search greedy": "--target and --search cannot be combined",
+        "compare text.en text.de --src text.en --ref text.de --search beam": "--search applies to models",
+        "translate --input text.en --glossary terms.tsv --output terms.tsv": "terms.tsv would be overwritten",
+    }.items():
+        trained(*arguments.split()).assert_fails(2, message)
+
+
 def test_invalid_training_specs_fail_before_training(trained: CommandLine) -> None:
     nmt = CommandLine(trained.directory, {"NMT_RUNS": "none"})
     for option, message in {
@@ -313,7 +323,7 @@ def test_test_sets_of_one_name_are_not_overwritten(trained: CommandLine) -> None
         (trained.directory / directory).mkdir()
         write(trained.directory / directory / "text", ["the old dog"], ["der alte Hund"])
     sets = [word for name in ("one", "two") for word in ("--test", f"files(test='{name}/text')")]
-    trained("evaluate", *sets).assert_fails(2, "two test sets would write the same file text-test.hyp", "--output")
+    trained("evaluate", *sets).assert_fails(2, "two test sets have the file name text-test", "one by one")
 
 
 @pytest.mark.slow
@@ -361,6 +371,33 @@ def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert [line for line in err.decode().split("\n") if line and not line.startswith("nmt: using")] == []
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_does_not_end_a_command_that_writes_files(trained: CommandLine) -> None:
+    for name in ("one", "two"):
+        write(trained.directory / name, ["the old dog"], ["der alte Hund"])
+    (trained.directory / "hyp").write_text("der alte Hund\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    sets = [word for name in ("one", "two") for word in ("--test", f"files(test='{name}')")]
+    evaluated = trained.process("evaluate", *sets, "--output", "closed", stdout=writing)
+    compared = trained.process(
+        "compare", "hyp", "hyp", "--src", "one.en", "--ref", "one.de", "--html", "closed.html", stdout=writing
+    )
+    os.close(writing)
+    assert (evaluated.code, compared.code) == (0, 0), evaluated.err + compared.err
+    assert {path.name for path in (trained.directory / "closed").glob("*.hyp")} == {"one-test.hyp", "two-test.hyp"}
+    assert (trained.directory / "closed.html").exists()
+
+
+def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(trained: CommandLine) -> None:
+    name = os.fsdecode(b"h\xe9.en")
+    (trained.directory / name).write_text("the old dog\n")
+    (trained.directory / "ref.de").write_text("der alte Hund\n")
+    done = trained.process("evaluate", "--src", name, "--ref", "ref.de", "--output", "invalid")
+    assert done.code == 0, done.err
+    assert len(list((trained.directory / "invalid").glob("*.json"))) == 1
 
 
 @pytest.mark.slow

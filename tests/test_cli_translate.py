@@ -236,6 +236,19 @@ def test_resume_joins_finished_shards(trained: CommandLine) -> None:
 
 
 @pytest.mark.slow
+def test_resume_in_several_processes_completes_the_output_of_one(trained: CommandLine) -> None:
+    (trained.directory / "four.en").write_text("the dog\nthe cat\nthe bird\nthe stone\n")
+    command = ("translate", "--input", "four.en", "--output", "four.de")
+    assert trained(*command).code == 0
+    complete = (trained.directory / "four.de").read_text()
+    ranks = [CommandLine(trained.directory, {"WORLD_SIZE": "2", "RANK": str(rank)}) for rank in (0, 1)]
+    for existing in ("".join(complete.splitlines(keepends=True)[:3]), complete):  # of a killed process, and complete
+        (trained.directory / "four.de").write_text(existing)
+        assert [rank(*command, "--resume").code for rank in ranks] == [0, 0]
+        assert (trained.directory / "four.de").read_text() == complete
+
+
+@pytest.mark.slow
 def test_more_processes_than_lines(trained: CommandLine) -> None:
     (trained.directory / "few.en").write_text("the dog\nthe cat")
     for rank in range(4):
@@ -349,6 +362,8 @@ def test_a_terminal_gets_a_prompt(trained: CommandLine, tmp_path: Path) -> None:
     os.write(controller, b"the dog\n")
     wait_for(translation)
     wait_for("> ", 2)
+    os.write(controller, b"caf\xe9\n")  # not UTF-8
+    wait_for("> ", 3)
     os.write(controller, b"\n\x04")
     assert process.wait(timeout=60) == 0
     os.close(controller)

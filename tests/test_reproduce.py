@@ -69,6 +69,34 @@ def test_an_interrupted_run_with_patience_is_not_one_that_stopped_early(nmt: Com
     nmt("reproduce", "runs/tiny").assert_fails(2, "runs/tiny was stopped before its last update", "--resume")
 
 
+def test_runs_that_were_not_trained_are_rejected(nmt: CommandLine) -> None:
+    nmt("reproduce", "runs/tiny", "--run", "runs/../runs/tiny").assert_fails(2, "runs/tiny cannot reproduce itself")
+    shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/other")
+    assert nmt("average", "runs/tiny", "runs/other", "--share", "0.5", "--run", "runs/mean").code == 0
+    nmt("reproduce", "runs/mean").assert_fails(2, "runs/mean was imported or averaged, not trained")
+
+
+def test_the_current_directory_is_reproduced_next_to_it(nmt: CommandLine) -> None:
+    inside = CommandLine(nmt.directory / "runs/tiny", {"NMT_DATA": str(nmt.directory / "data")})
+    inside("reproduce", ".").assert_fails(1, "no such file: text.en")  # the data is relative to another directory
+    assert not (nmt.directory / "runs/tiny-again").exists()
+
+
+@pytest.mark.slow
+def test_a_stopped_reproduction_of_a_time_limited_run_is_no_result(nmt: CommandLine) -> None:
+    corpus, long = "files(train='text')", {"train__steps": "100000", "train__valid_every": "100000"}
+    assert nmt.train("runs/limited", corpus, "--time-limit", "6s", **long).code == 0
+    process = nmt.start("reproduce", "runs/limited")
+    metrics = nmt.directory / "runs/limited-again/metrics.jsonl"
+    while not metrics.exists() or not metrics.stat().st_size:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, b""), err
+    assert b"the reproduction was stopped" in err
+
+
 @pytest.mark.parametrize("name", ["nowhere", "runs"])
 def test_path_without_a_run_raises(trained: CommandLine, name: str, tmp_path: Path) -> None:
     trained("reproduce", name, "--run", tmp_path / "x").assert_fails(1, f"{name} has no checkpoint")

@@ -597,6 +597,11 @@ def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     assert best_metric_value != single
     assert best == (average if best_metric_value > single else checkpoint.best(directory / "run"))
     assert Translator.load(average, "cpu").checkpoint == average
+    assert checkpoint.average(directory / "run", 3) == average
+    assert checkpoint.read_progress(average).scores["best_metric_value"] == best_metric_value  # kept
+    (average / checkpoint.WEIGHTS).write_bytes(b"")
+    checkpoint.average(directory / "run", 3)
+    assert load_file(average / checkpoint.WEIGHTS)  # repaired
     assert (
         checkpoint.load_latest_intact(directory / "run")[0].name == "step-000012"
     )  # training never resumes from an average

@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 from nmt import __version__
 from nmt.cli import process_settings
+from nmt.cli.output import discard_stdout
 from nmt.console import escape_control
 from nmt.errors import NMTError, UsageError
 
@@ -101,7 +102,7 @@ class ErrorHandlingGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`
-            _discard_stdout()
+            discard_stdout()
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
             raise
@@ -112,15 +113,10 @@ class ErrorHandlingGroup(TyperGroup):
             try:
                 sys.stdout.flush()
             except OSError:
-                _discard_stdout()
+                discard_stdout()
             reason = error.strerror or str(error)
             hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
-
-
-def _discard_stdout() -> None:
-    """Redirect stdout to the null device. Otherwise the interpreter reports an error when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: NMTError) -> NoReturn:

@@ -55,6 +55,8 @@ def attention(
         raise UsageError(f"unknown part '{part}'", suggest(part, PARTS))
     if suffix in (".html", ".json") and (part or layer):
         raise UsageError("--part and --layer apply to images only", f"a {suffix} file includes all parts and layers")
+    if target is not None and search:
+        raise UsageError("--target and --search cannot be combined", "leave out --search: nothing is searched")
     path = model or discovery.newest_run()
     if model is None:
         log(f"using {path}")

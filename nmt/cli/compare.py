@@ -22,7 +22,7 @@ from nmt.cli.options import (
     check_test_options,
     load_test_sets,
 )
-from nmt.cli.output import write_file
+from nmt.cli.output import show, write_file
 from nmt.console import format_table
 from nmt.errors import UsageError
 
@@ -83,6 +83,8 @@ def compare(
     check_not_overwriting([html] if html else [], [path for path in (*paths, src, *(ref or ()), train) if path])
     if translator is None and src is None:
         raise UsageError("translation files require --src and --ref", "for example --src test.en --ref test.de")
+    if translator is None and search:
+        raise UsageError("--search applies to models, not to translation files", "leave it out")
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
@@ -99,9 +101,9 @@ def compare(
         )
         comparisons.append(comparison)
         if not json_:
-            typer.echo(("\n" if len(comparisons) > 1 else "") + _format_comparison(comparison))
+            show(("\n" if len(comparisons) > 1 else "") + _format_comparison(comparison))
     if json_:
-        typer.echo(json.dumps([comparison.as_dict() for comparison in comparisons], ensure_ascii=False, indent=2))
+        show(json.dumps([comparison.as_dict() for comparison in comparisons], ensure_ascii=False, indent=2))
     if html:
         _write_reports(html, comparisons)
 

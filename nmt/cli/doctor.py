@@ -83,8 +83,8 @@ def _format_rates(key: str, rates: dict[str, float]) -> str:
 
 
 def _describe_directory(path: Path) -> str:
-    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    state = "" if path.exists() else ", does not exist yet"
+    existing = next(parent for parent in (path, *path.absolute().parents) if os.path.exists(parent))
+    state = "" if os.path.exists(path) else ", does not exist yet"
     return f"{path}{state}{'' if os.access(existing, os.W_OK) else ', not writable'}"
 
 

@@ -27,6 +27,7 @@ from nmt.cli.options import (
     load_translator,
     search_spec,
 )
+from nmt.cli.output import show
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,17 +80,11 @@ def evaluate(
 
     from nmt.evaluate.evaluation import MetricOptions
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
-    from nmt.evaluate.test_sets import safe_filename
     from nmt.runs.model_card import write_card
 
     translator = load_translator(model, device, precision)
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
-    names = [safe_filename(each.name) for each in test_sets]
-    if same := {name for name in names if names.count(name) > 1}:
-        raise UsageError(
-            f"two test sets would write the same file {same.pop()}.hyp", "evaluate them one by one, with --output"
-        )
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
     directory = output or _default_output(translator, model[0] if model else None)
@@ -99,11 +94,11 @@ def evaluate(
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:
-                typer.echo(f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score))
+                show(f"{evaluation.test}  {score}" if len(test_sets) > 1 else str(score))
     if directory.is_relative_to(translator.run):
         write_card(translator.run)
     if json_:
-        typer.echo(json.dumps([evaluation.as_dict() for evaluation in evaluations], ensure_ascii=False))
+        show(json.dumps([evaluation.as_dict() for evaluation in evaluations], ensure_ascii=False))
 
 
 def _default_output(translator: Translator, model: Path | None) -> Path:

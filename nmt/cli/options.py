@@ -107,7 +107,11 @@ def load_test_sets(
     if src is not None:
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     if tests:
-        return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
+        found = [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
+        names = [test_sets.safe_filename(test.name) for test in found]
+        if same := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"two test sets have the file name {same[0]}", "use them one by one, with other outputs")
+        return found
     if translator and not data.test:
         check_data_is_known(translator.run, "name a test set with --test, or with --src and --ref")
     return [test_sets.default_test_set(data)]

@@ -161,7 +161,12 @@ def show(text: str) -> None:
         typer.echo(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
+
+
+def discard_stdout() -> None:
+    """Redirect stdout to the null device. Otherwise the interpreter reports an error when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_file(path: Path, content: str | bytes) -> None:
@@ -176,6 +181,6 @@ def write_file(path: Path, content: str | bytes) -> None:
         raise UsageError("the output file has no name", "choose a name such as report.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content.encode("utf-8") if isinstance(content, str) else content)
+        write_bytes(path, content.encode("utf-8", "replace") if isinstance(content, str) else content)
     except OSError as error:
         raise NMTError(f"cannot write {path}: {error.strerror}", "choose another file") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ MAX_HISTORY_LINES = 1000
 def run_prompt(translate_line: Callable[[str], list[str]]) -> None:
     """Print the translations of each line until the end of input (Ctrl-D). Ctrl-C cancels the current line."""
     _load_history()
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a typo in the encoding must not end the prompt
     print("Type a sentence and press Enter. Press Ctrl-D to exit.", file=sys.stderr)
     while True:
         try:

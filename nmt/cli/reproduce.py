@@ -33,6 +33,7 @@ def reproduce(
     from nmt.train.reproduce import reproduce as retrain
 
     pretrained.reject_pretrained(run)
+    run = run if run.name not in ("", "..") else run.resolve()
     result = retrain(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in result.scores.items()]
     for line in format_table([["", str(result.original_run), str(result.new_run), ""], *rows]):

@@ -12,7 +12,6 @@ import typer
 
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, ModelsOption, load_translator
 from nmt.cli.output import check_output_format, open_output
-from nmt.errors import UsageError
 
 
 def score(
@@ -45,11 +44,11 @@ def score(
 
     from nmt.console import progress
     from nmt.data.pairs import count_lines, open_text, read_pairs
+    from nmt.paths import check_not_overwriting
 
     for file in (src, tgt):
         open_text(file).close()
-        if output and output.exists() and output.samefile(file):
-            raise UsageError(f"--output {output} is an input file", "choose another file")
+    check_not_overwriting([output] if output else [], [src, tgt])
     translator = load_translator(model, device, "fp32")
     pairs, inputs = tee(read_pairs(src, tgt, errors=encoding_errors))
     with open_output(output) as write, progress(count_lines(src), "scoring", " pairs") as bar:

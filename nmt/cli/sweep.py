@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli.options import ConfigOption, DeviceOption, SetOption
+from nmt.cli.output import show
 from nmt.console import format_table
 from nmt.errors import UsageError
 
@@ -62,13 +63,13 @@ def sweep(
     for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep"):
         results.append(result)
         if not json_:
-            typer.echo(_line(result))
+            show(_line(result))
     rows = sweeping.summarize(results)
     if json_:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        show(json.dumps([asdict(row) for row in rows], indent=2))
     else:
-        typer.echo("")
-        typer.echo("\n".join(_table(rows)))
+        show("")
+        show("\n".join(_table(rows)))
     if any(result.exit_code for result in results):
         raise typer.Exit(1)
 

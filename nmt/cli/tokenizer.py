@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import EncodingErrorsOption, argument_lines
+from nmt.cli.output import write_file
 from nmt.config import TokenizerConfig
 
 app = typer.Typer(help="Train or inspect a SentencePiece tokenizer.", no_args_is_help=True)
@@ -20,6 +21,7 @@ def train(
     model_type: Annotated[str, typer.Option(help="unigram or bpe.")] = TokenizerConfig.model_type,
     vocab_size: Annotated[int, typer.Option(help="Vocabulary size.")] = TokenizerConfig.vocab_size,
     tag: Annotated[bool, typer.Option("--tag", help="Reserve a piece for training corpora with tag=True.")] = False,
+    encoding_errors: EncodingErrorsOption = "strict",
 ) -> None:
     """Train a joint tokenizer on text files.
 
@@ -33,22 +35,19 @@ def train(
     from nmt.data import tokenizer
     from nmt.data.pairs import read_lines
     from nmt.errors import UsageError, suggest
+    from nmt.paths import check_not_overwriting
 
     if model_type not in ("unigram", "bpe"):
         raise UsageError(f"unknown model type '{model_type}'", suggest(model_type, ("unigram", "bpe")))
     if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
         raise UsageError(f"--vocab-size must be between 1 and {MAX_VOCAB_SIZE}, got {vocab_size}")
-    if any(output.exists() and file.exists() and output.samefile(file) for file in files):
-        raise UsageError(f"--output {output} is an input file", "choose another file")
+    check_not_overwriting([output], files)
     model = tokenizer.train(
-        chain.from_iterable(map(read_lines, files)),
+        chain.from_iterable(read_lines(file, encoding_errors) for file in files),
         TokenizerConfig(model_type=model_type, vocab_size=vocab_size),
         tag=tag,
     )
-    try:
-        output.write_bytes(model.model)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}", "choose another file") from None
+    write_file(output, model.model)
     typer.echo(output)
 
 

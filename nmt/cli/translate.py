@@ -25,6 +25,7 @@ from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, log_terms, translate_file, translate_stream
 from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.errors import CheckpointError, NMTError, UsageError
+from nmt.paths import check_not_overwriting
 
 if TYPE_CHECKING:
     from nmt.inference.guard import Guard
@@ -182,6 +183,7 @@ def translate(
         raise UsageError("--resume keeps translations, and --force overwrites them", "leave out one of them")
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
+    check_not_overwriting([output] if output else [], [path for path in (input, glossary) if path])
 
     from nmt.search import parse_search
 
@@ -285,8 +287,6 @@ def _check_input(text: list[str] | None, input: Path | None, output: Path | None
         if input.suffix.lower() in FORMATS.keys() - LINE_SUFFIXES:
             raise UsageError(f"--input {input} is a document, not one sentence per line", f"nmt translate {input}")
         open_text(input).close()
-        if output and output.exists() and output.samefile(input):
-            raise UsageError(f"--output {output} is the input file", "choose another file")
     if text or input or not (sys.stdin is None or sys.stdin.isatty()):
         return False
     if output or is_document or sys.stdin is None or not sys.stdout.isatty():

@@ -146,7 +146,7 @@ def translate_file(
     path = output
     if join and shard and output:
         path = shard.path(output)
-        if _finish_if_complete(shard, output, resume):
+        if _finish_if_complete(shard, output, resume, num_lines * job.output_format.lines_per_input):
             return
     num_done = truncate_incomplete(path, job.output_format) if resume and path else 0
     if num_done > end - start:
@@ -164,15 +164,17 @@ def translate_file(
         shard.finish(output)
 
 
-def _finish_if_complete(shard: Shard, output: Path, resume: bool) -> bool:
+def _finish_if_complete(shard: Shard, output: Path, resume: bool, num_lines: int) -> bool:
     """Return whether earlier processes completed this shard, and join the shards if they completed all of them.
 
-    Also True if `output` was already joined.
+    Also True if `output` was already joined: it has `num_lines` lines.
     """
+    from nmt.data.pairs import count_lines
+
     if shard.is_done(output):
         if not resume:
             hint = "continue with --resume, or delete the files of its shards"
             raise UsageError(f"{output} is incomplete: some of its shards are missing", hint)
         shard.join(output)
         return True
-    return resume and output.exists() and not shard.path(output).exists()
+    return resume and output.exists() and not shard.path(output).exists() and count_lines(output) == num_lines

@@ -17,6 +17,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -114,6 +115,10 @@ def average(run: Path, last: int) -> Path:
         raise CheckpointError(
             f"{run} has {len(latest)} checkpoints, not {last}", f"reduce --last, or train with train.keep_last={last}"
         )
+    average = run / f"average-{last}"
+    with suppress(CheckpointError):  # keep the scores and the calibration of an intact average of the same checkpoints
+        if read_progress(average).step == read_progress(latest[-1]).step and read_weights(average):
+            return average
     import torch
 
     total: Arrays = {}
@@ -122,7 +127,7 @@ def average(run: Path, last: int) -> Path:
             total[name] = total.get(name, np.zeros(weight.shape)) + weight
     weights = {name: torch.from_numpy((weight / last).astype(np.float32)) for name, weight in total.items()}
     progress = replace(read_progress(latest[-1]), scores={}, validations_since_best=0)
-    return _write(run / f"average-{last}", progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights})
+    return _write(average, progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights})
 
 
 def interpolate(first: Path, second: Path, share: float) -> dict[str, Tensor]:

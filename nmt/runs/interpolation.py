@@ -39,7 +39,8 @@ def interpolate_models(first: Path, second: Path, share: float, run: Path | None
         raise UsageError(f"--share must be above 0 and below 1, got {share:g}", "for example --share 0.5")
     models = [discovery.find_model(path) for path in (first, second)]
     parent = pretrained.output_dir(models[1].run)
-    run = run or parent.with_name(f"{parent.resolve().name}-average-{share:g}")
+    parent = parent if parent.name not in ("", "..") else parent.resolve()
+    run = run or parent.with_name(f"{parent.name}-average-{share:g}")
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     _check_compatible(first, second, *models)

@@ -52,7 +52,11 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
         UsageError: `new_run` contains another run, or `run` was stopped before its last update.
         TrainingError: the data or the tokenizer has changed; or the reproduction was stopped.
     """
+    if new_run.resolve() == run.resolve():
+        raise UsageError(f"{run} cannot reproduce itself", "choose another directory with --run")
     original = run_info.collect(run)
+    if (original["imported"] or original["derived_from"]) and not original["training"]["updates"]:
+        raise UsageError(f"{run} was imported or averaged, not trained", "reproduce the runs that it was made from")
     config = config_io.load(run / "config.yaml")
     resume = _can_resume(new_run, config)
     meta = prepare(config).meta
@@ -73,7 +77,7 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
     train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
     new = run_info.collect(new_run)
     is_finished = _stopped_early(new_run, config) or new["training"]["updates"] >= config.train.steps
-    if time_limit is None and not is_finished:
+    if not (is_finished or (time_limit is not None and _is_validated(new_run))):
         raise TrainingError("the reproduction was stopped", "run the command again to resume it")
     old_scores, new_scores = (info["best"]["validation"] for info in (original, new))
     scores = {name: (old_scores[name], new_scores[name]) for name in old_scores if name in new_scores}
@@ -97,15 +101,20 @@ def _can_resume(new_run: Path, config: Config) -> bool:
     return True
 
 
+def _is_validated(run: Path) -> bool:
+    """Return whether the latest checkpoint was validated; that of a stop signal is not."""
+    return bool(checkpoint.read_progress(checkpoint.checkpoints(run)[-1]).scores)
+
+
 def _time_limit(run: Path, info: dict[str, Any]) -> float:
-    """Return the training time of a run that a time limit stopped, in seconds."""
-    sessions = info["sessions"]
-    # Sessions of older versions do not record a limit.
-    if sessions and not any(session.get("time_limit", True) for session in sessions):
+    """Return the time limit that stopped a run, in seconds; after several sessions, its training time."""
+    limits = [session.get("time_limit", True) for session in info["sessions"]]  # older versions do not record a limit
+    if limits and not any(limits):
         raise UsageError(
             f"{run} was stopped before its last update", f"finish it first: nmt train --run {run} --resume"
         )
-    return float(3600 * info["training"]["hours"])
+    hours = info["training"]["hours"]
+    return float(limits[0] if len(limits) == 1 and limits[0] is not True and _is_validated(run) else 3600 * hours)
 
 
 def _check_data(run: Path, meta: dict[str, Any], allow_changed_data: bool) -> None:

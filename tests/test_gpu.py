@@ -29,7 +29,7 @@ from torch.amp.grad_scaler import GradScaler
 from nmt.config import Config, TrainConfig
 from nmt.data.batching import Batch, collate
 from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import TrainingError, UsageError
+from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.inference import Source
 from nmt.inference.load import engine_from_models
 from nmt.inference.pytorch import TorchModel, TorchState
@@ -434,6 +434,29 @@ def test_nccl_has_a_device_and_a_short_timeout(gpu: FakeCUDA, monkeypatch: pytes
     with process_group(device) as group:
         assert (group.rank, group.world_size) == (1, 2)
     assert groups == [("nccl", timedelta(minutes=30), device), ("gloo", timedelta(days=1), None)]
+
+
+def test_a_failed_rank_does_not_wait_for_the_others(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL waits for all ranks when a group is destroyed."""
+    calls: list[object] = []
+    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
+    for name, value in {"init_process_group": None, "new_group": None, "get_rank": 0, "is_initialized": True}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda *_, value=value, **__: value)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("destroyed"))
+    device = torch.device("cuda:0")
+    for world_size, expected in ((1, [device]), (2, [device, "destroyed"])):
+        monkeypatch.setenv("WORLD_SIZE", str(world_size))
+        calls.clear()
+        with process_group(device):
+            assert calls == [device]  # events are recorded on its stream
+        assert calls == expected
+    calls.clear()
+    for error, expected_error in (
+        (CheckpointError("disk full"), CheckpointError), (RuntimeError("a\nNCCL: b"), TrainingError)
+    ):  # fmt: skip
+        with pytest.raises(expected_error, match=r"disk full|cannot be reached: NCCL: b"), process_group(device):
+            raise error
+    assert calls == [device, device]
 
 
 def test_device_with_an_index_is_refused_under_torchrun(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:

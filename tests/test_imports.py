@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ import yaml
 from commandline import CommandLine, sentences, write
 from safetensors.torch import load_file, save_file
 
+from nmt.data.loader import Loader
+from nmt.data.noise import compose
 from nmt.data.store import Store
 from nmt.data.tokenizer import UNK
 from nmt.imports import import_model
@@ -226,6 +229,16 @@ def test_target_language_prefix_chooses_a_token(tmp_path: Path) -> None:
     assert prefixed == [*tokenizer.pieces_to_ids([">>deu<<"]), *plain]
     assert UNK not in prefixed
     assert tokenizer.encode("日") == [*tokenizer.pieces_to_ids(["▁"]), UNK]
+
+
+def test_source_noise_keeps_the_token_of_the_target_language(tmp_path: Path) -> None:
+    marian(tmp_path / "opus")
+    tokenizer = discovery.load(import_model(str(tmp_path / "opus"), tmp_path / "run")).tokenizer
+    store = SimpleNamespace(src=SimpleNamespace(text=lambda i: ">>deu<< The dog, now."))
+    loader: Any = SimpleNamespace(_store=store, tokenizer=tokenizer, seed=1)
+    for name, expected in {"uppercase": "THE DOG, NOW.", "no_punctuation": "The dog now"}.items():
+        loader.noise = compose([f"{name}(p=1.0)"])
+        assert Loader._noisy_source(loader, 0, 0) == f">>deu<< {expected}"
 
 
 def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path: Path) -> None:

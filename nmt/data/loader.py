@@ -193,7 +193,8 @@ class Loader:
 
     def _noisy_source(self, i: int, epoch: int) -> str:
         text = self._store.src.text(i)
-        return self.noise(text, Random(f"{self.seed} {epoch} {i}")) if self.noise else text
+        token = self.tokenizer.language_token(text)
+        return token + self.noise(text[len(token) :], Random(f"{self.seed} {epoch} {i}")) if self.noise else text
 
     def _replace_too_long(self, rows: Sequence[Ids], originals: Sequence[Ids]) -> list[Ids]:
         """Replace rows above `train.max_length` with the ids without noise and sampling, which are shorter."""

@@ -62,27 +62,34 @@ class RankGroup:
 def process_group(device: torch.device) -> Iterator[RankGroup]:
     """Join the process group of torchrun, if torchrun started this process.
 
+    Also selects the GPU, on whose stream the events of an update are recorded.
+
     Raises:
         TrainingError: the connection to another rank is lost.
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if world_size == 1:
         yield RankGroup()
         return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    is_complete = False
     backend, device_id = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     try:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
         yield RankGroup(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]))
+        is_complete = True
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
         raise TrainingError(
-            "another process of this training run has exited", "see its error message; continue with --resume"
+            f"another process of this training run has exited, or cannot be reached: {reason}",
+            "see its error message; continue with --resume",
         ) from None
     finally:
-        if dist.is_initialized():
+        # NCCL would wait here for the other ranks, which do not come after an error; the end of the process suffices.
+        if dist.is_initialized() and (is_complete or backend == "gloo"):
             dist.destroy_process_group()
 
 

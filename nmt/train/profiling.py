@@ -48,7 +48,7 @@ def find_batch_size(
 
     def fits(batch_tokens: int) -> bool:
         # Compiling each candidate would take long; compiled updates need no more memory.
-        options = replace(config.train, batch_tokens=batch_tokens, grad_accumulation=1, compile=())
+        options = replace(config.train, batch_tokens=batch_tokens, compile=())
         candidate = replace(config, train=options)
         try:
             _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
@@ -94,9 +94,10 @@ def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int)
 
 
 def _train_worst_case(trainer: Trainer) -> None:
+    """Make updates with the largest batches, the last ones with the optimizer's state and accumulated gradients."""
     trainer.model.train()
-    for batch in trainer.loader.worst_case_batches():
-        microbatches = [batch.to(trainer.device)]
+    for batch in 2 * trainer.loader.worst_case_batches():
+        microbatches = [batch.to(trainer.device)] * min(2, trainer.config.train.grad_accumulation)
         train_step(
             trainer.model, microbatches, trainer.optimizer, trainer.config.train,
             scaler=trainer.scaler, teacher=trainer.teacher,

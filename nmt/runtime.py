@@ -6,6 +6,8 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nmt.errors import UsageError, suggest
@@ -123,6 +125,17 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
     messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")  # errors without a class of their own
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+
+
+@contextmanager
+def out_of_memory_as(error: Exception) -> Iterator[None]:
+    """Raise `error` in place of an error of PyTorch that means out of memory."""
+    try:
+        yield
+    except RuntimeError as caught:
+        if not is_out_of_memory(caught):
+            raise
+        raise error from None
 
 
 def seed_everything(seed: int) -> None:

@@ -309,6 +309,15 @@ def test_model_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: 
         run(config(directory), directory)
 
 
+def test_optimizer_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", step)
+    with pytest.raises(TrainingError, match="the gradients and the optimizer do not fit in memory"):
+        run(config(directory), directory)
+
+
 def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_memory(*_: Any) -> Any:
         return torch.empty(2**60)

@@ -13,7 +13,7 @@ from nmt.model.recurrent import Recurrent
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
 from nmt.registry import resolve
-from nmt.runtime import is_out_of_memory
+from nmt.runtime import out_of_memory_as
 
 MODELS: dict[str, type[Seq2Seq]] = {"transformer": Transformer, "rnn": Recurrent}
 
@@ -24,15 +24,10 @@ def build_model(config: ModelConfig, vocab_size: int) -> Seq2Seq:
     Raises:
         ConfigError: an option is unknown, options are incompatible, or the model does not fit into memory.
     """
-    try:
-        check_model(config)
+    check_model(config)
+    hint = "decrease model.dim, model.ffn_dim or the number of layers"
+    with out_of_memory_as(ConfigError("the model does not fit into memory", hint)):
         return MODELS[config.arch](config, vocab_size)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ConfigError(
-            "the model does not fit into memory", "decrease model.dim, model.ffn_dim or the number of layers"
-        ) from None
 
 
 def check_model(config: ModelConfig) -> None:

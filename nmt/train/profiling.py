@@ -51,12 +51,9 @@ def find_batch_size(
         options = replace(config.train, batch_tokens=batch_tokens, compile=())
         candidate = replace(config, train=options)
         try:
-            _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
-        except MemoryError:
-            return False
-        except RuntimeError as error:  # the model itself does not fit
-            if not runtime.is_out_of_memory(error):
-                raise
+            with runtime.out_of_memory_as(MemoryError()):  # the model itself does not fit
+                _train_worst_case(Trainer(candidate, Path(), prepared, device, dtype))
+        except (MemoryError, TrainingError):  # a TrainingError: there is no memory for the optimizer
             return False
         finally:
             _free_memory(device)

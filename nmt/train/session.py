@@ -194,14 +194,9 @@ def _with_batch_size(config: Config, batch_tokens: int) -> Config:
 def _build_trainer(
     config: Config, run: Path, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
 ) -> Trainer:
-    try:
+    hint = "reduce model.dim, model.ffn_dim or the layer counts"
+    with runtime.out_of_memory_as(TrainingError("the model does not fit in memory", hint)):
         return Trainer(config, run, prepared, device, dtype, group)
-    except RuntimeError as error:
-        if not runtime.is_out_of_memory(error):
-            raise
-        raise TrainingError(
-            "the model does not fit in memory", "reduce model.dim, model.ffn_dim or the layer counts"
-        ) from None
 
 
 def _write_run_files(trainer: Trainer, time_limit: float | None) -> None:

@@ -111,20 +111,26 @@ def start_step(
     Raises:
         MemoryError: out of memory; the weights are unchanged. The update must be repeated: `reducer` may have sent
             gradients to other ranks.
+        TrainingError: there is no memory left for the optimizer.
     """
     scaler = scaler or GradScaler(enabled=False)
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
     optimizer.zero_grad()
-    try:
+    with runtime.out_of_memory_as(MemoryError()):
         losses = [_backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]]
         if microbatches:
             with reducer.sending() if reducer else nullcontext():
                 losses.append(_backward(model, microbatches[-1], config, tokens, scaler, teacher))
-    except RuntimeError as error:
-        if not runtime.is_out_of_memory(error):
-            raise
-        optimizer.zero_grad()
-        raise MemoryError from None
+    hint = "reduce train.batch_tokens, model.dim or the layer counts"
+    with runtime.out_of_memory_as(TrainingError("the gradients and the optimizer do not fit in memory", hint)):
+        return _update(model, losses, microbatches, optimizer, config, tokens, scaler, reducer)
+
+
+def _update(
+    model: Seq2Seq, losses: list[Tensor], microbatches: Sequence[Batch], optimizer: AdamW, config: TrainConfig,
+    tokens: int, scaler: GradScaler, reducer: GradientReducer | None,
+) -> PendingStats:  # fmt: skip
+    """Sum the gradients of the ranks, clip them and update the weights."""
     parameters = list(model.parameters())
     device = parameters[0].device
     total = torch.stack(losses).sum() if losses else torch.zeros((), device=device)

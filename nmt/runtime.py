@@ -135,7 +135,10 @@ def out_of_memory_as(error: Exception) -> Iterator[None]:
     except RuntimeError as caught:
         if not is_out_of_memory(caught):
             raise
-        raise error from None
+        try:
+            raise error from None
+        finally:
+            del error  # otherwise a reference cycle keeps the tensors of the failed call
 
 
 def seed_everything(seed: int) -> None:

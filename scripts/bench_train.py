@@ -85,7 +85,7 @@ def main() -> None:
     compare_dtypes = arguments.precision == "auto" and device.type == "cpu"
     dtypes = [chosen, *({torch.float32, torch.bfloat16} - {chosen} if compare_dtypes else ())]
     prepared = prepare(config) if arguments.workload == "cpu" else RandomData(config.train.max_length, arguments.pairs)
-    with gpu_kernels() if device.type == "cuda" else nullcontext():
+    with gpu_kernels(device) if device.type == "cuda" else nullcontext():
         variants = {_name(dtype): Variant(config, prepared, device, dtype) for dtype in dtypes}
         for switch in arguments.switch:
             switched = config_io.load(config_io.find(name), [*changes, *arguments.set, switch])

@@ -439,24 +439,21 @@ def test_nccl_has_a_device_and_a_short_timeout(gpu: FakeCUDA, monkeypatch: pytes
 def test_a_failed_rank_does_not_wait_for_the_others(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL waits for all ranks when a group is destroyed."""
     calls: list[object] = []
-    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
     for name, value in {"init_process_group": None, "new_group": None, "get_rank": 0, "is_initialized": True}.items():
         monkeypatch.setattr(torch.distributed, name, lambda *_, value=value, **__: value)
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("destroyed"))
     device = torch.device("cuda:0")
-    for world_size, expected in ((1, [device]), (2, [device, "destroyed"])):
-        monkeypatch.setenv("WORLD_SIZE", str(world_size))
-        calls.clear()
-        with process_group(device):
-            assert calls == [device]  # events are recorded on its stream
-        assert calls == expected
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with process_group(device):
+        assert calls == []
+    assert calls == ["destroyed"]
     calls.clear()
     for error, expected_error in (
         (CheckpointError("disk full"), CheckpointError), (RuntimeError("a\nNCCL: b"), TrainingError)
     ):  # fmt: skip
         with pytest.raises(expected_error, match=r"disk full|cannot be reached: NCCL: b"), process_group(device):
             raise error
-    assert calls == [device, device]
+    assert calls == []
 
 
 def test_device_with_an_index_is_refused_under_torchrun(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,6 +471,17 @@ def test_a_rank_translates_on_its_own_gpu(gpu: FakeCUDA, monkeypatch: pytest.Mon
     monkeypatch.delenv("LOCAL_WORLD_SIZE")
     trainer.group.world_size = 1
     assert session._device_name(trainer) == "cuda:0"  # --device cuda:N without torchrun
+
+
+def test_training_and_estimates_use_the_stream_of_their_gpu(
+    gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    selected: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", selected.append)
+    experiment = tiny.config(tmp_path, "train.steps=2", "train.valid_pairs=2")
+    estimate_training(experiment, device="cuda:0", precision="fp32")
+    train(experiment, tmp_path / "run", device="cuda:0", precision="fp32")
+    assert selected == [torch.device("cuda:0")] * 2
 
 
 def test_failed_allocation_of_cublas_is_out_of_memory() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import itertools
 import json
 import math
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from nmt.evaluate.metrics import bleu, chrf
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.runs import checkpoint, discovery
+from nmt.runtime import out_of_memory_as
 from nmt.train import loop, profiling
 from nmt.train import session as training
 from nmt.train import step as step_module
@@ -307,6 +311,24 @@ def test_model_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: 
     monkeypatch.setattr(trainer_module, "parse_optimizer", lambda *_: torch.empty(2**60))
     with pytest.raises(TrainingError, match="the model does not fit in memory"):
         run(config(directory), directory)
+
+
+def test_tensors_of_a_call_without_memory_are_freed_at_once() -> None:
+    class Tensors: ...
+
+    def fail() -> weakref.ref[Tensors]:
+        tensors = Tensors()
+        references.append(weakref.ref(tensors))
+        raise torch.OutOfMemoryError
+
+    references: list[weakref.ref[Tensors]] = []
+    gc.disable()
+    try:
+        with contextlib.suppress(MemoryError), out_of_memory_as(MemoryError()):
+            fail()
+        assert references[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_optimizer_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

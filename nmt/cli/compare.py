@@ -19,6 +19,7 @@ from nmt.cli.options import (
     SourceOption,
     TerOption,
     TestsOption,
+    check_file_names,
     check_test_options,
     load_test_sets,
 )
@@ -88,6 +89,8 @@ def compare(
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
+    if html:
+        check_file_names(test_sets)
     counts = _training_counts(train, translator, test_sets, encoding_errors)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set] or ["bleu", "chrf"]
     comparisons = []

@@ -22,6 +22,7 @@ from nmt.cli.options import (
     SourceOption,
     TerOption,
     TestsOption,
+    check_file_names,
     check_test_options,
     load_test_sets,
     load_translator,
@@ -85,6 +86,7 @@ def evaluate(
     translator = load_translator(model, device, precision)
     spec = search_spec(search, translator.config.search, beam_size, None, length_penalty)
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
+    check_file_names(test_sets)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
     options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
     directory = output or _default_output(translator, model[0] if model else None)

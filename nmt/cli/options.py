@@ -107,14 +107,19 @@ def load_test_sets(
     if src is not None:
         return [test_sets.file_test_set(src, refs or [], encoding_errors)]
     if tests:
-        found = [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
-        names = [test_sets.safe_filename(test.name) for test in found]
-        if same := [name for name in names if names.count(name) > 1]:
-            raise UsageError(f"two test sets have the file name {same[0]}", "use them one by one, with other outputs")
-        return found
+        return [test_sets.named_test_set(name, data.src, data.tgt) for name in tests]
     if translator and not data.test:
         check_data_is_known(translator.run, "name a test set with --test, or with --src and --ref")
     return [test_sets.default_test_set(data)]
+
+
+def check_file_names(tests: list[TestSet]) -> None:
+    """Raise a UsageError if the outputs of two test sets would have the same file name."""
+    from nmt.evaluate.test_sets import safe_filename
+
+    names = [safe_filename(test.name) for test in tests]
+    if same := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"two test sets have the file name {same[0]}", "use them one by one, with other outputs")
 
 
 def argument_lines(arguments: list[str], encoding_errors: str) -> Iterator[str]:

@@ -169,12 +169,16 @@ def _finish_if_complete(shard: Shard, output: Path, resume: bool, num_lines: int
 
     Also True if `output` was already joined: it has `num_lines` lines.
     """
-    from nmt.data.pairs import count_lines
-
     if shard.is_done(output):
         if not resume:
             hint = "continue with --resume, or delete the files of its shards"
             raise UsageError(f"{output} is incomplete: some of its shards are missing", hint)
         shard.join(output)
         return True
-    return resume and output.exists() and not shard.path(output).exists() and count_lines(output) == num_lines
+    if not resume or not output.exists() or shard.path(output).exists():
+        return False
+    with output.open("rb") as file:
+        num_existing = sum(line.endswith(b"\n") for line in file)
+    if num_existing > num_lines:
+        raise UsageError(f"{output} has {num_existing:,} lines, more than {num_lines:,}", "choose another --output")
+    return num_existing == num_lines

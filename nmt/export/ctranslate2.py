@@ -64,8 +64,11 @@ def export(loaded: LoadedModel, directory: Path) -> None:
         embeddings = stack.embeddings[0] if role == "source" else stack.embeddings
         embeddings.weight = _array(model.embedding_weight(role))
         if hasattr(stack, "position_encodings"):  # a rotary encoder adds them as well, so they must be zero
-            table_ND = getattr(model, f"{role}_positions").table_ND if encoding == "learned" else None
-            positions_ND = sinusoids_ND if table_ND is None else _array(table_ND)
+            positions_ND = sinusoids_ND
+            if encoding == "learned":  # padded, because CTranslate2 fails if a translation is longer than the table
+                table_ND = _array(getattr(model, f"{role}_positions").table_ND)
+                padding = max(0, len(sinusoids_ND) - len(table_ND))
+                positions_ND = np.pad(table_ND, ((0, padding), (0, 0)), mode="edge")
             stack.position_encodings.encodings = 0 * positions_ND if rotary else positions_ND
     if config.norm_position == "pre":
         _norm(spec.encoder.layer_norm, model.encoder_norm)

@@ -94,7 +94,9 @@ def concatenate(parts: Sequence[Part]) -> Translation:
         addition = part.separator + translation.text
         is_inside_word = bool(text and addition) and not (text[-1].isspace() or addition[0].isspace())
         target_offset = num_words - is_inside_word
-        alignment += [(part.word_offset + source, target_offset + target) for source, target in translation.alignment]
+        alignment += [
+            (max(0, part.word_offset + source), target_offset + target) for source, target in translation.alignment
+        ]
         num_words = target_offset + len(addition.split())
         text += addition
     translations = [part.translation for part in parts]

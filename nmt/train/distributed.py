@@ -62,14 +62,10 @@ class RankGroup:
 def process_group(device: torch.device) -> Iterator[RankGroup]:
     """Join the process group of torchrun, if torchrun started this process.
 
-    Also selects the GPU, on whose stream the events of an update are recorded.
-
     Raises:
         TrainingError: the connection to another rank is lost.
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     if world_size == 1:
         yield RankGroup()
         return

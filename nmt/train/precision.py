@@ -35,12 +35,13 @@ def training_dtype(precision: str, device: torch.device, config: Config) -> torc
 
 
 @contextmanager
-def gpu_kernels() -> Iterator[None]:
-    """Select the kernels of a GPU for training, and restore the settings at the end.
+def gpu_kernels(device: torch.device) -> Iterator[None]:
+    """Select a GPU, on whose stream events are recorded, and its kernels for training; restore the kernels at the end.
 
     In fp32, matrix products use TF32 tensor cores: 10-bit mantissas, with sums in float32, at up to eight times the
     speed.
     """
+    torch.cuda.set_device(device)
     matmul_precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:

@@ -105,7 +105,7 @@ def train(
         precision = saved_precision(run, torch_device.type)
     dtype = training_dtype(precision, torch_device, config)
     with (
-        gpu_kernels() if torch_device.type == "cuda" else nullcontext(),
+        gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext(),
         process_group(torch_device) as group,
         lock_run(config, run, resume) if group.is_main else nullcontext(),
     ):
@@ -174,7 +174,7 @@ def estimate_training(
     require_compiler(config, torch_device)
     dtype = training_dtype(precision, torch_device, config)
     prepared = prepare(config)
-    with gpu_kernels() if torch_device.type == "cuda" else nullcontext():
+    with gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext():
         if auto_batch_size:
             config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
         return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))

@@ -10,6 +10,7 @@ case "$1" in /*) prefix="$1" ;; *) prefix="$here/$1" ;; esac
 require_parallel prefix
 shift
 text="${NMT_RUNS:-runs}/experiments/extrapolation.data"
+check_settings "$text.settings" "$prefix" "${SIZE:-500}"
 scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
 names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,transformer_xl,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \

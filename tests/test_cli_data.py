@@ -140,7 +140,8 @@ def test_full_disk_keeps_only_the_download(tmp_path: Path) -> None:
         environment = os.environ | {"NMT_DATA": str(tmp_path), "NMT_MIRROR": server.url, "PYTHONDONTWRITEBYTECODE": "1"}
         full = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
         assert full.returncode == 1
-        assert "nmt: error: cannot write" in full.stderr
+        assert "nmt: error: cannot install tatoeba" in full.stderr
+        assert "File too large" in full.stderr
         assert "Traceback" not in full.stderr
         assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["deu-eng.zip"]
         assert not list((tmp_path / "corpora").iterdir())

@@ -9,6 +9,7 @@ import unicodedata
 # meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is replaced with a space first.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
+_CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
@@ -31,6 +32,11 @@ def normalize(text: str) -> str:
         return text
     visible = _SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).replace("\u2581", "_")
     return " ".join(unicodedata.normalize("NFC", visible).split())  # a removed character may leave two spaces
+
+
+def remove_invisible(text: str) -> str:
+    """Replace tabs and line breaks by spaces, and remove control characters and invisible characters."""
+    return _INVISIBLE.sub("", _CONTROL_SPACES.sub(" ", text))
 
 
 def count_words(text: str) -> int:

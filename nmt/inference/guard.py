@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
+from nmt.data.normalization import remove_invisible
 from nmt.data.spans import without_overlaps
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
@@ -330,7 +331,7 @@ def _copy(line: Line) -> Translation:
     for span in line.fixed:
         text, end = text + line.text[end : span.start] + span.translation, span.end
     before, after = surrounding_whitespace(line.text)
-    text = before + " ".join((text + line.text[end:]).strip().splitlines()) + after
+    text = before + remove_invisible(text + line.text[end:]).strip() + after
     return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
 
 

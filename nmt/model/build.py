@@ -24,9 +24,9 @@ def build_model(config: ModelConfig, vocab_size: int) -> Seq2Seq:
     Raises:
         ConfigError: an option is unknown, options are incompatible, or the model does not fit into memory.
     """
-    check_model(config)
     hint = "decrease model.dim, model.ffn_dim or the number of layers"
     with out_of_memory_as(ConfigError("the model does not fit into memory", hint)):
+        check_model(config)
         return MODELS[config.arch](config, vocab_size)
 
 

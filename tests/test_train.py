@@ -560,7 +560,7 @@ def test_batch_size_grows_with_memory(directory: Path) -> None:
     (directory / "config.yaml").write_text(config_io.dump(experiment))
     prepare(experiment)
     sizes = []
-    for megabytes in (60, 120):
+    for megabytes in (60, 180):
         command = [sys.executable, "-c", MEMORY, str(megabytes)]
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

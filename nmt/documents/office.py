@@ -101,7 +101,7 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
             if any(info.flag_bits & 1 for info in archive.infolist()):
                 raise DataError("the archive is encrypted", "save the document without a password")
             if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in archive.infolist()):
-                raise NotImplementedError("unusual compression")
+                raise zipfile.BadZipFile("unusual compression")
             types = _content_types(archive, infos)
             if not any(map(_MAIN.search, types.values())):
                 raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")

@@ -24,7 +24,6 @@ from nmt.evaluate.comparison import (
     System,
     _group,
     compare,
-    word_counts,
 )
 from nmt.evaluate.metrics import METRICS
 from nmt.evaluate.test_sets import TestSet
@@ -102,7 +101,7 @@ def test_wins_and_largest_differences() -> None:
 @pytest.mark.slow
 def test_every_sentence_is_in_one_bucket() -> None:
     systems = [corrupt(ONE.references[0], share, 4) for share in (0.3, 0.2)]
-    counts = word_counts(ONE.sources[:3], {word for source in ONE.sources for word in source.split()})
+    counts = Counter(word for source in ONE.sources[:3] for word in source.split())
     comparison = compare_systems(*systems, counts=counts)
     for buckets in (comparison.by_length, comparison.by_rarity):
         for part in ("sentences", "first_wins", "second_wins"):

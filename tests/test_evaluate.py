@@ -182,9 +182,7 @@ def test_multiple_references_of_a_sacrebleu_test_set(tmp_path: Path, monkeypatch
     assert test.references == [["one 1", "one 2"], ["two 1", "two 2"]]
 
 
-def test_comet_input_and_scale(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_comet_input_and_scale(translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs: list[dict[str, str]] = []
 
     class Model:
@@ -194,8 +192,12 @@ def test_comet_input_and_scale(
 
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)
-    assert metrics.comet("a/b")(["s"], ["h"], ["r"]) == metrics.Score("COMET", 85.0, "model:a/b")
-    assert inputs == [{"src": "s", "mt": "h", "ref": "r"}]
+    options = evaluate.MetricOptions(metrics=(), comet="a/b")
+    result = evaluate.evaluate(
+        translator, test_sets.TestSet("test", ["s"], [["r"], ["other"]]), "greedy", tmp_path, options
+    )
+    assert result.scores == [metrics.Score("COMET", 85.0, "model:a/b")]
+    assert inputs == [{"src": "s", "mt": (tmp_path / "test.hyp").read_text().rstrip("\n"), "ref": "r"}]
 
 
 def test_default_test_set_of_a_config(tmp_path: Path) -> None:
@@ -210,4 +212,5 @@ def test_safe_filename() -> None:
     assert test_sets.safe_filename("a/b c.en") == "a-b-c.en"
     assert test_sets.safe_filename("!!!") == "test"
     assert test_sets.safe_filename("x/" * 300 + "mine.en").endswith("x-mine.en")
-    assert len(test_sets.safe_filename("x/" * 300)) <= 120
+    assert len(test_sets.safe_filename("x/" * 300)) <= 200
+    assert 150 < len(test_sets.safe_filename("語" * 300).encode()) <= 200

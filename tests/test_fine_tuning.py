@@ -262,6 +262,28 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
+def test_new_weights_of_an_average_are_compared(
+    nmt: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fine_tune(nmt, "data.general_test=files(test='general')", "train.average_last=2")
+    monkeypatch.chdir(nmt.directory)
+    run = Path("runs/tuned")
+    tuned = config_io.load(run / "config.yaml")
+    monkeypatch.setattr(checkpoint, "best", lambda run: run / "average-2")
+
+    def is_compared() -> bool:
+        fine_tuning.compare_with_start(tuned, run, prepare(tuned), "cpu", has_time_limit=False)
+        return "start model runs/tiny and fine-tuned model" in capsys.readouterr().err
+
+    (run / "comparison.json").unlink()
+    assert is_compared()
+    assert not is_compared()
+    shutil.rmtree(run / "average-2")
+    shutil.copytree(run / "step-000006", run / "average-2")  # as if a longer run had averaged other checkpoints
+    assert is_compared()
+
+
+@pytest.mark.slow
 def test_default_general_test_set(nmt: CommandLine) -> None:
     done = fine_tune(nmt)  # that of the start model
     assert [row[:2] for row in table(done)[1::2]] == [["new/test", "5"], ["text/test", "20"]]

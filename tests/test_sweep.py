@@ -183,7 +183,8 @@ def test_finished_run_is_not_repeated(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine, signal_number: int) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
     process = nmt.start(*command)
@@ -191,7 +192,7 @@ def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine) -> None:
     while not (run / "metrics.jsonl").exists():
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert b"run the same command again to continue the sweep" in err

@@ -546,7 +546,7 @@ cpu = torch.device("cpu")
 torch.nn.Linear(8, 8)(torch.zeros(8, 8)).sum().backward()  # starts the threads before memory is measured
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (int(sys.argv[1]) << 20),) * 2)
-print(profiling.find_batch_size(config, prepared, cpu, torch.float32, RankGroup()))
+print(profiling.find_batch_size(config, prepared, cpu, torch.float32, RankGroup()).train.batch_tokens)
 """
 
 

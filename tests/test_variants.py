@@ -407,7 +407,7 @@ def test_attention_bias_is_scaled_equally_for_all_score_functions(name: str) -> 
         module.qkv.load_state_dict(attention().qkv.state_dict())
         q, kv = module.project(x_BTD)
         k = kv.transpose(1, 3).unbind(2)[0]
-        weights = module._weights(q, k, None, position)
+        weights = module.weights(q, k, None, position)
         content = module.score_fn(q / math.sqrt(position.encoding.num_score_terms * 4) if kind == "dot" else q, k)
         bias = weights.log() - content
         biases.append(bias - bias.mean(-1, keepdim=True))  # softmax leaves a number for each row open

@@ -140,7 +140,6 @@ def _training_counts(
     from nmt.console import log, progress, with_progress
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
-    from nmt.evaluate.comparison import word_counts
 
     path = train or (find_prepared_text(translator.run, translator.config.data.src) if translator else None)
     if path is None:
@@ -148,7 +147,8 @@ def _training_counts(
         return None
     vocabulary = {word for test in test_sets for source in test.sources for word in source.split()}
     with progress(None, "counting words", " lines", unit_scale=True) as bar:
-        return word_counts(with_progress(read_lines(path, encoding_errors), bar.update), vocabulary)
+        lines = with_progress(read_lines(path, encoding_errors), bar.update)
+        return Counter(word for line in lines for word in line.split() if word in vocabulary)
 
 
 def _write_reports(html: Path, comparisons: list[Comparison]) -> None:

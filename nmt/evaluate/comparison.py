@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -178,14 +178,6 @@ def compare(
             for i in examples
         ],
     )  # fmt: skip
-
-
-def word_counts(lines: Iterable[str], vocabulary: Collection[str]) -> Counter[str]:
-    """Count the words of a vocabulary in lines split at whitespace."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(word for word in line.split() if word in vocabulary)
-    return counts
 
 
 def format_p(p: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from nmt import __version__
 from nmt.console import log, progress
 from nmt.errors import NMTError, UsageError
-from nmt.evaluate.metrics import METRICS, Score, comet
+from nmt.evaluate.metrics import METRICS, Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
 from nmt.inference.chunking import chunked
 from nmt.inference.translator import Translator
@@ -79,11 +79,12 @@ def evaluate(
     """
     options = options or MetricOptions()
     _make_directory(output)  # fail before translating
-    comet_scorer = comet(options.comet) if options.comet else None
+    comet = comet_segments(options.comet) if options.comet else None
     hypotheses = translate_test_set(translator, test, search)
     scores = [METRICS[name](hypotheses, test.references, resamples=options.resamples) for name in options.metrics]
-    if comet_scorer:
-        scores.append(comet_scorer(test.sources, hypotheses, test.references[0]))
+    if comet:
+        values = comet(test.sources, hypotheses, test.references[0])
+        scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{options.comet}"))
     report = {
         "model": list(map(str, models)) if len(models) > 1 else str(translator.checkpoint),
         "test": test.name,

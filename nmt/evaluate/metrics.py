@@ -113,21 +113,8 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
     return Score(name, float(score.score), signature, half_interval)
 
 
-CometScorer = Callable[[Sequence[str], Sequence[str], Sequence[str]], Score]
-"""Scores sources, hypotheses and references."""
 CometSegments = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]
 """Returns the score of each sentence, usually from 0 to 1, for sources, hypotheses and references."""
-
-
-def comet(name: str) -> CometScorer:
-    """Load a COMET model for the scores of test sets; see `comet_segments`."""
-    segments = comet_segments(name)
-
-    def score(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-        scores = segments(sources, hypotheses, references)
-        return Score("COMET", 100 * sum(scores) / len(scores), f"model:{name}")
-
-    return score
 
 
 def comet_segments(name: str) -> CometSegments:

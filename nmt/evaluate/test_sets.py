@@ -13,8 +13,8 @@ from nmt.data.sources import SOURCES, open_split, validate
 from nmt.errors import ConfigError, DataError, UsageError, suggest
 from nmt.registry import parse
 
-MAX_FILENAME_CHARACTERS = 120
-"""Most file systems limit file names to 255 bytes."""
+MAX_FILENAME_BYTES = 200
+"""Most file systems limit file names, with the extension, to 255 bytes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class TestSet:
 def safe_filename(name: str) -> str:
     """Return a file name for a test set, without an extension."""
     stem = re.sub(r"[^\w.-]+", "-", name).strip("-.")
-    return stem[-MAX_FILENAME_CHARACTERS:].strip("-.") or "test"  # keep the end of a long path
+    end = stem.encode()[-MAX_FILENAME_BYTES:].decode(errors="ignore")  # of a long path
+    return end.strip("-.") or "test"
 
 
 def default_test_set(data: DataConfig) -> TestSet:

@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nmt.config import ModelConfig
 from nmt.model.layers import Dropout, Linear
-from nmt.model.positions import PositionInput
+from nmt.model.positions import PositionInput, distances
 
 MASK_ALIGNMENT = 16
 """Kernels copy an additive mask in every call unless the stride of its rows is a multiple of this."""
@@ -166,7 +166,7 @@ class Attention(nn.Module):
         if q_BHQK.is_cuda and self.is_dot_product and self.recorded_weights is None and not has_value_bias:
             return self.sdpa(q_BHQK, k_BHSK, v_BHSK, mask, position)
         # On the CPU, the backward pass of the fused kernel is slow for short sentences.
-        weights_BHQS = self._weights(q_BHQK, k_BHSK, mask, position)
+        weights_BHQS = self.weights(q_BHQK, k_BHSK, mask, position)
         if self.recorded_weights is not None:
             self.recorded_weights.append(weights_BHQS.detach())
         weights_BHQS = self.dropout(weights_BHQS)
@@ -193,11 +193,10 @@ class Attention(nn.Module):
         context_BHQK = F.scaled_dot_product_attention(q_BHQK, k_BHSK, v_BHSK, bias, dropout_p=rate, scale=scale)
         return context_BHQK if allowed is None else context_BHQK.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
-    def weights(self, q_BHQK: Tensor, k_BGSK: Tensor, mask: Tensor | None) -> Tensor:
+    def weights(
+        self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Mask | None, position: PositionInput | None = None
+    ) -> Tensor:
         """Return the attention weights, [B, H, Q, S]."""
-        return self._weights(q_BHQK, self.repeat_kv(k_BGSK), mask, None)
-
-    def _weights(self, q_BHQK: Tensor, k_BHSK: Tensor, mask: Mask | None, position: PositionInput | None) -> Tensor:
         scaled_BHQK = q_BHQK / self._divisor(position)
         scores_BHQS = self.score_fn(scaled_BHQK if self.is_dot_product else q_BHQK, k_BHSK)
         bias = position.attention_bias(scaled_BHQK, k_BHSK) if position else None
@@ -253,10 +252,7 @@ class SelfAttention(Attention):
             return super().attend(q_BHQK, k_BGSK[:, :, first:], v_BGSK[:, :, first:], mask, shifted)
         if num_queries < num_keys or self.recorded_weights is not None:  # several decoder steps, or all weights needed
             start = num_keys - num_queries
-            distance_QS = torch.arange(start, num_keys, device=q_BHQK.device)[:, None] - torch.arange(
-                num_keys, device=q_BHQK.device
-            )
-            in_window = distance_QS.abs() <= window
+            in_window = distances(num_queries, num_keys, start, q_BHQK.device).abs() <= window
             allowed = boolean_mask(mask)
             in_window = in_window if allowed is None else allowed & in_window
             return super().attend(q_BHQK, k_BGSK, v_BGSK, in_window, position)
@@ -286,9 +282,7 @@ class SelfAttention(Attention):
         if padding_mask is not None:
             is_real_BS = padding_mask[:, 0, 0]
         is_real_BNX = F.pad(is_real_BS, (window, padding + right)).unfold(1, 2 * window + right, window)
-        distance = torch.arange(window, 2 * window, device=q.device)[:, None] - torch.arange(
-            2 * window + right, device=q.device
-        )
+        distance = distances(window, 2 * window + right, window, q.device)
         in_window = (distance <= window) & (distance >= (0 if causal else -window))
         is_real = is_real_BNX.expand(len(q_BHSK), -1, -1).flatten(0, 1)[:, None, None]
         shifted = position and position._replace(start=window)

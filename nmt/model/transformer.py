@@ -15,16 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import ModelConfig
-from nmt.model.attention import (
-    CausalMask,
-    CrossAttention,
-    Mask,
-    SelfAttention,
-    additive_mask,
-    boolean_mask,
-    select_mask,
-    split_kv,
-)
+from nmt.model.attention import CausalMask, CrossAttention, Mask, SelfAttention, additive_mask, select_mask, split_kv
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
 from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
@@ -60,7 +51,7 @@ class DecoderState:
         """Record the attention of these queries if `layer` is tracked."""
         if layer == self.tracked_layer:
             k_BGSK = self.cross_kv[layer][0]
-            weights_BQS = attention.weights(q_BHQK, k_BGSK, boolean_mask(self.mask_B11S)).float().mean(1)
+            weights_BQS = attention.weights(q_BHQK, attention.repeat_kv(k_BGSK), self.mask_B11S).float().mean(1)
             self.cross_attention_RTS = weights_BQS.reshape(rows, -1, k_BGSK.shape[2])
 
     @property

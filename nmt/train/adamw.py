@@ -28,12 +28,6 @@ class AdamW:
         self.state: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
         self.beta1, self.beta2, self.eps, self.weight_decay = beta1, beta2, eps, weight_decay
 
-    def zero_grad(self) -> None:
-        """Delete the gradients."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
-
     @torch.no_grad()
     def step(self) -> None:
         """Make one update."""

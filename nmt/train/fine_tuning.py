@@ -63,7 +63,10 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     """
     best = checkpoint.best(run)
     path = run / run_info.COMPARISON
-    if best is None or run_info.read_json(path).get("checkpoint") == best.name:
+    if best is None:
+        return
+    weights = checkpoint.read_meta(best)["sha256"][checkpoint.WEIGHTS]  # a longer run replaces average-N
+    if run_info.read_json(path).get("weights") == weights:
         return
     start = discovery.find_model(Path(config.train.init_from))
     max_lines = MAX_LINES_WITH_TIME_LIMIT if has_time_limit else MAX_LINES
@@ -87,6 +90,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     record = {
         "start": f"{start.run.resolve().name}/{start.checkpoint.name}",
         "checkpoint": best.name,
+        "weights": weights,
         "search": config.search,
         "tests": [
             {

@@ -51,9 +51,9 @@ def gpu_kernels(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(matmul_precision)
 
 
+@torch.random.fork_rng(devices=[])
 def _fastest(config: Config) -> str:
     """Measure forward and backward passes of an encoder layer with the model's sizes."""
-    rng_state = torch.get_rng_state()
     model = config.model
     layer = EncoderLayer(model).train()
     num_parameters = sum(p.numel() for p in layer.parameters())
@@ -68,9 +68,5 @@ def _fastest(config: Config) -> str:
 
     candidates = {precision: forward_backward(precision) for precision in ("fp32", "bf16")}
     task = f"training, encoder layer {model.dim}x{model.ffn_dim} with {batch_size * LENGTH} tokens"
-    try:
-        return autotune.select_fastest(
-            task, f"torch {torch.__version__}", candidates, 6.0 * batch_size * LENGTH * num_parameters
-        )
-    finally:
-        torch.set_rng_state(rng_state)
+    flops = 6.0 * batch_size * LENGTH * num_parameters
+    return autotune.select_fastest(task, f"torch {torch.__version__}", candidates, flops)

@@ -38,9 +38,10 @@ MAX_SECONDS, MAX_UPDATES = 15.0, 100
 
 def find_batch_size(
     config: Config, prepared: PreparedData, device: torch.device, dtype: torch.dtype, group: RankGroup
-) -> int:
-    """Return a large `train.batch_tokens` whose worst-case batches fit in memory on every rank, with a safety margin
-    (unless the largest one does) and at least `MIN_BATCHES_PER_EPOCH` batches per epoch.
+) -> Config:
+    """Return the config with a large `train.batch_tokens`, whose worst-case batches fit in memory on every rank.
+
+    It has a safety margin, unless the largest one fits, and at least `MIN_BATCHES_PER_EPOCH` batches per epoch.
 
     Raises:
         TrainingError: a batch of `train.max_length` tokens does not fit.
@@ -69,7 +70,7 @@ def find_batch_size(
             f"a batch of {smallest} tokens does not fit in memory", "reduce model.dim or the layer counts"
         )
     log(f"batch size: {batch_tokens:,} tokens, the largest useful size that fits in memory")
-    return batch_tokens
+    return replace(config, train=replace(config.train, batch_tokens=batch_tokens))
 
 
 def _search_batch_size(fits: Callable[[int], bool], smallest: int, largest: int) -> int:

@@ -121,7 +121,7 @@ def train(
         if config.train.init_from:
             prepared = fine_tuning.inherit(prepared, run, Path(config.train.init_from))
         if auto_batch_size:
-            config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, group))
+            config = find_batch_size(config, prepared, torch_device, dtype, group)
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
         if resume and trainer.restore():  # before config, data.json and tokenizer are replaced, because it may raise
             log(f"resuming {run} at update {trainer.progress.step:,}")
@@ -176,7 +176,7 @@ def estimate_training(
     prepared = prepare(config)
     with gpu_kernels(torch_device) if torch_device.type == "cuda" else nullcontext():
         if auto_batch_size:
-            config = _with_batch_size(config, find_batch_size(config, prepared, torch_device, dtype, RankGroup()))
+            config = find_batch_size(config, prepared, torch_device, dtype, RankGroup())
         return estimate(_build_trainer(config, Path(), prepared, torch_device, dtype, RankGroup()))
 
 
@@ -185,10 +185,6 @@ def _check_auto_batch_size(device: torch.device, resume: bool) -> None:
         raise UsageError("--batch-tokens auto is for new runs", "a resumed run keeps its batch size")
     if device.type == "cpu":
         raise UsageError("--batch-tokens auto needs a GPU", "on a CPU, use 1024 to 4096: larger batches are not faster")
-
-
-def _with_batch_size(config: Config, batch_tokens: int) -> Config:
-    return replace(config, train=replace(config.train, batch_tokens=batch_tokens))
 
 
 def _build_trainer(
@@ -270,15 +266,11 @@ def _device_name(trainer: Trainer) -> str:
 def _run_optional(function: Callable[[], None], failure: str, hint: str) -> None:
     """Run a function at the end of training; only log an error or a stop signal, because the run is complete."""
     problem = "interrupted"
-
-    def run() -> bool:
-        function()
-        return True
-
     try:
         with handle_stop_signals() as stop:
-            if stop.interruptible(run):
-                return
+            stop.interruptible(function)
+        if not stop.requested:
+            return
     except NMTError as error:
         problem = error.message
     log(f"{failure}: {problem}; {hint}")

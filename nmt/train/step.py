@@ -115,7 +115,7 @@ def start_step(
     """
     scaler = scaler or GradScaler(enabled=False)
     tokens = sum(batch.tokens for batch in microbatches) if tokens is None else tokens
-    optimizer.zero_grad()
+    model.zero_grad()
     with runtime.out_of_memory_as(MemoryError()):
         losses = [_backward(model, batch, config, tokens, scaler, teacher) for batch in microbatches[:-1]]
         if microbatches:

@@ -264,15 +264,22 @@ def _remaining_seconds(sweep: Sweep, run: Path) -> int | None:
 
 def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:
     """Run nmt in a subprocess and return its exit code and stdout; its stderr is inherited."""
+
+    def terminate(*_: object) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    previous = signal.signal(signal.SIGTERM, terminate)
     with subprocess.Popen([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.PIPE, text=True) as process:
         try:
             out, _ = process.communicate()
-        except KeyboardInterrupt:
-            if not _gets_terminal_signals():
+        except KeyboardInterrupt as interrupt:
+            if interrupt.args or not _gets_terminal_signals():
                 process.send_signal(signal.SIGINT)
             process.wait()  # it saves a checkpoint
             log("run the same command again to continue the sweep")
             raise
+        finally:
+            signal.signal(signal.SIGTERM, previous)
     return process.returncode, out
 
 

@@ -162,7 +162,7 @@ class Floater(PositionEncoding):
 
     def path(self, length: int) -> Tensor:
         """Return the encodings of the first `length` positions, in float32: [T, L, D]."""
-        rate = self._rate()
+        rate = sinusoid_rates(self.stack.dim, self.start_LD.device).float()  # rotation per position of each pair
         # Times stay on the CPU as numbers, so that the host never waits for a GPU.
         num_steps = math.ceil((length - 1) / self.step)
         grid = torch.arange(num_steps + 1, dtype=torch.float32, device="cpu") * self.step
@@ -194,10 +194,6 @@ class Floater(PositionEncoding):
         time_L1 = p_LD.new_full((len(p_LD), 1), (time / 1000).item())
         velocity_LD = self.outer(torch.tanh(self.inner(torch.cat((p_LD, time_L1), 1))))
         return _rotate(velocity_LD, -time * rate)
-
-    def _rate(self) -> Tensor:
-        """Return the rotation per position of each pair of dimensions."""
-        return sinusoid_rates(self.stack.dim, self.start_LD.device).float()
 
 
 def _rotate(x: Tensor, angle: Tensor) -> Tensor:

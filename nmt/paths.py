@@ -113,7 +113,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout, is written to."""
-    if path.exists() and not path.is_file():
+    if path.is_relative_to("/dev") or (path.exists() and not path.is_file()):
         path.write_bytes(content)
         return
     work = path.with_name(f".{path.name}.{os.getpid()}")

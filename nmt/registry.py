@@ -82,7 +82,7 @@ def resolve(family: str, registry: Mapping[str, F], spec: str, shared_options: I
         if not accepts(expected, value):
             label = getattr(expected, "__name__", str(expected))
             raise ConfigError(f"{family} '{name}': {key} must be {label}, got {value!r}")
-    missing = [key for key in required_of(function) if key not in options]
+    missing = [key for key, p in _keyword_only(function).items() if p.default is p.empty and key not in options]
     if missing:
         raise ConfigError(f"{family} '{name}' requires {', '.join(missing)}", f"for example {name}({missing[0]}=...)")
     return typing.cast(F, functools.partial(function, **options)) if options else function
@@ -93,11 +93,6 @@ def options_of(function: Callable[..., Any]) -> dict[str, Any]:
     signature = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     hints = typing.get_type_hints(signature)
     return {name: hints.get(name, Any) for name in _keyword_only(function)}
-
-
-def required_of(function: Callable[..., Any]) -> list[str]:
-    """Return the keyword-only options of `function` that have no default."""
-    return [name for name, p in _keyword_only(function).items() if p.default is inspect.Parameter.empty]
 
 
 def _keyword_only(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -23,6 +23,7 @@ from nmt.data.check.languages import LANGUAGES
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import open_split
 from nmt.errors import NMTError
+from nmt.paths import write_text
 
 PAIRS = [pair for pair in open_split("phrasebook", "train", "en", "de").pairs() if len(pair[0].split()) > 4][:4000]
 TEST_PAIRS = [pair for pair in open_split("phrasebook", "test", "en", "de").pairs() if len(pair[0].split()) > 6][:50]
@@ -666,6 +667,12 @@ def test_html_report_to_device(nmt: CommandLine) -> None:
     done = nmt.process("data", "check", "good.en", "good.de", "--html", "/dev/stderr")
     assert done.code == 0
     assert "<!doctype html>" in done.err
+
+
+def test_output_to_a_device_that_is_redirected_to_a_file(tmp_path: Path) -> None:
+    with (tmp_path / "report.html").open("wb") as file:
+        write_text(Path(f"/dev/fd/{file.fileno()}"), "text")
+    assert (tmp_path / "report.html").read_text() == "text"
 
 
 def test_boundary_between_neighboring_shifts() -> None:

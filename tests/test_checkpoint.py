@@ -181,6 +181,20 @@ def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     assert chosen.name == "step-000002"
 
 
+def test_best_remaining_checkpoint_replaces_a_damaged_one(tmp_path: Path) -> None:
+    tensors = {"w": torch.zeros(1)}
+    first, second, _ = (
+        checkpoint.save(
+            tmp_path,
+            Progress(step=step, best=5.0, validations_since_best=step - 1, scores={"best_metric_value": value}),
+            tensors, tensors, "t",
+        )
+        for step, value in ((1, 5.0), (2, 4.0), (3, 3.0))
+    )  # fmt: skip
+    (first / META).write_bytes(b"")
+    assert checkpoint.best(tmp_path) == second
+
+
 def test_damaged_checkpoint_does_not_affect_others(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     first, second, third = (

@@ -151,6 +151,12 @@ def test_dump_and_load_round_trip(tmp_path: Path) -> None:
     assert config_io.load(None) == Config()
 
 
+def test_a_directory_does_not_hide_a_built_in_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "multi30k").mkdir()
+    assert config_io.find("multi30k").name == "multi30k.yaml"
+
+
 def test_unknown_config_name_suggests_a_built_in_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         config_io.find("quikstart")

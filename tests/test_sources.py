@@ -325,6 +325,12 @@ def test_missing_files_are_reported(tmp_path: Path) -> None:
         open_split(f"files(train=('{tmp_path / 'x'}', '{tmp_path / 'y'}'))", "train", "en", "de")
 
 
+@pytest.mark.parametrize("path", ["~nobody-has-this-name/text", ".", ""])
+def test_unusual_paths_are_reported(path: str) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        open_split(f"files(train={path!r})", "train", "en", "de")
+
+
 def test_errors_strict_and_replace(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_bytes(b"caf\xe9\n")
     (tmp_path / "a.de").write_bytes(b"Cafe\n")

@@ -20,6 +20,7 @@ from nmt import Translator
 from nmt.cli import synthesis
 from nmt.cli.sharding import Shard
 from nmt.config import config_io
+from nmt.data import download
 from nmt.data.sources import open_split
 from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import sentence_bleu
@@ -265,7 +266,7 @@ def test_student_is_trained_with_the_logged_command(nmt: CommandLine) -> None:
     assert 300 < info["data"]["pairs"]["train"] <= len(expected)
 
 
-def test_logged_commands_suit_the_teacher(tmp_path: Path) -> None:
+def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"{b}\t{a}\n" for a, b in zip(*sentences(400), strict=True)))
     pairs = f"files(train={str(tmp_path / 'pairs.tsv')!r})"
 
@@ -295,6 +296,11 @@ def test_logged_commands_suit_the_teacher(tmp_path: Path) -> None:
     _, changes = options(distillation_command(teacher(f"data.valid={pairs}"), Path("student"), ""))
     assert parse(changes["data.train"])[1]["hold_out"] is False
     assert "data.valid" not in changes
+    # Nothing is downloaded to find a split.
+    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(download, "fetch", lambda *_, **__: pytest.fail("a download starts"))
+    _, changes = options(distillation_command(teacher("data.train=wmt14", "data.test="), Path("student"), ""))
+    assert parse(changes["data.train"])[1]["hold_out"] is True
 
 
 def open_text_split(nmt: CommandLine) -> list[tuple[str, str]]:

@@ -158,7 +158,7 @@ def report_if_complete(output: Path, resume: bool) -> bool:
     Raises:
         UsageError: it exists, but is incomplete, or `resume` is not set.
     """
-    from nmt.synthetic.corpus import RECORD
+    from nmt.data.sources.corpus import RECORD
 
     if not output.exists():
         return False
@@ -278,7 +278,7 @@ def _finish(
     train_command: Callable[[str], str],
 ) -> None:  # fmt: skip
     """Filter the translations, write the corpus and report it, on any rank."""
-    from nmt.synthetic.corpus import write_record
+    from nmt.data.sources.corpus import write_record
     from nmt.synthetic.source_text import REFERENCE, SOURCE
 
     work, languages = options.work, options.filters.corpus_languages
@@ -289,7 +289,7 @@ def _finish(
         filters = asdict(options.filters) | {"tests": options.tests}
         origin = settings | {"filters": filters, "build_command": build_command}
         origin["statistics"] = statistics | {"filtered": dropped}
-        write_record(directory, options.output.name, num_pairs, languages, origin)
+        write_record(directory, options.output.name, origin, {path.name: num_pairs for path in outputs})
     _report(options.output, num_pairs, dropped, languages)
     log(f"train on it: {train_command(build_command)}", every_rank=True)
     typer.echo(options.output)

@@ -86,7 +86,7 @@ def find(name: str) -> Path:
     if path.is_file():
         return path
     builtin = {file.stem: file for file in sorted(_builtin_dir().glob("*.yaml"))}
-    if path.is_dir() or name not in builtin:
+    if name not in builtin:
         problem = "is a directory, not a config file" if path.is_dir() else "does not exist"
         raise ConfigError(f"config {name} {problem}", suggest(name, builtin) if builtin else "")
     return builtin[name]

@@ -10,8 +10,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -60,30 +59,23 @@ def extracted_files(sources: Sequence[Path], scratch_parent: Path) -> Iterator[l
         yield files
 
 
-def extract(archive: Path, directory: Path) -> None:
+def extract(archive: Path, directory: Path, *, exclude: str = "") -> None:
     """Extract a zip or tar archive into a new directory; the directory is deleted on failure.
+
+    Args:
+        archive: the archive; with `exclude`, a zip archive with any suffix.
+        directory: the new directory.
+        exclude: name of directories that are not extracted.
 
     Raises:
         DownloadError: the archive is corrupted, truncated or unsafe.
         OSError: the disk is full.
     """
-    is_zip = archive.name.lower().endswith(".zip")
-    _extract(archive, directory, _read_zip if is_zip else _read_tar)
-
-
-def extract_zip(archive: Path, directory: Path, *, exclude: str) -> None:
-    """Extract a zip archive as `extract` does, without the directories named `exclude`.
-
-    Raises:
-        DownloadError: see `extract`.
-        OSError: see `extract`.
-    """
-    _extract(archive, directory, partial(_read_zip, exclude=exclude))
-
-
-def _extract(archive: Path, directory: Path, read: Callable[[Path, Path], None]) -> None:
     try:
-        read(archive, directory)
+        if exclude or archive.name.lower().endswith(".zip"):
+            _read_zip(archive, directory, exclude)
+        else:
+            _read_tar(archive, directory)
     except DownloadError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -96,7 +88,7 @@ def _extract(archive: Path, directory: Path, read: Callable[[Path, Path], None])
         ) from None
 
 
-def _read_zip(archive: Path, directory: Path, *, exclude: str = "") -> None:
+def _read_zip(archive: Path, directory: Path, exclude: str) -> None:
     with zipfile.ZipFile(archive) as file:
         members = [member for member in file.infolist() if not member.is_dir()]
         members = [member for member in members if exclude not in PurePosixPath(member.filename).parts]

@@ -139,18 +139,12 @@ def token_mask(lengths: Iterable[int]) -> Tensor:
 
 def collate(pairs: Sequence[tuple[Ids, Ids]], pair_ids: Sequence[int] = (), *, source_eos: bool = True) -> Batch:
     """Return the tensors of a batch; with `source_eos`, sources end with </s>."""
-    src_BS, src_mask_BS = collate_source([src for src, _ in pairs], source_eos=source_eos)
+    sources = [src if source_eos else encoder_input(src, source_eos) for src, _ in pairs]
+    src_BS = pad_rows(sources, after=EOS if source_eos else None)
+    src_mask_BS = token_mask(len(src) + source_eos for src in sources)
     targets = [tgt for _, tgt in pairs]
     tgt_out_BT = pad_rows(targets, after=EOS)
     tgt_mask_BT = token_mask(len(tgt) + 1 for tgt in targets)
     target_index_N = tgt_mask_BT.flatten().nonzero().squeeze(1)
     tgt_in_BT = pad_rows(targets, before=BOS)
     return Batch(src_BS, src_mask_BS, tgt_in_BT, target_index_N, tgt_out_BT[tgt_mask_BT], tuple(pair_ids))
-
-
-def collate_source(sources: Sequence[Ids], *, source_eos: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the padded ids [B, S], with `source_eos` each ending with </s>, and the padding mask (True for tokens)."""
-    if not source_eos:
-        sources = [encoder_input(src, source_eos) for src in sources]
-    src_BS = pad_rows(sources, after=EOS if source_eos else None)
-    return src_BS, token_mask(len(src) + source_eos for src in sources)

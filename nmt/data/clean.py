@@ -9,7 +9,6 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from nmt.data import normalization
 from nmt.data.pairs import Pair, hash_text
@@ -130,31 +129,28 @@ CLEANERS: dict[str, Cleaner] = {
 }
 
 
-@dataclass
-class CleaningStats:
-    """Number of pairs that a cleaning step dropped."""
-
-    step: str
-    dropped: int = 0
-
-
 class CleaningPipeline:
     """Iterate over the pairs that all steps keep.
 
-    `report` holds the statistics of "blank" and of each step; it is complete after the iteration.
+    `dropped` has the number of pairs that "blank" and each step dropped; it is complete after the iteration.
     """
 
     def __init__(self, pairs: Iterable[Pair], steps: Sequence[tuple[str, Cleaner]]) -> None:
         self._pairs = pairs
         self._steps = [("blank", _drop_blank), *steps]
-        self.report = [CleaningStats(name) for name, _ in self._steps]
+        self.dropped: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Pair]:
-        self.report[:] = [CleaningStats(name) for name, _ in self._steps]
+        self.dropped = dict.fromkeys((name for name, _ in self._steps), 0)
         stream: Iterator[Pair] = iter(self._pairs)
-        for (_, step), stats in zip(self._steps, self.report, strict=True):
-            stream = _count(step(_count(stream, stats, 1)), stats, -1)  # drops are inputs without outputs
+        for name, step in self._steps:
+            stream = self._count(step(self._count(stream, name, 1)), name, -1)  # drops are inputs without outputs
         return stream
+
+    def _count(self, pairs: Iterator[Pair], step: str, change: int) -> Iterator[Pair]:
+        for pair in pairs:
+            self.dropped[step] += change
+            yield pair
 
 
 def cleaning_pipeline(pairs: Iterable[Pair], specs: Sequence[str]) -> CleaningPipeline:
@@ -176,12 +172,6 @@ def is_blank(text: str) -> bool:
 
 def _drop_blank(pairs: Iterator[Pair]) -> Iterator[Pair]:
     return (pair for pair in pairs if not is_blank(pair[0]) and not is_blank(pair[1]))
-
-
-def _count(pairs: Iterator[Pair], stats: CleaningStats, change: int) -> Iterator[Pair]:
-    for pair in pairs:
-        stats.dropped += change
-        yield pair
 
 
 def _script_ratio(text: str, script: tuple[str, ...]) -> float:

@@ -7,7 +7,8 @@ import unicodedata
 
 # Control characters and invisible characters without meaning. Joiners (U+200C, U+200D) and direction marks are
 # meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is replaced with a space first.
-_SURROGATES = re.compile("[\ud800-\udfff]")
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""Halves of surrogate pairs, which JSON can express and UTF-8 cannot."""
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 _CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
@@ -30,7 +31,7 @@ def normalize(text: str) -> str:
     text = " ".join(text.split())
     if text.isascii() and text.isprintable():
         return text
-    visible = _SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).replace("\u2581", "_")
+    visible = SURROGATES.sub("\ufffd", _INVISIBLE.sub("", text)).replace("\u2581", "_")
     return " ".join(unicodedata.normalize("NFC", visible).split())  # a removed character may leave two spaces
 
 

@@ -218,8 +218,7 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
     cleaned = cleaning_pipeline(corpora.read(), config.data.clean)
     text = corpora.count(replace_spans(cleaned) if config.data.placeholders else cleaned)
     pairs = {"train": write_pairs(work / f"train.{src}", work / f"train.{tgt}", text)}
-    dropped = {stats.step: stats.dropped for stats in cleaned.report}
-    for step, num_dropped in dropped.items():
+    for step, num_dropped in cleaned.dropped.items():
         if num_dropped:
             log(f"cleaning step {step} dropped {num_dropped:,} pairs")
     for label, counts in (("training", corpora.counts[: len(train)]), ("replay", corpora.counts[len(train) :])):
@@ -228,7 +227,7 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
     pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
     if not pairs["valid"]:
         raise DataError(f"the validation split of {valid.name} is empty")
-    results = {"pairs": pairs, "corpora": corpora.counts, "dropped": dropped}
+    results = {"pairs": pairs, "corpora": corpora.counts, "dropped": cleaned.dropped}
     write_text(work / CLEANING_FILE, json.dumps(results))
     return results
 

@@ -97,8 +97,8 @@ class SeparateTokenizer(Tokenizer):
 
     def decode_batch(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the target text of each row of piece ids, without special tokens."""
-        texts: list[str] = self._target.decode([[self.pieces[int(i)] for i in ids if i > EOS] for ids in rows])
-        return [one_line(text) for text in texts]
+        pieces = ([self.pieces[int(i)] for i in ids if i > EOS] for ids in rows)
+        return [one_line(self._target.decode(row)) for row in pieces]  # SentencePiece 0.2.0 takes [[], ...] for ids
 
     @property
     def tag_id(self) -> None:

@@ -169,3 +169,12 @@ def without_overlaps(spans: Iterable[S]) -> Iterator[S]:
         if i == 0 or kept[i - 1].end <= span.start:
             kept.insert(i, span)
     yield from kept
+
+
+def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return a text with the ranges (start, end) of edits (start, end, new text) replaced; they do not overlap."""
+    pieces, position = list[str](), 0
+    for start, end, new in sorted(edits):
+        pieces += [text[position:start], new]
+        position = end
+    return "".join(pieces) + text[position:]

@@ -49,7 +49,7 @@ def import_model(
     from nmt.imports.common import UNKNOWN_LANGUAGES
 
     config_io.check(Config(data=DataConfig(src or UNKNOWN_LANGUAGES[0], tgt or UNKNOWN_LANGUAGES[1])))
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))
     run = run or runs_dir() / (path.stem if path.suffix in ARCHIVES else os.path.basename(os.path.abspath(path)))
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")

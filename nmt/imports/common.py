@@ -85,7 +85,7 @@ def extracted(file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "content"
         try:
-            archives.extract_zip(file, directory, exclude=SENTENCE_SPLITTER)
+            archives.extract(file, directory, exclude=SENTENCE_SPLITTER)
         except DownloadError as error:
             raise CheckpointError(error.message, RETRY) from None
         yield directory

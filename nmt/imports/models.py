@@ -46,7 +46,7 @@ def list_models(src: str = "", tgt: str = "") -> list[ModelInfo]:
         for entry in yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     }
     imported = []
-    for run in sorted(runs_dir().glob("*")):
+    for run in sorted(runs_dir().glob("[!.]*")):
         if not (record := origin(run)):
             continue
         name = record.get("source", "")

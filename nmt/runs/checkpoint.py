@@ -168,7 +168,7 @@ def best(run: Path) -> Path | None:
     """Return the checkpoint or average with the best validation score, else the latest checkpoint, else None."""
     paths = checkpoints(run)
     best_paths = [path for path in paths if _was_best(path)]
-    best_path = best_paths[-1] if best_paths else paths[-1] if paths else None
+    best_path = best_paths[-1] if best_paths else max(reversed(paths), key=_best_metric_value, default=None)
     for path in run.glob("average-*"):
         if best_path and (path / META).is_file() and _best_metric_value(path) > _best_metric_value(best_path):
             best_path = path

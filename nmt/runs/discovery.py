@@ -196,7 +196,7 @@ def newest_model(language: str = "") -> Path:
 
 
 def _newest_first() -> list[Path]:
-    times = {run: (paths[-1] / META).stat().st_mtime for run in runs_dir().glob("*") if (paths := checkpoints(run))}
+    times = {run: (paths[-1] / META).stat().st_mtime for run in runs_dir().glob("[!.]*") if (paths := checkpoints(run))}
     return sorted(times, key=lambda run: times[run], reverse=True)
 
 

@@ -104,12 +104,12 @@ def collect(run: Path) -> dict[str, Any]:
         "best": {"checkpoint": best.name, "validation": checkpoint.read_progress(best).scores},
         "curve": [
             {name: line[name] for name in ("step", "seconds", "valid_loss", "valid_bleu", "valid_chrf") if name in line}
-            for line in _read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
+            for line in read_jsonl(run / "metrics.jsonl") if _has_numbers(line, "step", "valid_loss", "valid_bleu")
         ],
         "comparison": comparison if _is_comparison(comparison := read_json(run / COMPARISON)) else None,
         "calibration": _calibration(run, best),
         "tests": list(filter(_is_report, map(read_json, report_paths))),
-        "sessions": list(filter(_is_session, _read_jsonl(run / SESSIONS))),
+        "sessions": list(filter(_is_session, read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
     }  # fmt: skip
@@ -252,7 +252,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _read_jsonl(path: Path) -> list[dict[str, Any]]:
+def read_jsonl(path: Path) -> list[dict[str, Any]]:
+    """Return the objects in the lines of a file, except damaged ones, or none if the file is missing."""
     entries = []
     with suppress(OSError):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

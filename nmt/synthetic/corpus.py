@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections.abc import Sequence
@@ -10,36 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__
 from nmt.config import DataConfig, TrainConfig
 from nmt.data.sources import get_corpus, open_split, without_corpus_options
 from nmt.data.sources.corpus import SPLITS
 from nmt.data.sources.files import pair_format
 from nmt.errors import NMTError
-from nmt.paths import sha256, write_text
 from nmt.registry import format_spec, parse
 from nmt.runs import run_info
 from nmt.runs.discovery import ModelFiles
 
-RECORD = "corpus.json"
 OTHER_CONFIG = "tatoeba"
 """Config of a new model if that of the teacher is unsuitable."""
 _SAFE = re.compile(r"[\w@%+=:,./-]+")
-
-
-def write_record(
-    directory: Path, name: str, num_pairs: int, languages: tuple[str, str], origin: dict[str, Any]
-) -> None:
-    """Write `corpus.json` beside the text, with the keys of a downloaded corpus and the origin of the text."""
-    paths = [directory / f"train.{language}" for language in languages]
-    record = {
-        "name": name,
-        "origin": origin,
-        "files": {path.name: {"sha256": sha256(path), "lines": num_pairs} for path in paths},
-        "nmt": __version__,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-    write_text(directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def back_translation_command(teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool) -> str:
@@ -95,8 +76,9 @@ def _with_split(specs: Sequence[str], split: str, data: DataConfig) -> str:
     """Return the first corpus that has a split, or an empty string."""
     for spec in specs:
         with suppress(NMTError):
-            open_split(spec, split, data.src, data.tgt)
-            return without_corpus_options(spec)
+            if get_corpus(spec).is_installed:  # opening another one would download it
+                open_split(spec, split, data.src, data.tgt)
+                return without_corpus_options(spec)
     return ""
 
 

@@ -81,7 +81,7 @@ class Filters:
         cleaned = cleaning_pipeline(self._pairs(sources, references, candidates, dropped), self.clean)
         draft = (outputs[0].with_name(f"{outputs[0].name}.draft"), outputs[1].with_name(f"{outputs[1].name}.draft"))
         num_pairs = write_pairs(*draft, cleaned)
-        dropped.update({stats.step: stats.dropped for stats in cleaned.report})
+        dropped.update(cleaned.dropped)
         if num_pairs:
             num_pairs = self._check(draft, outputs, tests, dropped)
         for path in draft:

@@ -81,9 +81,8 @@ class SourceText:
         with progress(self.num_lines, "reading", " lines", unit_scale=True) as bar:
             cleaned = cleaning_pipeline(with_progress(self.read(), bar.update), CLEANING)
             num_lines = write_pairs(directory / SOURCE, directory / REFERENCE, cleaned)
-        dropped = {stats.step: stats.dropped for stats in cleaned.report}
         if not num_lines:
             raise DataError(
                 f"{self.name} has no text to translate", "a line must have 1 to 200 words and at most 2,000 characters"
             )
-        return {"lines": num_lines, "dropped": dropped}
+        return {"lines": num_lines, "dropped": cleaned.dropped}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import UsageError
+from nmt.runs.run_info import read_jsonl
 from nmt.viz import figures
 
 
@@ -43,19 +43,12 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     """Return the records of a run's metrics.jsonl, except for truncated lines.
 
     Raises:
-        UsageError: the file cannot be read.
+        UsageError: the file does not exist.
     """
-    try:
-        lines = (run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        raise UsageError(f"{run} has no metrics.jsonl", "give a run directory, such as runs/quickstart") from None
-    records = []
-    for line in lines:
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
-    return [record for record in records if isinstance(record, dict) and "step" in record]
+    path = run / "metrics.jsonl"
+    if not path.is_file():
+        raise UsageError(f"{run} has no metrics.jsonl", "give a run directory, such as runs/quickstart")
+    return [record for record in read_jsonl(path) if "step" in record]
 
 
 def points(log: Sequence[dict[str, Any]], metric: str, axis: Axis) -> tuple[list[float], list[float]]:

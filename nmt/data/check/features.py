@@ -11,7 +11,6 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -56,17 +55,11 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """Thai, Lao, Burmese, Khmer, kana and Han."""
 
 
-@dataclass(frozen=True)
-class FeatureOptions:
-    """Options of the feature extraction, sent to every worker."""
+def extract_features(pairs: Sequence[Pair], languages: tuple[str, str], overlap_index: OverlapIndex) -> Records:
+    """Return the record of each pair; all features except encoding problems are those of the repaired text.
 
-    languages: tuple[str, str]
-    """Language codes; an empty one is not checked."""
-    overlap_index: OverlapIndex
-
-
-def extract_features(pairs: Sequence[Pair], options: FeatureOptions) -> Records:
-    """Return the record of each pair; all features except encoding problems are those of the repaired text."""
+    The language of a side whose code is empty is not checked.
+    """
     records = np.zeros(len(pairs), RECORD)
     problems = [encoding_problems(source) | encoding_problems(target) for source, target in pairs]
     rewrite_bits = bits_with_fix("rewrite")
@@ -83,12 +76,12 @@ def extract_features(pairs: Sequence[Pair], options: FeatureOptions) -> Records:
     records["pair"] = [hash_text(f"{len(source)} {source}{target}") for source, target in pairs]
     records["source"] = [hash_words(words) for words in sides[0]]
     records["problems"] = [
-        bits | _pair_problem(pair, words, options.languages)
+        bits | _pair_problem(pair, words, languages)
         for bits, pair, words in zip(problems, pairs, zip(*sides, strict=True), strict=True)
     ]
     records["test"] = -1
-    if options.overlap_index.names:
-        _mark_test_overlap(records, sides, [digest.astype(np.uint8) for digest in digests], options.overlap_index)
+    if overlap_index.names:
+        _mark_test_overlap(records, sides, [digest.astype(np.uint8) for digest in digests], overlap_index)
     return records
 
 

@@ -6,7 +6,6 @@ Shape suffixes: N pairs, T test sentences, C candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,47 +30,37 @@ Words = Sequence[Sequence[str]]
 _Band = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 
-@dataclass
 class OverlapIndex:
     """The sentences of all test sets.
 
     Each side is matched separately, because a test sentence with a different translation is contamination as well.
     """
 
-    names: list[str] = field(default_factory=list)
-    """Name of the test set of each sentence."""
-    hashes: tuple[dict[int, int], dict[int, int]] = field(default_factory=lambda: ({}, {}))
-    """Map from the hash of a side to the index of the sentence."""
-    pair_hashes: set[int] = field(default_factory=set)
-    digests: tuple[Digests, Digests] = field(default_factory=lambda: (_no_digests(), _no_digests()))
-    is_long_2T: NDArray[np.bool_] = field(default_factory=lambda: np.empty((2, 0), bool))
-    """Whether each side has at least `MIN_NEAR_WORDS` words."""
-    bands: tuple[list[_Band], list[_Band]] = field(default_factory=lambda: ([], []))
-    """For each side and band, the sorted keys and the indices of their sentences."""
-
-    @classmethod
-    def from_test_sets(cls, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> OverlapIndex:
+    def __init__(self, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> None:
         """Index test sets, each given as its name and pairs."""
-        index = cls([name for name, pairs in test_sets for _ in pairs])
+        self.names = [name for name, pairs in test_sets for _ in pairs]
+        """Name of the test set of each sentence."""
+        if not self.names:  # nothing is looked up
+            return
         pairs = [pair for _, pairs in test_sets for pair in pairs]
-        if not pairs:
-            return index
         sides = [[normalized_words(pair[side]) for pair in pairs] for side in (0, 1)]
-        index.is_long_2T = _is_long(sides)
-        digests = []
+        self.is_long_2T = _is_long(sides)
+        """Whether each side has at least `MIN_NEAR_WORDS` words."""
+        self.pair_hashes = set(map(hash_word_pair, *sides))
+        self.digests = [minhash(sentences, side).astype(np.uint8) for side, sentences in enumerate(sides)]
+        self.hashes: list[dict[int, int]] = [{}, {}]
+        """For each side, a map from the hash of a sentence to its index."""
+        self.bands: list[list[_Band]] = [[], []]
+        """For each side and band, the sorted keys and the indices of their sentences."""
         for side, sentences in enumerate(sides):
             for i, words in enumerate(sentences):
                 if words:
-                    index.hashes[side].setdefault(hash_words(words), i)
-            digests.append(minhash(sentences, side).astype(np.uint8))
-            indices = np.flatnonzero(index.is_long_2T[side])
+                    self.hashes[side].setdefault(hash_words(words), i)
+            indices = np.flatnonzero(self.is_long_2T[side])
             for band in BANDS:
-                keys = band_keys(digests[side], band)[indices]
+                keys = band_keys(self.digests[side], band)[indices]
                 order = np.argsort(keys, kind="stable")
-                index.bands[side].append((keys[order], indices[order]))
-        index.pair_hashes = set(map(hash_word_pair, *sides))
-        index.digests = (digests[0], digests[1])
-        return index
+                self.bands[side].append((keys[order], indices[order]))
 
     def describe(self, i: int) -> str:
         """Return the line and test set of a sentence."""
@@ -124,7 +113,3 @@ class OverlapIndex:
 def _is_long(sides: Sequence[Words]) -> NDArray[np.bool_]:
     """Return which sides have enough words for near overlap, [2, N]."""
     return np.array([[len(words) >= MIN_NEAR_WORDS for words in sentences] for sentences in sides], bool)
-
-
-def _no_digests() -> Digests:
-    return np.empty((0, NUM_HASHES), np.uint8)

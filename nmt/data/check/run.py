@@ -21,13 +21,14 @@ from nmt.console import progress
 from nmt.data.check.checks import bits_with_fix
 from nmt.data.check.corpus import ParallelCorpus, TolerantReader
 from nmt.data.check.encoding import repair_encoding
-from nmt.data.check.features import RECORD, FeatureOptions, Records, extract_features
+from nmt.data.check.features import RECORD, Records, extract_features
 from nmt.data.check.findings import FindingCollector
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
 from nmt.errors import DataError, NMTError
 
+_Options = tuple[tuple[str, str], OverlapIndex]
 CHUNK_SIZE = 5_000
 """Pairs per task of a worker."""
 
@@ -52,7 +53,7 @@ def run_checks(
     Raises:
         DataError: there are no pairs, or a corpus is corrupted.
     """
-    options = FeatureOptions(languages, OverlapIndex.from_test_sets(test_sets))
+    overlap_index = OverlapIndex(test_sets)
     counts = [corpus.count for corpus in corpora]
     total = sum(count or 0 for count in counts) if None not in counts else None
     with tempfile.TemporaryFile() as file:
@@ -60,7 +61,7 @@ def run_checks(
         with progress(total, "checking", " pairs", unit_scale=True) as bar:
             for reader in readers:
                 size = 0
-                for records in _extract_parallel(reader, options):
+                for records in _extract_parallel(reader, languages, overlap_index):
                     file.write(records.tobytes())
                     size += len(records)
                     bar.update(len(records))
@@ -70,9 +71,7 @@ def run_checks(
         file.flush()
         records = np.memmap(file, RECORD, mode="r")
         errors = [reader.line_count_error for reader in readers]
-        findings = FindingCollector(
-            records, corpora, sizes, options.overlap_index, ignore=ignore, max_examples=max_examples
-        )
+        findings = FindingCollector(records, corpora, sizes, overlap_index, ignore=ignore, max_examples=max_examples)
         return Report(
             [(corpus.name, size) for corpus, size in zip(corpora, sizes, strict=True)],
             [(name, len(pairs)) for name, pairs in test_sets],
@@ -95,16 +94,16 @@ def repair(corpora: Sequence[ParallelCorpus], report: Report) -> Iterator[Pair]:
             yield (repair_encoding(source), repair_encoding(target)) if is_rewritten else (source, target)
 
 
-def _extract_parallel(pairs: Iterable[Pair], options: FeatureOptions) -> Iterator[Records]:
+def _extract_parallel(pairs: Iterable[Pair], *options: *_Options) -> Iterator[Records]:
     """Yield records in the order of the pairs, computed by one process per CPU."""
     chunks = _chunk(pairs)
     first_chunks = list(itertools.islice(chunks, 2))
     num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if len(first_chunks) < 2 or num_workers == 1:
-        yield from (extract_features(chunk, options) for chunk in itertools.chain(first_chunks, chunks))
+        yield from (extract_features(chunk, *options) for chunk in itertools.chain(first_chunks, chunks))
         return
     context = multiprocessing.get_context("spawn")  # fork is unsafe with threads
-    with ProcessPoolExecutor(num_workers, context, _init_worker, (options,)) as pool:
+    with ProcessPoolExecutor(num_workers, context, _init_worker, options) as pool:
         pending: deque[Future[Records]] = deque()
         try:
             pool.submit(int).result()  # raises if processes cannot start; submitting data would block forever
@@ -127,13 +126,13 @@ def _chunk(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, ...]]:
         yield chunk
 
 
-_options: FeatureOptions
+_options: _Options
 
 
-def _init_worker(options: FeatureOptions) -> None:
+def _init_worker(*options: *_Options) -> None:
     global _options
     _options = options
 
 
 def _extract(pairs: Sequence[Pair]) -> Records:
-    return extract_features(pairs, _options)
+    return extract_features(pairs, *_options)

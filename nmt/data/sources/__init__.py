@@ -1,4 +1,4 @@
-"""Registry of corpora. A new corpus is a function in a module of this package and an entry of `SOURCES`."""
+"""Registry of corpora. A new corpus is a function or a class in a module of this package and an entry of `SOURCES`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 SOURCES: dict[str, Callable[..., Corpus]] = {
-    "phrasebook": phrasebook.phrasebook,
+    "phrasebook": phrasebook.Phrasebook,
     "tatoeba": tatoeba.tatoeba,
     "multi30k": multi30k.multi30k,
     "wmt14": wmt.wmt14,
@@ -27,7 +27,7 @@ SOURCES: dict[str, Callable[..., Corpus]] = {
     "news-commentary": opus.news_commentary,
     "opus100": opus.opus100,
     "opus": opus.opus,
-    "files": files.files,
+    "files": files.Files,
 }
 
 

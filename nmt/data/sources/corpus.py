@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from nmt import __version__
 from nmt.data.pairs import Pair
 from nmt.errors import ConfigError
+from nmt.paths import sha256, write_text
 
 MAX_WEIGHT = 1000
+RECORD = "corpus.json"
 SPLITS = ("train", "valid", "test")
 
 PairReader = Callable[[], Iterator[Pair]]
@@ -86,6 +91,27 @@ class Corpus(Protocol):
 
     def open(self, split: str, src: str, tgt: str) -> Split:
         """Return a split; download the corpus first if necessary."""
+
+
+def write_record(directory: Path, name: str, origin: object, lines: Mapping[str, int], **entries: object) -> None:
+    """Write the record of an installed corpus: `entries`, and the checksums of its files.
+
+    Args:
+        directory: the directory with the files.
+        name: name of the corpus.
+        origin: origin of the text.
+        lines: number of lines of each file.
+        entries: more entries.
+    """
+    record = {
+        "name": name,
+        "origin": origin,
+        **entries,
+        "files": {file: {"sha256": sha256(directory / file), "lines": count} for file, count in lines.items()},
+        "nmt": __version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    write_text(directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def hash_strings(*strings: str) -> str:

@@ -8,7 +8,6 @@ data/downloads/NAME/                           incomplete downloads and archives
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import re
 import shutil
@@ -17,15 +16,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nmt import __version__
 from nmt.console import log, progress, with_progress
 from nmt.data import download
 from nmt.data.archives import extracted_files
 from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import SPLITS, CorpusInfo, PairReader, Split, SplitReaders, hash_strings, swap_sides
+from nmt.data.sources.corpus import (
+    RECORD,
+    SPLITS,
+    CorpusInfo,
+    PairReader,
+    Split,
+    SplitReaders,
+    hash_strings,
+    swap_sides,
+    write_record,
+)
 from nmt.errors import DataError, NMTError
-from nmt.paths import data_dir, locked, new_directory, sha256, write_text
+from nmt.paths import data_dir, locked, new_directory, sha256
 
 SplitFinder = Callable[[Sequence[Path], str], SplitReaders]
 """Finds the splits of a corpus among files, given `errors`; returns no readers if they have another format."""
@@ -90,10 +98,10 @@ class DownloadableCorpus:
     def _checksums(self) -> dict[str, str]:
         command = f"nmt data download {self.spec or self.name} --force"
         try:
-            meta = json.loads((self.directory / "corpus.json").read_text(encoding="utf-8"))
+            meta = json.loads((self.directory / RECORD).read_text(encoding="utf-8"))
             checksums = {name: entry["sha256"] for name, entry in meta["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{self.directory / 'corpus.json'} is corrupted", command) from None
+            raise DataError(f"{self.directory / RECORD} is corrupted", command) from None
         if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
             log(f"the test set in {self.directory} was held out by another version of nmt; to update it: {command}")
         return checksums
@@ -101,7 +109,7 @@ class DownloadableCorpus:
     @property
     def is_installed(self) -> bool:
         """Whether the corpus is on disk."""
-        return (self.directory / "corpus.json").is_file()
+        return (self.directory / RECORD).is_file()
 
     def install(self, source: Path | None = None, *, errors: str = "strict", force: bool = False) -> Path:
         """Install the corpus from `source` (an archive or directory) or from the network, and return its directory.
@@ -162,24 +170,12 @@ class DownloadableCorpus:
             readers, is_held_out = self._readers(files, errors, origin)
             counts = {split: self._write(work, split, read) for split, read in readers.items()}
             archives = checksums or {path.name: sha256(path) for path in sources if path.is_file()}
-            write_text(work / "corpus.json", self._meta(work, origin, archives, counts, is_held_out))
+            lines = {f"{split}.{language}": count for split, count in counts.items() for language in self.languages}
+            write_record(
+                work, self.name, origin, lines, archives=dict(archives),
+                held_out=holdout.VERSION if is_held_out else "", license=self.info.license,
+            )  # fmt: skip
         return self.directory
-
-    def _meta(
-        self, work: Path, origin: str, archives: Mapping[str, str], counts: Mapping[str, int], is_held_out: bool
-    ) -> str:
-        names = [(f"{split}.{language}", count) for split, count in counts.items() for language in self.languages]
-        meta = {
-            "name": self.name,
-            "origin": origin,
-            "archives": dict(archives),
-            "files": {name: {"sha256": sha256(work / name), "lines": count} for name, count in names},
-            "held_out": holdout.VERSION if is_held_out else "",
-            "license": self.info.license,
-            "nmt": __version__,
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
-        return json.dumps(meta, indent=2, ensure_ascii=False) + "\n"
 
     def _readers(self, files: Sequence[Path], errors: str, origin: str) -> tuple[SplitReaders, bool]:
         """Return the readers of the splits, and whether splits are held out from train."""

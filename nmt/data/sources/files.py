@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,46 +19,34 @@ from nmt.paths import sha256
 FileSpec = str | tuple[str, str]
 
 
-def files(
-    *,
-    train: FileSpec | None = None,
-    valid: FileSpec | None = None,
-    test: FileSpec | None = None,
-    columns: tuple[str, str] | None = None,
-    hold_out: bool = True,
-    errors: str = "strict",
-    license: str = "not specified",
-    build_command: str = "",
-) -> Files:
-    """Read your files. A split is a prefix ('my/corpus': my/corpus.en, my/corpus.de), a TSV or TMX file, or two files.
-
-    Args:
-        train: the training text.
-        valid: the validation text; default: sentences held out from train.
-        test: the test text; default: sentences held out from train.
-        columns: languages of the columns of a TSV file, or of two files without language suffixes; default (src, tgt).
-        hold_out: False keeps all of train for training when valid or test are in another corpus.
-        errors: "strict" raises an error for text that is not UTF-8, "replace" decodes invalid bytes as U+FFFD.
-        license: license of the text for the model card.
-        build_command: command that creates the files, for the error message when they are missing.
-    """
-    splits = {"train": train, "valid": valid, "test": test}
-    specified = {split: spec for split, spec in splits.items() if spec is not None}
-    return Files(specified, columns, hold_out, errors, license, build_command)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Files:
-    """A corpus in the user's files."""
+    """Your files. A split is a prefix ('my/corpus': my/corpus.en, my/corpus.de), a TSV or TMX file, or two files."""
 
-    splits: Mapping[str, FileSpec]
-    columns: tuple[str, str] | None
-    hold_out: bool
-    errors: str
-    license: str
-    build_command: str
+    train: FileSpec | None = None
+    """The training text."""
+    valid: FileSpec | None = None
+    """The validation text; default: sentences held out from train."""
+    test: FileSpec | None = None
+    """The test text; default: sentences held out from train."""
+    columns: tuple[str, str] | None = None
+    """Languages of the columns of a TSV file, or of two files without language suffixes; default (src, tgt)."""
+    hold_out: bool = True
+    """False keeps all of train for training when valid or test are in another corpus."""
+    errors: str = "strict"
+    """`strict` raises an error for text that is not UTF-8, `replace` decodes invalid bytes as U+FFFD."""
+    license: str = "not specified"
+    """License of the text for the model card."""
+    build_command: str = ""
+    """Command that creates the files, for the error message when they are missing."""
     name = "files"
     is_installed = True
+
+    @property
+    def splits(self) -> dict[str, FileSpec]:
+        """The specified splits."""
+        specs = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {split: spec for split, spec in specs.items() if spec is not None}
 
     @property
     def info(self) -> CorpusInfo:
@@ -114,11 +103,11 @@ class Files:
 def _resolve_paths(spec: FileSpec, src: str, tgt: str) -> tuple[Path, ...]:
     """Return the TSV or TMX file or the two files of a split."""
     if not isinstance(spec, str):
-        paths = tuple(Path(name).expanduser() for name in spec)
+        paths = tuple(Path(os.path.expanduser(name)) for name in spec)
         if memories := [path for path in paths if pair_format(path) == "tmx"]:
             raise DataError(f"{memories[0]} has both languages", f"specify one file: files(train='{memories[0]}')")
         return paths
-    path = Path(spec).expanduser()
+    path = Path(os.path.expanduser(spec))  # leaves unknown users unchanged
     if pair_format(path):
         return (path,)
     return find_language_file(path, src), find_language_file(path, tgt)
@@ -130,7 +119,7 @@ def find_language_file(prefix: Path, language: str) -> Path:
     Raises:
         DataError: the file does not exist.
     """
-    plain = prefix.with_name(f"{prefix.name}.{language}")
+    plain = Path(f"{prefix}.{language}")
     for path in (plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSED)):
         if path.is_file():
             return path

@@ -385,6 +385,7 @@ def test_ctranslate2_engine_loads_the_export(nmt: CommandLine) -> None:
     expected, actual = nmt(*common), nmt(*common, "--engine", "ctranslate2")
     assert actual.code == 0, actual.err
     assert actual.out == expected.out
+    nmt(*common, "--engine", "ctranslate2", "--precision", "int4").assert_fails(2, "unknown precision 'int4'")
 
 
 def test_average_can_be_exported(nmt: CommandLine) -> None:

@@ -323,6 +323,11 @@ def _pickle(directory: Path) -> None:
         pickle.dump({"model.shared.weight": Path("/")}, file)
 
 
+def _nested(directory: Path) -> None:
+    (directory / "model.safetensors").unlink()
+    torch.save({"model": {"model.shared.weight": torch.zeros(1)}, "step": 3}, directory / "pytorch_model.bin")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
@@ -344,6 +349,7 @@ def _pickle(directory: Path) -> None:
         (_drop_tensor, "has no tensor model.decoder.layers.1.fc2.bias"),
         (_cut_tensor, "the weights do not fit the config of the model"),
         (_pickle, "contains more than tensors"),
+        (_nested, "pytorch_model.bin is damaged"),
     ],
 )
 def test_malformed_models_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
@@ -391,6 +397,8 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
         def do_GET(self) -> None:
             requests.append(self.path)
             name = self.path.rpartition("/")[2]
+            if self.path.startswith("/api/models/behind/proxy"):
+                return self.answer(b"<html>Sign in</html>", "text/html")
             if self.path.startswith(f"/api/models/{REPOSITORY}"):
                 siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
                 info = {"id": REPOSITORY, "sha": COMMIT, "siblings": siblings, "cardData": {"license": "cc-by-4.0"}}
@@ -449,6 +457,7 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Even
     assert again.code == 0, again.err
     assert "using the cached" in again.err
     assert len(requests) == count
+    nmt.process("import", "behind/proxy").assert_fails(1, "cannot download behind/proxy: ", "hint: ")
     nmt.process("import", "someone/else").assert_fails(1, "has no public model someone/else", "hint: ")
     offline.process("import", "someone/else").assert_fails(1, "someone/else is not in its cache", "hint: ")
     unreachable = CommandLine(nmt.directory, nmt.environment | {"HF_ENDPOINT": "http://127.0.0.1:1"})
@@ -470,6 +479,10 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
     part = nmt.directory / "runs/.opus-mt-en-de-part"  # as if it was killed while it wrote the run
     (part / "step-000000").mkdir(parents=True)
     (part / "leftover").write_text("")
+    (part / "step-000000/meta.json").write_text("{}")
+    (part / "data.json").write_text('{"origin": {"source": "someone/else"}}')
+    assert ".opus" not in nmt("models").out
+    nmt("info").assert_fails(1, "there is no trained model under runs/")
     both = [nmt.start(*translate) for _ in range(2)]
     results = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], results

@@ -6,9 +6,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
-from nmt.documents.splicing import Edit, apply_edits
+from nmt.documents.splicing import Edit
 
 
 @dataclass(frozen=True)

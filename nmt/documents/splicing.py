@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.text_file import TextFile
 
@@ -19,15 +20,6 @@ class Edit(NamedTuple):
     start: int
     end: int
     text: str
-
-
-def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Return a text with edits that do not overlap."""
-    pieces, position = list[str](), 0
-    for start, end, new in sorted(edits):
-        pieces += [text[position:start], new]
-        position = end
-    return "".join(pieces) + text[position:]
 
 
 class Part(Protocol):

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, pairwise
 
 from nmt.data.sentences import split_sentences
+from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Span, cut, join, to_markup
-from nmt.documents.splicing import Edit, apply_edits
+from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
 from nmt.errors import DataError
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from nmt.data.sentences import split_sentences
+from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
@@ -95,10 +96,7 @@ class DocumentTranslator:
 
 def _has_words(block: RichText) -> bool:
     """Return whether a block has letters or digits outside of fixed text."""
-    position, outside = 0, ""
-    for span in block.fixed:
-        outside, position = outside + block.text[position : span.start], span.end
-    return any(map(str.isalnum, outside + block.text[position:]))
+    return any(map(str.isalnum, apply_edits(block.text, ((span.start, span.end, "") for span in block.fixed))))
 
 
 def _without_split_spans(spans: Iterable[tuple[int, int]], block: RichText) -> Iterable[tuple[int, int]]:

@@ -23,11 +23,13 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
 from nmt.export.common import Translate, num_positions, require_package, require_transformer
 from nmt.inference import max_target_length
-from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from nmt.model.marian_names import LAYER
+from nmt.model.transformer import Transformer
 from nmt.runs.discovery import LoadedModel
 
 Weights = dict[str, Tensor]
+READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "feed_forward.up")
+"""Parts of a layer whose inputs are the features; those of the others are the outputs."""
 
 
 def export(loaded: LoadedModel, directory: Path) -> None:
@@ -158,50 +160,25 @@ def _weights(model: Transformer, hf_names: Iterable[str]) -> Weights:
     }
     if "model.shared.weight" in set(hf_names):
         weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
-    stacks: dict[str, Sequence[EncoderLayer | DecoderLayer]] = {
-        "encoder": model.encoder_layers,
-        "decoder": model.decoder_layers,
-    }
+    stacks: dict[str, Sequence[nn.Module]] = {"encoder": model.encoder_layers, "decoder": model.decoder_layers}
     for stack, layers in stacks.items():
-        for layer_index, layer in enumerate(layers):
-            weights |= _with_prefix(f"model.{stack}.layers.{layer_index}", _layer(layer, order_D))
-    if model.config.norm_position == "pre":
-        weights |= _with_prefix("model.encoder.layer_norm", _norm(model.encoder_norm, order_D))
-        weights |= _with_prefix("model.decoder.layer_norm", _norm(model.decoder_norm, order_D))
+        for i, layer in enumerate(layers):
+            for name, parts in LAYER[stack].items():
+                for kind, tensor in _reordered(name, layer.get_submodule(name), order_D).items():
+                    for part, chunk in zip(parts, tensor.chunk(len(parts)), strict=True):
+                        weights[f"model.{stack}.layers.{i}.{part}.{kind}"] = chunk
+        if model.config.norm_position == "pre":
+            norm = model.get_submodule(f"{stack}_norm")
+            weights |= {f"model.{stack}.layer_norm.{kind}": each[order_D] for kind, each in norm.named_parameters()}
     return weights
 
 
-def _layer(layer: EncoderLayer | DecoderLayer, order_D: Tensor) -> Weights:
-    weights = _with_prefix("self_attn", _attention(layer.self_attention, order_D))
-    weights |= _with_prefix("self_attn_layer_norm", _norm(layer.attention_residual.norm, order_D))
-    if isinstance(layer, DecoderLayer):
-        weights |= _with_prefix("encoder_attn", _attention(layer.cross_attention, order_D))
-        weights |= _with_prefix("encoder_attn_layer_norm", _norm(layer.cross_attention_residual.norm, order_D))
-    up, down = layer.feed_forward.up, layer.feed_forward.down
-    weights |= _with_prefix("fc1", {"weight": up.weight[:, order_D], "bias": up.bias})
-    weights |= _with_prefix("fc2", {"weight": down.weight[order_D], "bias": down.bias[order_D]})
-    weights |= _with_prefix("final_layer_norm", _norm(layer.ffn_residual.norm, order_D))
-    return weights
-
-
-def _attention(attention: SelfAttention | CrossAttention, order_D: Tensor) -> Weights:
-    """Reorder the inputs of the query, key and value projections, and the outputs of the output projection."""
-    stacked = [attention.qkv] if isinstance(attention, SelfAttention) else [attention.q, attention.kv]
-    matrices = torch.cat([linear.weight for linear in stacked])[:, order_D].chunk(3)
-    biases = torch.cat([linear.bias for linear in stacked]).chunk(3)
-    weights: Weights = {}
-    for name, matrix, bias in zip(("q_proj", "k_proj", "v_proj"), matrices, biases, strict=True):
-        weights |= _with_prefix(name, {"weight": matrix, "bias": bias})
-    out = attention.out
-    return weights | _with_prefix("out_proj", {"weight": out.weight[order_D], "bias": out.bias[order_D]})
-
-
-def _norm(norm: nn.Module, order_D: Tensor) -> Weights:
-    return {name: tensor[order_D] for name, tensor in norm.named_parameters()}
-
-
-def _with_prefix(prefix: str, weights: Weights) -> Weights:
-    return {f"{prefix}.{name}": tensor for name, tensor in weights.items()}
+def _reordered(name: str, module: nn.Module, order_D: Tensor) -> Weights:
+    """Return weight and bias of a part of a layer, with reordered features."""
+    weights: Weights = dict(module.named_parameters())
+    if name in READERS:
+        return weights | {"weight": weights["weight"][:, order_D]}
+    return {kind: tensor[order_D] for kind, tensor in weights.items()}
 
 
 @contextlib.contextmanager

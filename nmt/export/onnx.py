@@ -28,6 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nmt.data.batching import pad_rows, token_mask
 from nmt.errors import UsageError
 from nmt.export.common import (
     Translate,
@@ -144,10 +145,7 @@ class OnnxModel:
         """
         if track_attention:
             raise UsageError("ONNX models do not return attention", "remove coverage_penalty from --search")
-        lengths_B = np.array([len(source) for source in sources])
-        mask_BS = np.arange(lengths_B.max()) < lengths_B[:, None]
-        source_BS = np.zeros(mask_BS.shape, np.int64)
-        source_BS[mask_BS] = np.concatenate([np.asarray(source) for source in sources])
+        source_BS, mask_BS = pad_rows(sources).numpy(), token_mask(map(len, sources)).numpy()
         (cross_kv,) = self.encoder.run(None, {"source": source_BS, "source_mask": mask_BS})
         return OnnxState(self.decoder, cross_kv, mask_BS)
 
@@ -170,9 +168,7 @@ class OnnxState:
             self.past = self.past[:, :, parents_R]
         inputs = {"tokens": np.asarray(request.tokens_R, np.int64), "past": self.past, "cross_kv": self.cross_kv}
         logits_RV, self.past = self.decoder.run(None, {**inputs, "source_mask": self.mask_RS})
-        shifted_RV = logits_RV - logits_RV.max(1, keepdims=True)
-        log_p_RV = shifted_RV - np.log(np.exp(shifted_RV).sum(1, keepdims=True))
-        return best_tokens(log_p_RV, request)
+        return best_tokens(torch.from_numpy(logits_RV).log_softmax(1).numpy(), request)
 
 
 class _FixedTable(GrowingTable):

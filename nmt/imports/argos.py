@@ -7,7 +7,7 @@ from pathlib import Path
 from nmt.config import Config, DataConfig, TokenizerConfig, TrainConfig
 from nmt.errors import CheckpointError
 from nmt.imports import ctranslate2
-from nmt.imports.common import UNKNOWN_LANGUAGES, ImportedModel, read_bytes, read_json
+from nmt.imports.common import UNKNOWN_LANGUAGES, ImportedModel, join_vocabularies, read_bytes, read_json
 from nmt.model.build import max_positions
 from nmt.paths import sha256
 
@@ -30,7 +30,8 @@ def read(directory: Path) -> ImportedModel:
     if not (directory / TOKENIZER).exists() and (directory / "bpe.model").exists():
         raise CheckpointError(f"{directory} has no {TOKENIZER}: BPE models are not supported", "use a newer package")
     model, tokenizer = ctranslate2.read_model(directory / MODEL), read_bytes(directory / TOKENIZER)
-    vocabulary = model.join_vocabularies(tokenizer, tokenizer)
+    special = [[ids.get(token, -1) for token in model.special] for ids in model.vocabularies]
+    vocabulary = join_vocabularies(tokenizer, tokenizer, *model.vocabularies, *special)
     config, weights = ctranslate2.convert(model, vocabulary)
     languages = [metadata.get(name) for name in ("from_code", "to_code")]
     src, tgt = (str(code or name) for code, name in zip(languages, UNKNOWN_LANGUAGES, strict=True))

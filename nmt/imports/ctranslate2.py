@@ -28,7 +28,6 @@ from nmt.imports.common import (
     ImportedModel,
     Vocabulary,
     Weights,
-    join_vocabularies,
     position_table,
     read_bytes,
     read_json,
@@ -112,11 +111,6 @@ class CTranslate2Model:
     """Ids of the source and target tokens."""
     special: list[str]
     """Tokens for PAD, UNK, BOS (the start token of the decoder) and EOS."""
-
-    def join_vocabularies(self, source_model: bytes, target_model: bytes) -> Vocabulary:
-        """Return the vocabulary for SentencePiece models, which share pieces, but not ids, with the model."""
-        source, target = ([ids.get(token, -1) for token in self.special] for ids in self.vocabularies)
-        return join_vocabularies(source_model, target_model, *self.vocabularies, source, target)
 
 
 def read_export(directory: Path) -> ImportedModel:

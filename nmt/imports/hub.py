@@ -54,18 +54,22 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         ) from None
     except errors.RevisionNotFoundError:
         raise DownloadError(f"{repository} has no revision {revision}", "leave out --revision") from None
-    except (HTTPError, errors.LocalEntryNotFoundError, OSError, LookupError, TypeError) as error:
+    except (HTTPError, errors.LocalEntryNotFoundError, OSError, LookupError, TypeError, ValueError) as error:
         raise DownloadError(
-            f"cannot download {repository}: {str(error).splitlines()[0]}",
+            f"cannot download {repository}: {_first_line(error)}",
             "run the command again to resume",
         ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _from_cache(repository: str, revision: str | None, error: Exception) -> tuple[Path, dict[str, Any]]:
     config = try_to_load_from_cache(repository, "config.json", revision=revision or "main")
     if not isinstance(config, str):
         raise DownloadError(
-            f"cannot reach the Hugging Face Hub ({str(error).splitlines()[0]}), and {repository} is not in its cache",
+            f"cannot reach the Hugging Face Hub ({_first_line(error)}), and {repository} is not in its cache",
             "connect to the internet, or import a local directory",
         )
     directory = Path(config).parent

@@ -34,6 +34,7 @@ from nmt.imports.common import (
     read_json,
     select_rows,
 )
+from nmt.model.marian_names import LAYER
 from nmt.paths import sha256
 
 FILES = (
@@ -136,14 +137,14 @@ def _read_weights(directory: Path) -> tuple[Path, Weights]:
         raise CheckpointError(f"{directory} has neither {' nor '.join(WEIGHT_FILES)}", RETRY)
     try:
         tensors = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+        return file, Weights(file, {name: tensor.float() for name, tensor in tensors.items()})
     except pickle.UnpicklingError:
         raise CheckpointError(
             f"{file} contains more than tensors, and loading it could run code",
             "convert it to model.safetensors with Transformers if you trust it",
         ) from None
-    except (OSError, RuntimeError, SafetensorError, EOFError, ValueError):
+    except (OSError, RuntimeError, SafetensorError, EOFError, ValueError, AttributeError):  # the last: no tensors
         raise CheckpointError(f"{file} is damaged", RETRY) from None
-    return file, Weights(file, {name: tensor.float() for name, tensor in tensors.items()})
 
 
 def _read_vocabulary(directory: Path, options: dict[str, Any]) -> Vocabulary:
@@ -188,24 +189,3 @@ EMBEDDINGS = {
     "output": ("lm_head.weight", "model.decoder.embed_tokens.weight", "model.shared.weight"),
 }
 """The embeddings of nmt, and their names in Transformers: the first that is in the file."""
-_SELF_ATTENTION = {
-    "self_attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "self_attention.out": ("self_attn.out_proj",),
-    "attention_residual.norm": ("self_attn_layer_norm",),
-}
-_FEED_FORWARD = {
-    "feed_forward.up": ("fc1",),
-    "feed_forward.down": ("fc2",),
-    "ffn_residual.norm": ("final_layer_norm",),
-}
-_CROSS_ATTENTION = {
-    "cross_attention.q": ("encoder_attn.q_proj",),
-    "cross_attention.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
-    "cross_attention.out": ("encoder_attn.out_proj",),
-    "cross_attention_residual.norm": ("encoder_attn_layer_norm",),
-}
-LAYER = {
-    "encoder": _SELF_ATTENTION | _FEED_FORWARD,
-    "decoder": _SELF_ATTENTION | _CROSS_ATTENTION | _FEED_FORWARD,
-}
-"""Parts of a layer in nmt, and the parts in Transformers that they concatenate."""

@@ -34,16 +34,13 @@ def chunk_by_arrival(lines: Iterable[str]) -> Iterator[list[str]]:
             queue.put(error)
 
     Thread(target=read, daemon=True).start()
-    item: str | Exception | None = ""
-    while isinstance(item, str):
-        chunk = []
-        item = queue.get()
-        while isinstance(item, str):
-            chunk.append(item)
-            if len(chunk) == CHUNK_SIZE or queue.empty():
-                break
-            item = queue.get()
-        if chunk:
+    chunk: list[str] = []
+    while isinstance(item := queue.get(), str):
+        chunk.append(item)
+        if len(chunk) == CHUNK_SIZE or queue.empty():
             yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
     if item is not None:
         raise item

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt import runtime
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import CheckpointError, UsageError
+from nmt.errors import CheckpointError, UsageError, suggest
 from nmt.inference import Source, TokenScores, max_target_length
 from nmt.runs import discovery, pretrained
 from nmt.search import Hypothesis, Search
@@ -54,6 +54,8 @@ class CTranslate2Engine:
             import ctranslate2
         except ImportError:
             raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
+        if precision not in TYPES:
+            raise UsageError(f"unknown precision '{precision}'", suggest(precision, TYPES))
         self.tokenizer = tokenizer
         kind, _, index = device.partition(":")
         threads = {"inter_threads": runtime.num_threads(), "intra_threads": 1} if kind == "cpu" else {}

@@ -16,7 +16,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.normalization import remove_invisible
-from nmt.data.spans import without_overlaps
+from nmt.data.spans import apply_edits, without_overlaps
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
@@ -136,13 +136,13 @@ class _GuardedChunk:
             for line, n_best in zip(lines, translated, strict=True)
         ]
         for attempt in (
-            self._translate_segments,
+            partial(map, self._translate_segments),
             partial(self._substitute, constrained=False),
             partial(self._substitute, constrained=True),
             self._constrain,
-            self._replace_terms,
+            partial(map, self._replace_terms),
             self._widen_beam,
-            self._translate_around_spans,
+            partial(map, self._translate_around_spans),
         ):
             failed = [i for i, n_best in enumerate(results) if n_best[0].warnings]
             if not failed:
@@ -170,19 +170,15 @@ class _GuardedChunk:
 
     # Attempts: each returns further translations of each line, or none where it does not apply.
 
-    def _translate_segments(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _translate_segments(self, line: Line, n_best: NBest) -> NBest:
         """Guard each segment of a line that has several, because constraints apply to one segment."""
-        for line in lines:
-            spans = self._segments(line)
-            if len(spans) < 2 or line.prefix or line.constraints:
-                yield []
-                continue
-            n_best_of_parts = self.translate([_part(line, *span) for span in spans])
-            separators = ["", *(separator(line.text, end, start) for (_, end), (start, _) in pairwise(spans))]
-            offsets = [_word_index(line.text, start) for start, _ in spans]
-            yield [
-                concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)
-            ]
+        spans = self._segments(line)
+        if len(spans) < 2 or line.prefix or line.constraints:
+            return []
+        n_best_of_parts = self.translate([_part(line, *span) for span in spans])
+        separators = ["", *(separator(line.text, end, start) for (_, end), (start, _) in pairwise(spans))]
+        offsets = [_word_index(line.text, start) for start, _ in spans]
+        return [concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)]
 
     def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:
         """Replace the protected spans by names, which models copy more often.
@@ -218,42 +214,38 @@ class _GuardedChunk:
             for line, n_best in zip(lines, found, strict=True)
         ]
 
-    def _replace_terms(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _replace_terms(self, line: Line, n_best: NBest) -> NBest:
         """Replace the words that are aligned with a missing term by its translation."""
-        for line, n_best in zip(lines, results, strict=True):
-            missing = [span for span in line.fixed if span.is_term and is_missing(span, n_best[0].text)]
-            if not missing or len(self._segments(line)) != 1:
-                yield []
-                continue
-            translation = n_best[0]
-            alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
-            yield [replace(translation, text=_replace_aligned(line.text, translation.text, missing, alignment))]
+        translation = n_best[0]
+        missing = [span for span in line.fixed if span.is_term and is_missing(span, translation.text)]
+        if not missing or len(self._segments(line)) != 1:
+            return []
+        alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
+        return [replace(translation, text=_replace_aligned(line.text, translation.text, missing, alignment))]
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
         requests = [None if line.constraints else line for line in lines]
         return _search_where(requests, lambda lines: list(self._search(lines, WIDE_BEAM)))
 
-    def _translate_around_spans(self, lines: Lines, results: list[NBest]) -> Iterator[NBest]:
+    def _translate_around_spans(self, line: Line, n_best: NBest) -> NBest:
         """Translate the text around the protected spans and numbers, and keep the spans in their places."""
-        for line, n_best in zip(lines, results, strict=True):
-            if line.prefix or line.constraints or not _has_span_problem(n_best[0]):
-                yield []
-                continue
-            spans = [span for span in line.fixed if not span.is_term]
-            starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]
-            around = [_part(line, *span) for span in zip(starts, ends, strict=True)]
-            before = [_LEADING_PUNCTUATION.match(part.text)[0] for part in around]  # type: ignore[index]  # may be empty
-            texts = [_part(part, len(each), len(part.text)) for part, each in zip(around, before, strict=True)]
-            translated = map(without_added_period, texts, (each[0] for each in self.translate(texts)))
-            translations = (replace(each, text=b + each.text) for b, each in zip(before, translated, strict=True))
-            parts = [Part(next(translations))]
-            for span, translation in zip(spans, translations, strict=True):
-                num_words = len(span.translation.split())
-                copy = Translation(span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
-                parts.append(Part(copy, "", _word_index(line.text, span.start)))
-                parts.append(Part(translation, "", _word_index(line.text, span.end)))
-            yield [concatenate(parts)]
+        if line.prefix or line.constraints or not _has_span_problem(n_best[0]):
+            return []
+        spans = [span for span in line.fixed if not span.is_term]
+        starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]
+        around = [_part(line, *span) for span in zip(starts, ends, strict=True)]
+        before = [_LEADING_PUNCTUATION.match(part.text)[0] for part in around]  # type: ignore[index]  # may be empty
+        texts = [_part(part, len(each), len(part.text)) for part, each in zip(around, before, strict=True)]
+        translated = map(without_added_period, texts, (each[0] for each in self.translate(texts)))
+        translations = (replace(each, text=b + each.text) for b, each in zip(before, translated, strict=True))
+        parts = [Part(next(translations))]
+        for span, translation in zip(spans, translations, strict=True):
+            num_words = len(span.translation.split())
+            copy = Translation(span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
+            parts.append(Part(copy, "", _word_index(line.text, span.start)))
+            parts.append(Part(translation, "", _word_index(line.text, span.end)))
+        return [concatenate(parts)]
 
     def _search_constrained(self, lines: Lines) -> list[NBest]:
         """Search with constraints; a line whose constraints the engine or the model does not support has no results."""
@@ -280,9 +272,7 @@ def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignme
             start, end = words[aligned[0]][0], words[min(aligned[-1], aligned[0] + last - first)][1]
             before, after = _AROUND_WORDS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any
             edits.append((start + len(before), end - len(after), span.translation))
-    for start, end, translation in sorted(edits, reverse=True):
-        text = text[:start] + translation + text[end:]
-    return text
+    return apply_edits(text, edits)
 
 
 def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], list[NBest]]) -> list[NBest]:
@@ -318,20 +308,15 @@ def _word_index(text: str, start: int) -> int:
 
 def _has_text(line: Line) -> bool:
     """Return whether there is anything to translate: a letter outside the protected spans."""
-    end, outside = 0, ""
-    for span in line.fixed:
-        if not span.is_term:
-            outside, end = outside + line.text[end : span.start], span.end
-    return _LETTER.search(outside + line.text[end:]) is not None
+    protected = ((span.start, span.end, "") for span in line.fixed if not span.is_term)
+    return _LETTER.search(apply_edits(line.text, protected)) is not None
 
 
 def _copy(line: Line) -> Translation:
     """Return a line without text as its translation."""
-    text, end = "", 0
-    for span in line.fixed:
-        text, end = text + line.text[end : span.start] + span.translation, span.end
+    text = apply_edits(line.text, ((span.start, span.end, span.translation) for span in line.fixed))
     before, after = surrounding_whitespace(line.text)
-    text = before + remove_invisible(text + line.text[end:]).strip() + after
+    text = before + remove_invisible(text).strip() + after
     return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
 
 

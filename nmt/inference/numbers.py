@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import IPv4Address
 
 from nmt.errors import UsageError
 
@@ -37,13 +39,20 @@ def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
     decimal, group = _SEPARATORS[src][0], _SEPARATORS[src][1]
     spaces = " \u202f" if group.isspace() else ""
     to_target = str.maketrans({decimal: _SEPARATORS[tgt][0]} | dict.fromkeys(spaces + group, _SEPARATORS[tgt][1]))
-    grouped = rf"\d{{1,3}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
+    grouped = rf"[1-9]\d{{0,2}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
     number = re.compile(rf"(?:{grouped}|\d+)(?:{re.escape(decimal)}\d+)?")
 
     def localize(match: re.Match[str]) -> str:
-        return match[0].translate(to_target) if number.fullmatch(match[0]) else match[0]
+        is_number = number.fullmatch(match[0]) and not _is_ip_address(match[0])
+        return match[0].translate(to_target) if is_number else match[0]
 
     return lambda text: _NUMBER.sub(localize, text) if _QUANTITY.fullmatch(text) else text
+
+
+def _is_ip_address(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(IPv4Address(text))
+    return False
 
 
 def equivalent_pattern(number: str) -> re.Pattern[str] | None:

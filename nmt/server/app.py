@@ -47,7 +47,7 @@ from nmt.server.files import (
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
 from nmt.server.metrics import CONTENT_TYPE_LATEST, Metrics
-from nmt.server.page import Page
+from nmt.server.page import make_page
 from nmt.server.service import AUTO, Service
 
 MAX_AGE = 20 * 24 * 60 * 60
@@ -91,11 +91,11 @@ class Api:
         self._rate, self._slots = RateLimiter(limits.rate), Slots(limits.max_concurrent)
         self._upload_slots, self._file_slots = Slots(limits.max_uploads), Slots(limits.max_files)
         self._files = TranslatedFiles()
-        self._page = Page(service, limits)
+        self._page, self._page_headers = make_page(service, limits)
 
     async def page(self, request: Request) -> Response:
         """Return the page."""
-        return self._page.response()
+        return Response(self._page, media_type="text/html", headers=self._page_headers)
 
     async def translate(self, request: Request) -> Response:
         """Translate one or several texts."""

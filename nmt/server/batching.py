@@ -68,20 +68,17 @@ class BatchTranslator:
 
     def _batches(self) -> Iterator[list[Job]]:
         """Yield the jobs in the queue that are not cancelled, until it is closed."""
-        is_open = True
-        while is_open:
-            batch, num_lines, num_characters = list[Job](), 0, 0
-            while num_lines < self.max_lines and num_characters < MAX_BATCH_CHARACTERS:
-                if batch and self._queue.empty():
-                    break
-                if (job := self._queue.get()) is None:
-                    is_open = False
-                    break
-                if job.future.set_running_or_notify_cancel():
-                    batch.append(job)
-                    num_lines += len(job.lines)
-                    num_characters += job.num_characters
-            yield batch
+        batch, num_lines, num_characters = list[Job](), 0, 0
+        while job := self._queue.get():
+            if job.future.set_running_or_notify_cancel():
+                batch.append(job)
+                num_lines += len(job.lines)
+                num_characters += job.num_characters
+            is_full = num_lines >= self.max_lines or num_characters >= MAX_BATCH_CHARACTERS
+            if batch and (is_full or self._queue.empty()):
+                yield batch
+                batch, num_lines, num_characters = [], 0, 0
+        yield batch
 
     def _translate(self, jobs: Sequence[Job]) -> None:
         """Translate jobs with the same search, and set their results. If that fails, translate each separately."""

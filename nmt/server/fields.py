@@ -15,6 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from nmt.data.normalization import SURROGATES
+
 BODY_TIMEOUT = 30.0
 """Maximum time to receive a request, in seconds."""
 MAX_FIELDS = 10_000
@@ -179,7 +181,7 @@ def text_fields(fields: Fields, max_length: int) -> list[str]:
         raise HTTPException(400, "Invalid request: missing q parameter")
     if not all(isinstance(text, str) for text in texts):
         raise HTTPException(400, "q must be a string or a list of strings")
-    if any(not _is_valid_unicode(text) for text in texts):
+    if any(map(SURROGATES.search, texts)):
         raise HTTPException(400, "q has half of a surrogate pair")
     if (length := sum(map(len, texts))) > max_length:
         raise HTTPException(400, f"Invalid request: request ({length}) exceeds text limit ({max_length})")
@@ -207,7 +209,7 @@ def optional(fields: Fields, name: str, expected: type) -> Any:
     value = fields.get(name)
     if value is not None and not isinstance(value, expected):
         raise HTTPException(400, f"{name} must be a {'string' if expected is str else 'file'}")
-    if isinstance(value, str) and not _is_valid_unicode(value):
+    if isinstance(value, str) and SURROGATES.search(value):
         raise HTTPException(400, f"{name} has half of a surrogate pair")
     return value
 
@@ -245,12 +247,3 @@ def _flag_field(fields: Fields, name: str) -> bool:
     if value in (None, False, "false", "0", ""):
         return False
     raise HTTPException(400, f"{name} must be true or false")
-
-
-def _is_valid_unicode(text: str) -> bool:
-    """Return whether a text has no half of a surrogate pair, which JSON can express and UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -6,8 +6,6 @@ import base64
 import hashlib
 import re
 
-from starlette.responses import Response
-
 from nmt.documents.formats import FORMATS
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits
@@ -17,23 +15,17 @@ from nmt.templates import render
 _INLINE = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 
 
-class Page:
-    """The page, rendered once, and its Content-Security-Policy, which allows only its own styles and scripts."""
-
-    def __init__(self, service: Service, limits: Limits) -> None:
-        languages = {
-            code: {"name": language_name(code), "targets": [each for each in service.targets(code) if each != code]}
-            for code in service.languages
-        }
-        self._html = render(
-            "translate.html", languages=languages, default=service.default_pair, limits=limits,
-            needs_key=bool(limits.keys), file_types=sorted(FORMATS),
-        )  # fmt: skip
-        self._headers = {"Content-Security-Policy": _policy(self._html), "Cache-Control": "no-cache"}
-
-    def response(self) -> Response:
-        """Return the page."""
-        return Response(self._html, media_type="text/html", headers=self._headers)
+def make_page(service: Service, limits: Limits) -> tuple[str, dict[str, str]]:
+    """Return the page and its headers: the Content-Security-Policy allows only its own styles and scripts."""
+    languages = {
+        code: {"name": language_name(code), "targets": [each for each in service.targets(code) if each != code]}
+        for code in service.languages
+    }
+    html = render(
+        "translate.html", languages=languages, default=service.default_pair, limits=limits,
+        needs_key=bool(limits.keys), file_types=sorted(FORMATS),
+    )  # fmt: skip
+    return html, {"Content-Security-Policy": _policy(html), "Cache-Control": "no-cache"}
 
 
 def _policy(html: str) -> str:

@@ -93,7 +93,7 @@ class AttentionMaps:
             "target_tokens": self.target_tokens,
             "decoder_input": self.decoder_input,
             "translation": self.translation,
-            "weights": {name: _round(weights.tolist()) for name, weights in self.weights.items()},
+            "weights": {name: weights.double().round(decimals=4).tolist() for name, weights in self.weights.items()},
             "steps": [asdict(step) for step in self.steps],
             "n_best": [asdict(translation) for translation in self.n_best],
         }
@@ -225,7 +225,3 @@ def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
             panel.set_title(f"head {head + 1}", fontsize=9)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)
-
-
-def _round(values: Any) -> Any:
-    return [_round(value) for value in values] if isinstance(values, list) else round(values, 4)

@@ -61,19 +61,9 @@ def half_target(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
     return pairs[i][0], " ".join(words[: len(words) // 2])
 
 
-def mojibake_cp437(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
-    """Return the pair with its target encoded as UTF-8 and decoded as code page 437."""
-    return pairs[i][0], pairs[i][1].encode().decode("cp437")
-
-
-def mojibake_mac(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
-    """Return the pair with its target encoded as UTF-8 and decoded as Mac Roman."""
-    return pairs[i][0], pairs[i][1].encode().decode("mac_roman")
-
-
-def mojibake(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
-    """Return the pair with its target encoded as UTF-8 and decoded as Windows-1252."""
-    return pairs[i][0], pairs[i][1].encode().decode("windows-1252", "ignore")
+def mojibake(encoding: str) -> Corruption:
+    """Return a corruption that decodes the UTF-8 of the target with another encoding."""
+    return lambda rng, pairs, i: (pairs[i][0], pairs[i][1].encode().decode(encoding, "ignore"))
 
 
 def control_character(rng: random.Random, pairs: list[Pair], i: int) -> Pair:
@@ -194,9 +184,9 @@ CORRUPTIONS: dict[str, tuple[str, Corruption]] = {
     "wrong-language": ("wrong-language", wrong_language),
     "length-ratio": ("length-ratio", length_ratio),
     "length-ratio, half of the target": ("length-ratio", half_target),
-    "mojibake, Windows-1252": ("mojibake", mojibake),
-    "mojibake, code page 437": ("mojibake", mojibake_cp437),
-    "mojibake, Mac Roman": ("mojibake", mojibake_mac),
+    "mojibake, Windows-1252": ("mojibake", mojibake("windows-1252")),
+    "mojibake, code page 437": ("mojibake", mojibake("cp437")),
+    "mojibake, Mac Roman": ("mojibake", mojibake("mac_roman")),
     "replacement-characters": ("replacement-characters", replacement_character),
     "control-characters": ("control-characters", control_character),
     "escaped-entities": ("escaped-entities", escaped_entity),

@@ -11,10 +11,7 @@ translation, as Dinu et al. 2019 do, so that applying a term is right.
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import sacrebleu
 

@@ -12,10 +12,6 @@ from __future__ import annotations
 import argparse
 import random
 import string
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from command_errors import error_messages
 from nmt.inference.guard import Guard

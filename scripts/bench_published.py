@@ -31,11 +31,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, ask_in_turn, peak_memory
+from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, measure
 
 if TYPE_CHECKING:  # only the processes of nmt import it
     from nmt.search import Hypothesis, Search, SearchRequest, StepModel
@@ -159,15 +159,8 @@ def _load(arguments: Any) -> dict[str, float]:
 
 def _translate(arguments: Any, beam: int) -> dict[str, tuple[float, int]]:
     """Return the median throughput in target tokens per second and the peak memory in bytes of each engine."""
-    requests = {}
-    for name in ENGINES:
-        process = _start(arguments, name)
-        requests[name] = process.ask(beam=beam) | {"beam": beam, "sentences": arguments.sentences}
-        process.close()
-    engines = {name: _start(arguments, name) for name in ENGINES}
-    answers = ask_in_turn(engines, requests, arguments.repeats)
-    for engine in engines.values():
-        engine.close()
+    request = {"beam": beam, "sentences": arguments.sentences}
+    answers = measure(partial(_start, arguments), ENGINES, request, arguments.repeats)
     if short := [name for name, passes in answers.items() if min(each["seconds"] for each in passes) < MIN_SECONDS]:
         print(f"passes of {', '.join(short)} take less than {MIN_SECONDS} s: add --sentences", file=sys.stderr)
     return {
@@ -203,33 +196,21 @@ def _print_table(
 
 def _serve(arguments: Any) -> None:
     with arguments.input.open(encoding="utf-8") as file:
-        texts = [line.strip() for line in file]
-    lines = [text for text in texts if 0 < len(text.split()) <= MAX_WORDS][: arguments.sentences]
+        texts = (line.strip() for line in file)
+        lines = list(islice((text for text in texts if 0 < len(text.split()) <= MAX_WORDS), arguments.sentences))
     engine, kind = arguments.engine.split()
     start: Callable[[Any, str], list[Translate]] = {
         "nmt": _nmt, "ctranslate2": _ctranslate2, "transformers": _transformers,
     }[engine]  # fmt: skip
-    settings = start(arguments, kind)
 
-    def timed(setting: Translate, lines: list[str], beam: int) -> tuple[int, float]:
-        before = time.perf_counter()
-        tokens = setting(lines, beam)
-        seconds = time.perf_counter() - before
-        if tokens != len(lines) * arguments.output_tokens:
-            sys.exit(f"{arguments.engine} wrote {tokens} tokens, not {len(lines) * arguments.output_tokens}")
-        return tokens, seconds
+    def work(translate: Translate, request: dict[str, Any]) -> int:
+        chosen = lines[: request["sentences"]]
+        tokens = translate(chosen, request["beam"])
+        if tokens != len(chosen) * arguments.output_tokens:
+            sys.exit(f"{arguments.engine} wrote {tokens} tokens, not {len(chosen) * arguments.output_tokens}")
+        return tokens
 
-    def answer(request: dict[str, int]) -> dict[str, Any]:
-        if "setting" not in request:  # find the fastest; the first lines are a warmup
-            times = [
-                (timed(setting, lines[:64], request["beam"]), timed(setting, lines, request["beam"])[1])[1]
-                for setting in settings
-            ]
-            return {"setting": times.index(min(times))}
-        tokens, seconds = timed(settings[request["setting"]], lines[: request["sentences"]], request["beam"])
-        return {"tokens": tokens, "seconds": seconds, "memory": peak_memory()}
-
-    answer_requests(answer)
+    answer_requests(start(arguments, kind), work)
 
 
 def _nmt(arguments: Any, kind: str) -> list[Translate]:

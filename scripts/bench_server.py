@@ -122,12 +122,14 @@ def soak(count: int, texts: Iterator[str]) -> None:
     with server() as port:
         load = Load(port, texts)
         asyncio.run(load.run(64, requests=1000))  # warmup
-        for done in range(0, count + 1, max(1, count // 6)):
+        step = max(1, count // 6)
+        for done in range(0, count + 1, step):
+            if done:
+                asyncio.run(load.run(64, requests=step))
             memory = metric(port, "process_resident_memory_bytes") / 1e6
             print(
                 f"{done:>7,} requests: {memory:.1f} MB, {metric(port, 'process_open_fds'):.0f} open files", flush=True
             )
-            asyncio.run(load.run(64, requests=max(1, count // 6)))
 
 
 def main() -> None:

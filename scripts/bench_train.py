@@ -48,25 +48,17 @@ from nmt.train.trainer import Trainer
 VOCABULARY = 37_000
 WARMUP_UPDATES, PROFILED_UPDATES = 5, 8
 WORKLOADS = {
-    "cpu": (
-        "multi30k",
-        [
-            "model.dim=256",
-            "model.ffn_dim=1024",
-            "model.norm_position=post",
-            "model.dropout=0.1",
-            "model.position_encoding=sinusoidal",
-            "train.batch_tokens=4096",
-            "train.optimizer=adamw",
-        ],
-    ),
+    "cpu": ("multi30k", [
+        "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1",
+        "model.position_encoding=sinusoidal", "train.batch_tokens=4096", "train.optimizer=adamw",
+    ]),
     "gpu": ("wmt14-base", ["train.batch_tokens=25000", "train.grad_accumulation=1"]),
-}
+}  # fmt: skip
 OPERATOR_GROUPS = {  # regular expressions of PyTorch operator names; the first match counts
     "matrix products": r"mm$|bmm|linear|matmul|mkldnn_linear|baddbmm|convolution",
     "attention (fused)": r"scaled_dot_product|flash|efficient",
-    "softmax and loss": r"softmax|logsumexp|exp|log|gather|scatter",
-    "dropout": r"random|bernoulli|dropout|ge$|ge_$",
+    "softmax and loss": r"softmax|logsumexp|^(exp|log)_?$|gather|scatter",
+    "dropout": r"random|bernoulli|dropout|^ge_?$",
     "normalization": r"layer_norm|rms_norm",
     "optimizer": r"adam|foreach|norm",
     "casts and copies": r"copy|_to_copy|clone|cat|contiguous|index|embedding",
@@ -151,7 +143,10 @@ def _arguments() -> Any:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--eole", metavar="PYTHON", help="Python interpreter of an environment with Eole")
     parser.add_argument("--eole-updates", type=int, default=100)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.eole and arguments.workload != "cpu":
+        parser.error("--eole needs the CPU workload: the GPU workload has random data, which Eole does not read")
+    return arguments
 
 
 def _all(values: Any) -> str:

@@ -13,6 +13,7 @@ for variable in NMT_DATA NMT_RUNS PRETRAINED_DIR TATOEBA EUROPARL SOFTWARE MULTI
   esac
 done
 here="$PWD" script="$0"
+if [ -f "$PWD/${CONFIG:-}" ]; then export CONFIG="$PWD/$CONFIG"; fi
 CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 # Print a usage error with a hint and exit.
@@ -41,6 +42,12 @@ check_settings() {
   fi
   mkdir -p "$(dirname -- "$1")"
   printf '%s\n' "$settings" > "$1"
+}
+
+# Train the run $1 with the other options, resume it without them, or return at once if it is finished.
+train_or_resume() {
+  if [ -f "$1/config.yaml" ]; then set -- "$1" --resume; fi
+  nmt train --run "$@"
 }
 
 # Create nmt's virtual environment if necessary and activate it. Arguments go to scripts/venv.sh.

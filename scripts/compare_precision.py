@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from bench_train import WORKLOADS
 from command_errors import error_messages
 from nmt import runtime
 from nmt.config import Config, config_io
@@ -32,11 +33,7 @@ from nmt.model.seq2seq import Seq2Seq
 from nmt.train.precision import training_dtype
 from nmt.train.trainer import Trainer
 
-WORKLOAD = [
-    "model.dim=256", "model.ffn_dim=1024", "model.norm_position=post", "model.dropout=0.1", "train.batch_tokens=4096",
-    "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)", "train.optimizer=adamw",
-    "model.position_encoding=sinusoidal",
-]  # fmt: skip
+WORKLOAD = [*WORKLOADS["cpu"][1], "train.schedule=inverse_sqrt(peak=1e-3, warmup=150)"]
 
 
 def main() -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
+THREADS = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))  # as in nmt
 SEARCHES = {"greedy": 1, "beam 4": 4}
 """Beam sizes of the searches that are measured."""
 Translate = Callable[[list[str], int], int]
@@ -43,33 +42,57 @@ class EngineProcess:
         self._process.communicate()
 
 
-def ask_in_turn(
-    engines: Mapping[str, EngineProcess], requests: Mapping[str, dict[str, Any]], repeats: int
+def measure(
+    start: Callable[[str], EngineProcess], names: Sequence[str], request: dict[str, Any], repeats: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Send each engine its request `repeats` times, after a warmup. The engines take turns; other ones are idle."""
-    answers: dict[str, list[dict[str, Any]]] = {name: [] for name in engines}
+    """Return the answers of each engine with its fastest setting.
+
+    Another process finds the setting, so that peak memory is that of one setting. The engines take turns after a
+    warmup; other ones are idle.
+    """
+    requests = {}
+    for name in names:
+        process = start(name)
+        requests[name] = request | process.ask(**request)
+        process.close()
+    engines = {name: start(name) for name in names}
+    answers: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for repeat in range(repeats + 1):
         for name, engine in engines.items():
             answer = engine.ask(**requests[name])
             if repeat:
                 answers[name].append(answer)
+    for engine in engines.values():
+        engine.close()
     return answers
 
 
-def answer_requests(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer the requests on stdin until it ends."""
+def answer_requests(settings: Sequence[Translate], work: Callable[[Translate, dict[str, Any]], int]) -> None:
+    """Answer the requests on stdin until it ends: measure a setting, or name the fastest one.
+
+    Args:
+        settings: functions that translate.
+        work: translates for a request with one of them, and returns the number of tokens.
+    """
+
+    def timed(setting: Translate, request: dict[str, Any]) -> tuple[int, float]:
+        before = time.perf_counter()
+        tokens = work(setting, request)
+        return tokens, time.perf_counter() - before
+
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        request = json.loads(line)
+        answer: dict[str, Any]
+        if "setting" in request:
+            tokens, seconds = timed(settings[request["setting"]], request)
+            answer = {"tokens": tokens, "seconds": seconds, "memory": peak_memory()}
+        else:  # the first of two passes is a warmup
+            times = [min(timed(setting, request)[1] for _ in range(2)) for setting in settings]
+            answer = {"setting": times.index(min(times))}
+        print(json.dumps(answer), flush=True)
 
 
 def peak_memory() -> int:
     """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()  # getrusage includes the memory of the parent before exec
     return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024  # type: ignore[union-attr]
-
-
-def reset_peak_memory() -> None:
-    """Return freed memory to the system, and count the peak from now on (Linux with glibc)."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")

@@ -28,15 +28,9 @@ nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
 
 # Fine-tune a model with this name and these options, or resume it, unless it is finished.
 train() {
-  local run="$runs/$1"
-  shift
-  if [ -f "$run/comparison.json" ]; then return; fi
-  if [ -f "$run/config.yaml" ]; then
-    nmt train --run "$run" --resume > /dev/null
-  else
-    nmt train --init-from "$start" --run "$run" --set "data.general_test=[\"$general\"]" "$@" \
-      ${options[@]+"${options[@]}"} > /dev/null
-  fi
+  if [ -f "$runs/$1/comparison.json" ]; then return; fi
+  train_or_resume "$runs/$1" --init-from "$start" --set "data.general_test=[\"$general\"]" "${@:2}" \
+    ${options[@]+"${options[@]}"} > /dev/null
 }
 
 for domain in multi30k software; do

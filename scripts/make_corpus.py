@@ -26,27 +26,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     texts = [text.partition(":") for text in arguments.texts]
-    seeds = [pair for src, _, tgt in texts for pair in read_pairs(Path(src), Path(tgt)) if all(pair)]
+    seeds = [pair for src, _, tgt in texts for pair in read_pairs(Path(src), Path(tgt)) if all(map(str.strip, pair))]
+    if not seeds:
+        parser.error("the texts have no sentence pairs")
     outputs = [arguments.prefix.with_name(f"{arguments.prefix.name}.{code}") for code in ("en", "de")]
     write_pairs(outputs[0], outputs[1], _perturbed(seeds, arguments.pairs, random.Random(arguments.seed)))
 
 
 def _perturbed(seeds: list[Pair], count: int, rng: random.Random) -> Iterator[Pair]:
     words = [[word for pair in seeds for word in pair[side].split()] for side in (0, 1)]
-    order = list(range(len(seeds)))
-    num_pairs = 0
-    while True:
-        rng.shuffle(order)
-        for i in order:
-            if num_pairs == count:
-                return
-            pair = (
-                seeds[i]
-                if num_pairs < len(seeds)
-                else tuple(_replace_words(seeds[i][side], words[side], rng) for side in (0, 1))
-            )
-            yield pair[0], pair[1]
-            num_pairs += 1
+    for number in range(count):
+        if number % len(seeds) == 0:
+            rng.shuffle(seeds)
+        source, target = seeds[number % len(seeds)]
+        if number >= len(seeds):
+            source, target = _replace_words(source, words[0], rng), _replace_words(target, words[1], rng)
+        yield source, target
 
 
 def _replace_words(text: str, words: list[str], rng: random.Random) -> str:

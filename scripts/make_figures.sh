@@ -12,16 +12,10 @@ figures=docs/guide/figures runs="${NMT_RUNS:-runs}"
 scripts/figures.py "$figures"
 
 nmt plot positions sinusoidal rotary alibi -o "$figures/positions.png"
-# Train a model with this name, resume it, or return at once if it is finished.
-train() {
-  local run="$runs/$1"
-  shift
-  if [ -f "$run/config.yaml" ]; then set -- --resume; fi
-  nmt train --run "$run" "$@" > /dev/null
-}
-train quickstart
-train guide-learned --set "model.position_encoding=learned(max_positions=64)" --set train.max_length=64
-train guide-t5 --set model.position_encoding=t5
+train_or_resume "$runs/quickstart" > /dev/null
+train_or_resume "$runs/guide-learned" --set "model.position_encoding=learned(max_positions=64)" \
+  --set train.max_length=64 > /dev/null
+train_or_resume "$runs/guide-t5" --set model.position_encoding=t5 > /dev/null
 nmt plot positions --model "$runs/guide-learned" --length 20 -o "$figures/learned.png"
 nmt plot positions --model "$runs/guide-t5" --length 20 -o "$figures/t5.png"
 nmt plot curves "$runs/quickstart" -o "$figures/curves.png"

@@ -15,15 +15,12 @@ compared.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from random import Random
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from command_errors import error_messages
 from nmt.data.noise import compose

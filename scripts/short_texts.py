@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from aligned_words import aligned_words
 from command_errors import error_messages

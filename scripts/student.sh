@@ -17,7 +17,6 @@ shift 2
 case "${1:-}" in "" | --set | --set=*) ;; *) usage_error "unknown argument '$1'" ;; esac
 if [ -e "$here/$teacher" ]; then teacher="$here/$teacher"; fi
 config="${CONFIG:-multi30k}"
-if [ -e "$here/$config" ]; then config="$here/$config"; fi
 activate
 student="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")"
 distilled="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")-distilled"
@@ -25,14 +24,10 @@ check_settings "$student.settings" "$teacher" "$corpus" "${SELECT:-}" "$config" 
 
 nmt distill --model "$teacher" --data "$corpus" --output "$distilled" --resume ${SELECT:+--select "$SELECT"} > /dev/null
 
-if [ -f "$student/config.yaml" ]; then
-  nmt train --run "$student" --resume > /dev/null
-else
-  languages="$(nmt info "$teacher" --json |
-    python -c 'import json, sys; info = json.load(sys.stdin); print(info["source"], info["target"])')"
-  nmt train --config "$config" --run "$student" --set "data.src=${languages% *}" --set "data.tgt=${languages#* }" \
-    --set "data.train=files(train='$distilled/train', hold_out=False)" --set "data.valid=$corpus" \
-    --set "data.test=$corpus" --set model.encoder_layers=6 --set model.decoder_layers=1 "$@" > /dev/null
-fi
+languages="$(nmt info "$teacher" --json |
+  python -c 'import json, sys; info = json.load(sys.stdin); print(info["source"], info["target"])')"
+train_or_resume "$student" --config "$config" --set "data.src=${languages% *}" --set "data.tgt=${languages#* }" \
+  --set "data.train=files(train='$distilled/train', hold_out=False)" --set "data.valid=$corpus" \
+  --set "data.test=$corpus" --set model.encoder_layers=6 --set model.decoder_layers=1 "$@" > /dev/null
 
 scripts/student_table.py "$corpus" "$teacher" "$student"

@@ -15,12 +15,9 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from command_errors import error_messages
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs

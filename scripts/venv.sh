@@ -45,13 +45,7 @@ usable() {
 }
 
 # Print a hash of the files that the installation depends on.
-dependencies_hash() {
-  "$python" - pyproject.toml requirements.lock requirements-dev.lock <<'PY'
-import hashlib, pathlib, sys
-
-print(hashlib.sha256(b"\0".join(pathlib.Path(name).read_bytes() for name in sys.argv[1:])).hexdigest())
-PY
-}
+dependencies_hash() { cat pyproject.toml requirements.lock requirements-dev.lock | cksum; }
 
 if ! usable; then
   interpreter="$(find_python)"

@@ -6,12 +6,8 @@
 #   SEEDS=1 LIMIT=2m scripts/experiments/architectures.sh
 : "${CONFIG:=multi30k-small}"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
-change() {
-  local name="$1"
-  shift
-  sweep "architectures/$name" ${common[@]+"${common[@]}"} "$@"
-}
-common=("$@")
+options=("$@")
+change() { sweep "architectures/$1" ${options[@]+"${options[@]}"} "${@:2}"; }
 change arch --grid model.arch=transformer,rnn
 change norm_position --grid model.norm_position=post
 change norm --grid model.norm=rms

@@ -131,9 +131,14 @@ def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> No
     Raises:
         UsageError: an output is an input.
     """
-    existing = [path for path in inputs if path.exists()]
+
+    def identity(path: Path) -> tuple[int, int]:
+        info = path.stat()
+        return info.st_dev, info.st_ino  # what samefile compares
+
+    existing = {identity(path) for path in inputs if path.exists()}
     for output in outputs:
-        if output.is_file() and any(output.samefile(path) for path in existing):
+        if output.is_file() and identity(output) in existing:
             raise UsageError(f"{output} would be overwritten: it is also an input", "choose another output file")
 
 

@@ -73,6 +73,13 @@ class Structure(HTMLParser):
         ("<p>a < b and <3", ["a < b and <3"]),
         ("<p>yes <a href='x", ["yes"]),
         ("<a title='x > y'>b</a>", ["x > y", "b"]),
+        ("<ul class=notranslate><li lang=en>no</ul><div lang=fr>non <b lang=en>yes</b></div><pre><i lang=en>no",
+         ["yes"]),
+        ("<p>one <img alt=no translate=no> two<input placeholder=no class=notranslate>", ["one two"]),
+        ('<?xml version="1.0"?><html><title/><script src="a.js"/><p>One <b/>dog.</p><textarea/><p>Two',
+         ["One dog.", "Two"]),
+        ('<html xmlns="http://www.w3.org/1999/xhtml"><p>One<p/>Two<script/></html>', ["One", "Two"]),
+        ("<title/></title><p>yes<script/><p>no", ["yes"]),
         ("", []), ("<p> \n</p>", []),
     ],
 )  # fmt: skip

@@ -69,6 +69,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("a\\*b c_d", "C_D A\\*B"),
         ("dog 1.", "1\\. DOG"),  # not a list
         ("| one two | a \\| b |\n|--|--|\n", "| TWO ONE | B \\| A |\n|--|--|\n"),
+        ("| ![a \\| b](x.png) | c |\n|--|--|\n", "| ![B \\| A](x.png) | C |\n|--|--|\n"),
         ("> one two\n> three four", "> FOUR THREE\n> TWO ONE"),
         ("- one two\r\n  three four\r\n", "- FOUR THREE\r\n  TWO ONE\r\n"),
         ("a <b>c</b> d", "D <b>C</b> A"),

@@ -47,7 +47,7 @@ def test_grid_values_keep_their_parentheses(texts: list[str], grid: dict[str, li
 
 
 @pytest.mark.parametrize(
-    "texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"], ["a=x(1,2"], ["a=1,1"], ["a=')"]]
+    "texts", [["a"], ["a="], ["=1"], ["a=1", "a=2"], ["seed=1,2"], ["seed =1,2"], ["a=x(1,2"], ["a=1,1"], ["a=')"]]
 )
 def test_invalid_grid_raises(texts: list[str]) -> None:
     with pytest.raises(UsageError):

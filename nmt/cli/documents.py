@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt.cli.output import write_file
-from nmt.documents.formats import FORMATS, DocumentOptions, Parser, find_parser, missing_option
+from nmt.documents.formats import FORMATS, DocumentOptions, Parser, missing_option
 from nmt.errors import NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class DocumentJob:
             )
         if done and self.resume:
             log(f"skipped {len(done):,} of {_count(len(files), 'document')}, already translated")
-            files = [file for file in files if file not in done]
+            skipped = set(done)
+            files = [file for file in files if file not in skipped]
         num_failed = num_sentences = num_from_memory = 0
         for file in files:
             try:
@@ -201,7 +202,7 @@ def plan_documents(
                 f"{path} and {inputs_of[target]} have the same output: {target}", "translate them separately"
             )
         inputs_of[target] = path
-        files.append(DocumentFile(path, target, parser_of_format(format) if format else find_parser(path)))
+        files.append(DocumentFile(path, target, parser_of_format(format or path.suffix)))
     check_not_overwriting(inputs_of, inputs_of.values())
     return files
 

@@ -57,7 +57,7 @@ def sweep(
     plan = sweeping.Sweep(
         config, tuple(set_ or ()), sweeping.parse_grid(grid), tuple(range(1, seeds + 1)), limit, device
     )
-    if any(change.partition("=")[0] in (*plan.grid, "seed") for change in plan.common):
+    if any(change.partition("=")[0].strip() in (*plan.grid, "seed") for change in plan.common):
         raise UsageError("--set changes an option of --grid or the seed", "use --grid and --seeds instead")
     results = []
     for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep"):

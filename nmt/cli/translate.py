@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.documents import DocumentFile, DocumentJob, document_arguments, parser_of_format, plan_documents
+from nmt.cli.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
 from nmt.cli.options import (
     MODELS_HELP,
     BeamSizeOption,
@@ -202,12 +202,17 @@ def translate(
     details = show_scores or show_confidence or format == "jsonl"
     guarded = _guard(translator, protect, localize_numbers, glossary) if guard else translator
     if is_document:
+        from nmt.documents.memory import TranslationMemory
+        from nmt.documents.translate import DocumentTranslator
+
         options = DocumentOptions(
             translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
             encoding_errors,
         )  # fmt: skip
         files = plan_documents(documents, output, document, options)
-        _translate_documents(guarded, spec, files, options, memory, resume=resume, force=force)
+        known = TranslationMemory.load(memory, options.src, options.tgt, encoding_errors) if memory else None
+        DocumentJob(DocumentTranslator(guarded, spec, known), options, resume, force).run(files)
+        log_terms(guarded)
         return
     job = TranslationJob(guarded, spec, output_format, details, prefix, tuple(constraints))
     if interactive:
@@ -244,24 +249,6 @@ def _check_document_options(is_document: bool, values: dict[str, object]) -> Non
             raise UsageError(f"documents do not support {' and '.join(names)}", "leave out these options")
         verb = "apply" if len(names) > 1 else "applies"
         raise UsageError(f"{' and '.join(names)} {verb} only to documents", "for example nmt translate page.html")
-
-
-def _translate_documents(
-    translator: Translator | Guard,
-    search: str,
-    files: list[DocumentFile],
-    options: DocumentOptions,
-    memory: Path | None,
-    *,
-    resume: bool,
-    force: bool,
-) -> None:
-    from nmt.documents.memory import TranslationMemory
-    from nmt.documents.translate import DocumentTranslator
-
-    known = TranslationMemory.load(memory, options.src, options.tgt, options.encoding_errors) if memory else None
-    DocumentJob(DocumentTranslator(translator, search, known), options, resume, force).run(files)
-    log_terms(translator)
 
 
 def _resolve_shard(text: str | None, input: Path | None, output: Path | None, is_document: bool) -> Shard | None:

@@ -8,8 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.errors import UsageError, suggest
-
 if TYPE_CHECKING:
     from nmt.documents.document import Document
 
@@ -76,15 +74,3 @@ def missing_option(path: Path, options: DocumentOptions) -> str:
     if suffix in (".json", ".jsonl") and not options.keys:
         return "--key"
     return "--column" if suffix in (".csv", ".tsv") and not options.columns else ""
-
-
-def find_parser(path: Path) -> Parser:
-    """Return the parser of a document.
-
-    Raises:
-        UsageError: no format has the suffix of the file.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError(f"{path} has no document format: unknown suffix '{suffix}'", suggest(suffix, FORMATS))
-    return FORMATS[suffix]

@@ -59,6 +59,7 @@ _ATTRIBUTE = re.compile(
 _CHARSET = re.compile(
     rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
 )
+_XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
 _NUM_SNIFFED_BYTES = 1024
 
 
@@ -74,6 +75,10 @@ class _Token:
     """Whether the text or the content of the element is translated."""
     is_in_translated: bool = True
     """Whether the content of the parent is translated."""
+    is_protected: bool = False
+    """Whether it is untranslated for another reason than its language, or is in such an element."""
+    is_empty: bool = False
+    """Whether the element has neither content nor an end tag."""
     partner: int | None = None
     """Index of the end tag."""
 
@@ -82,26 +87,18 @@ class _Token:
         return self.name in INLINE or self.name in ("", "!")
 
 
-class HtmlDocument:
+class HtmlDocument(TranslatableSource):
     """A parsed HTML document."""
 
+    encoding_errors = "xmlcharrefreplace"
+
     def __init__(self, file: TextFile, options: DocumentOptions) -> None:
-        self._file, self._source = file, file.text
+        self._source = file.text
         self._no_break_space = "&nbsp;" if "&nbsp;" in file.text else "\xa0"  # XHTML may not have the entity
         tokens = list(_tokenize(self._source))
         _set_translated(tokens, base_language(options.src))
         texts = (InlineText(run, self._escape) for run in self._runs(tokens))
-        self._content = TranslatableSource(
-            self._source,
-            [text for text in texts if text.block.text],
-            list(self._attribute_values(tokens)),
-            list(_language_edits(tokens, options)),
-        )
-        self.blocks = self._content.blocks
-
-    def render(self, translations: Sequence[RichText]) -> bytes:
-        """Return the document with the translation of each block."""
-        return self._file.encode(self._content.render(translations), "xmlcharrefreplace")
+        super().__init__(file, texts, self._attribute_values(tokens), list(_language_edits(tokens, options)))
 
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
@@ -111,7 +108,7 @@ class HtmlDocument:
 
     def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
         for token in tokens:
-            if token.is_translated or (token.name in VOID | {"iframe", "textarea"} and token.is_in_translated):
+            if token.is_translated or (token.name in ("iframe", "textarea") and token.is_in_translated):
                 for name, match in token.attributes.items():
                     if _is_text(token, name):
                         text = _decode_text(_value(match)).strip(" ")
@@ -130,7 +127,7 @@ class HtmlDocument:
             if end is not None:
                 run.append(self._fixed_piece(tokens[i : end + 1]))
                 i = end
-            elif not token.is_inline or not token.is_translated:
+            elif not token.is_inline or not (token.is_translated or (token.is_empty and token.is_in_translated)):
                 yield run
                 run = []
             elif token.name == "":
@@ -185,7 +182,7 @@ def _declared_encoding(data: bytes) -> str:
 
 def _tokenize(source: str) -> Iterator[_Token]:
     """Yield all of the source as tokens."""
-    position = 0
+    is_xml, position = _XML.search(source[:_NUM_SNIFFED_BYTES]) is not None, 0
     while match := _TOKEN.search(source, position):
         if position < match.start():
             yield _Token(position, match.start())
@@ -198,8 +195,9 @@ def _tokenize(source: str) -> Iterator[_Token]:
         if not is_end:
             for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
                 attributes.setdefault(attribute[1].lower(), attribute)
-        yield _Token(*match.span(), name, is_end, attributes)
-        if name in RAW_TEXT and not is_end:
+        is_empty = name in VOID or (is_xml and match["attributes"].endswith("/"))
+        yield _Token(*match.span(), name, is_end, attributes, is_empty=is_empty)
+        if name in RAW_TEXT and not is_end and not is_empty:
             end = re.compile(rf"</{name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position)
             if end and position < end.start():
                 yield _Token(position, end.start())
@@ -227,9 +225,10 @@ def _set_translated(tokens: Sequence[_Token], src: str) -> None:
             continue
         while open_elements and not token.is_end and _ends(token, open_elements[-1]):
             close()
-        token.is_in_translated = open_elements[-1].is_translated if open_elements else True
-        token.is_translated = _is_translated(token, src)
-        if token.name not in VOID | {"", "!"} and not token.is_end:
+        if open_elements:
+            token.is_in_translated, token.is_protected = open_elements[-1].is_translated, open_elements[-1].is_protected
+        _set_own_translation(token, src)
+        if token.name not in ("", "!") and not token.is_end and not token.is_empty:
             open_elements.append(token)
             num_open[token.name] += 1
 
@@ -239,20 +238,23 @@ def _ends(token: _Token, element: _Token) -> bool:
     return element.name in ENDS.get(token.name, ()) or (element.name == "p" and bool(is_block))
 
 
-def _is_translated(token: _Token, src: str) -> bool:
-    value = _attribute(token, "translate")
-    if value is not None and value.lower() in ("", "yes"):
-        return True
-    if (value or "").lower() == "no" or "notranslate" in (_attribute(token, "class") or "").split():
-        return False
-    language = "" if token.name == "html" else _language_of(token)
-    return (token.is_in_translated or language == src) and language in ("", src) and token.name not in UNTRANSLATED
+def _set_own_translation(token: _Token, src: str) -> None:
+    """Set whether a token is translated and protected, from its own name and attributes and what it inherited."""
+    value = (_attribute(token, "translate") or "").lower()
+    is_off = value == "no" or "notranslate" in (_attribute(token, "class") or "").split() or token.name in UNTRANSLATED
+    if "translate" in token.attributes and value in ("", "yes"):
+        token.is_translated, token.is_protected = True, False
+    elif is_off or token.is_protected:
+        token.is_translated, token.is_protected = False, True
+    else:
+        language = "" if token.name == "html" else _language_of(token)
+        token.is_translated = token.is_in_translated if not language else language == src
 
 
 def _markup_piece(token: _Token) -> Piece:
     if token.name in BREAKS:
         kind = Kind.BREAK
-    elif token.name == "!" or token.name in VOID:
+    elif token.name == "!" or token.is_empty:
         kind = Kind.POINT
     else:
         kind = Kind.CLOSE if token.is_end else Kind.OPEN

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from itertools import pairwise
 
 from nmt.documents.document import RichText, Tag, parents
 from nmt.inference.segments import FixedSpan
@@ -206,23 +207,15 @@ def _divide(gap: Sequence[Piece]) -> tuple[list[tuple[int, int]], list[Piece], l
         ranges of the source of elements that end, free pieces, ranges of the source of elements that start.
     """
     closing: list[tuple[int, int]] = []
-    opening: list[tuple[int, int]] = []
     rest: list[Piece] = []
     for piece in gap:
         rest.append(piece)
         if piece.kind is Kind.CLOSE:
             closing.append(_range(rest, keep_left=False))
             rest = []
-    first_open = next((i for i, piece in enumerate(rest) if piece.kind is Kind.OPEN), len(rest))
-    middle, current = rest[:first_open], list[Piece]()
-    for piece in rest[first_open:]:
-        if piece.kind is Kind.OPEN and current:
-            opening.append(_range(current, keep_right=False))
-            current = []
-        current.append(piece)
-    if current:
-        opening.append(_range(current, keep_right=False))
-    return closing, middle, opening
+    bounds = [*(i for i, piece in enumerate(rest) if piece.kind is Kind.OPEN), len(rest)]
+    opening = [_range(rest[start:end], keep_right=False) for start, end in pairwise(bounds)]
+    return closing, rest[: bounds[0]], opening
 
 
 def _range(pieces: Sequence[Piece], *, keep_left: bool = True, keep_right: bool = True) -> tuple[int, int]:

@@ -55,30 +55,16 @@ _WRAP = "\0"
 Span = tuple[int, int]
 
 
-class MarkdownDocument:
-    """A parsed Markdown document."""
-
-    def __init__(self, file: TextFile) -> None:
-        self._file = file
-        front_matter = _FRONT_MATTER.match(file.text)
-        reader = _Reader(file.text, front_matter.end() if front_matter else 0)
-        self._content = TranslatableSource(
-            file.text, [text for text in reader.texts if text.block.text], sorted(reader.values, key=lambda v: v.start)
-        )
-        self.blocks = self._content.blocks
-
-    def render(self, translations: Sequence[RichText]) -> bytes:
-        """Return the document with the translation of each block."""
-        return self._file.encode(self._content.render(translations))
-
-
-def parse(data: bytes, options: DocumentOptions) -> MarkdownDocument:
+def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
     """Parse a Markdown document in UTF-8.
 
     Raises:
         DataError: the file is not UTF-8.
     """
-    return MarkdownDocument(TextFile.decode(data, options.encoding_errors))
+    file = TextFile.decode(data, options.encoding_errors)
+    front_matter = _FRONT_MATTER.match(file.text)
+    reader = _Reader(file.text, front_matter.end() if front_matter else 0)
+    return TranslatableSource(file, reader.texts, reader.values)
 
 
 class _Reader:
@@ -170,7 +156,9 @@ class _Reader:
 
     def _add_value(self, block: _Block, start: int, end: int, encode: Callable[[str], str]) -> None:
         if text := _decode(block.content[start:end].strip()):
-            self.values.append(Value(block.offset(start), block.offset(end), RichText(text), encode))
+            is_cell = block.kind in ("th_open", "td_open")
+            written = (lambda text: encode(text).replace("|", "\\|")) if is_cell else encode
+            self.values.append(Value(block.offset(start), block.offset(end), RichText(text), written))
 
 
 class _Block:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from gettext import c2py
+from itertools import islice
 
 from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
@@ -96,8 +97,6 @@ class Entry:
     plural: str | None = None
     translations: dict[int, Field] = field(default_factory=dict)
     """By plural form; of an entry without plural, the key is 0."""
-    is_wrapped: bool = False
-    """Whether its source has several lines in the file."""
 
 
 def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
@@ -169,7 +168,7 @@ def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> Non
     if keyword == "msgctxt":
         entry.context = text
     elif keyword == "msgid":
-        entry.id, entry.is_wrapped = text, "\n" in match["value"]
+        entry.id = text
     elif keyword == "msgid_plural":
         entry.plural = text
     else:
@@ -184,9 +183,8 @@ class _Header:
 
     blocks: Sequence[RichText] = ()
 
-    def __init__(self, file: TextFile, entries: Iterable[Entry], source_language: str, language: str) -> None:
+    def __init__(self, file: TextFile, entries: Sequence[Entry], source_language: str, language: str) -> None:
         self.file, self.language = file, language.replace("-", "_")
-        entries = list(entries)
         headers = (each for each in entries if each.id == "" and each.context is None and 0 in each.translations)
         self.entry = next(headers, None)
         self.fields = {}
@@ -308,7 +306,7 @@ class _Message:
     def __init__(self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool) -> None:
         self.file, self.entry, self.layout = file, entry, layout
         to_translate = [i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text]
-        self.is_retranslated = bool(to_translate) and any(entry.translations[i].text for i in to_translate)
+        self.is_retranslated = any(entry.translations[i].text for i in to_translate)
         self.sources: dict[int, _Label] = {}
         """By plural form; only forms to translate."""
         self._surplus: list[int] = []  # plural forms that the language does not have
@@ -316,7 +314,7 @@ class _Message:
             self.sources = {0: _Label(entry.id)}
         elif to_translate and entry.id:
             self._add_plural_forms(header, to_translate)
-        self._labels = list({id(each): each for each in self.sources.values()}.values())
+        self._labels = list(dict.fromkeys(self.sources.values()))  # plural forms share a label
         self.blocks = [block for label in self._labels for block in label.lines.blocks]
 
     def _add_plural_forms(self, header: _Header, to_translate: Sequence[int]) -> None:
@@ -328,20 +326,18 @@ class _Message:
         has_singular = num_forms > 1 and not (is_shared and specifiers[0] != specifiers[1])
         missing = [i for i in range(num_forms) if i in to_translate or i not in self.entry.translations]
         self.sources = {i: singular if i == one and has_singular else plural for i in missing}
-        self._surplus = [i for i in to_translate if i >= num_forms > 0]
+        self._surplus = [i for i in to_translate if i >= num_forms]
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
         """Yield the changed fields of the entry."""
         if not self.sources:
             return
-        remaining, texts = list(translations), {}
-        for label in self._labels:
-            count = len(label.lines.blocks)
-            texts[id(label)], remaining = label.render(remaining[:count]), remaining[count:]
+        remaining = iter(translations)
+        texts = {each: each.render(list(islice(remaining, len(each.lines.blocks)))) for each in self._labels}
         new_fields = []
         for i, label in sorted(self.sources.items()):
             keyword = "msgstr" if self.entry.plural is None else f"msgstr[{i}]"
-            text = self.layout.write(keyword, texts[id(label)])
+            text = self.layout.write(keyword, texts[label])
             if msgstr := self.entry.translations.get(i):
                 yield Edit(msgstr.start, msgstr.end, text)
             else:

@@ -1,15 +1,16 @@
-"""A source file in which translations replace ranges; everything else is unchanged."""
+"""A document in which translations replace ranges of the source; everything else is unchanged."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
 from nmt.documents.splicing import Edit
+from nmt.documents.text_file import TextFile
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,24 @@ class Value:
 
 
 class TranslatableSource:
-    """The source of a document and its translatable ranges: texts with markup, and values, also in that markup."""
+    """A document with translatable ranges: texts with markup, and values, also in that markup."""
+
+    encoding_errors = "strict"
+    """Handling of characters that the encoding of the file does not have."""
 
     def __init__(
-        self, source: str, texts: Sequence[InlineText], values: Sequence[Value], edits: Sequence[Edit] = ()
+        self, file: TextFile, texts: Iterable[InlineText], values: Iterable[Value], edits: Sequence[Edit] = ()
     ) -> None:
-        """Combine texts and values, each in the order of their starts, and edits outside of them."""
-        self.source, self._texts, self._values, self._edits = source, texts, values, edits
-        parts: list[InlineText | Value] = [*values, *texts]
+        """Combine texts, in the order of their starts, values, and edits outside of them."""
+        self._file, self._edits = file, edits
+        self._texts = [text for text in texts if text.block.text]
+        self._values = sorted(values, key=lambda value: value.start)
+        parts: list[InlineText | Value] = [*self._values, *self._texts]
         self._order = sorted(range(len(parts)), key=lambda i: parts[i].start)
         self.blocks = [parts[i].block for i in self._order]
 
-    def render(self, translations: Sequence[RichText]) -> str:
-        """Return the source with the translation of each block."""
+    def render(self, translations: Sequence[RichText]) -> bytes:
+        """Return the document with the translation of each block."""
         by_part = dict(zip(self._order, translations, strict=True))
         changed = (
             Edit(value.start, value.end, value.encode(by_part[i].text))
@@ -52,9 +58,10 @@ class TranslatableSource:
         for i, text in enumerate(self._texts, len(self._values)):
             output += [source(position, text.start), text.render(by_part[i], source)]
             position = text.end
-        return "".join([*output, source(position, len(self.source))])
+        output.append(source(position, len(self._file.text)))
+        return self._file.encode("".join(output), self.encoding_errors)
 
     def _with_edits(self, start: int, end: int, edits: Sequence[Edit]) -> str:
         first, last = (bisect_left(edits, (offset,)) for offset in (start, end))
         shifted = (Edit(edit.start - start, edit.end - start, edit.text) for edit in edits[first:last])
-        return apply_edits(self.source[start:end], shifted)
+        return apply_edits(self._file.text[start:end], shifted)

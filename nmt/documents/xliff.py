@@ -238,21 +238,17 @@ class _Target:
         state = {"state": "translated"}
         if self.segment.name == "segment":
             yield _set_attributes(self.file, self.segment, state)
+            state = {}  # in XLIFF 2, targets have none
         else:
             state["state-qualifier"] = "leveraged-mt"
         target = self.segment.find("target")
         if target is None:
-            attributes = "".join(
-                f' {name}="{value}"' for name, value in state.items() if self.segment.name != "segment"
-            )
+            attributes = "".join(f' {name}="{value}"' for name, value in state.items())
             space = re.search(r"\s*\Z", self.file.text[self.segment.inner : self.source.start])[0]  # type: ignore[index]
             new = f"{space}<{prefix}target{attributes}>{text}</{prefix}target>"
             yield Edit(self.source.end, self.source.end, new)
             return
-        tag = self.file.text[target.start : target.inner]
-        if self.segment.name != "segment":
-            tag = _set_attributes(self.file, target, state).text
-        tag = re.sub(r"\s*/?>\Z", ">", tag)
+        tag = re.sub(r"\s*/?>\Z", ">", _set_attributes(self.file, target, state).text)
         yield Edit(target.start, target.end, f"{tag}{text}</{prefix}target>")
 
 

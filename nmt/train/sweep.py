@@ -90,7 +90,7 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     grid: dict[str, list[str]] = {}
     for text in texts:
         key, equals, value_list = text.partition("=")
-        values = _split(value_list)
+        key, values = key.strip(), _split(value_list)
         if not key or not equals or not value_list.strip() or values is None:
             raise UsageError(f"cannot read --grid {text}", "write --grid train.label_smoothing=0,0.1,0.2")
         if key in grid:

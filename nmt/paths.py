@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from nmt.errors import NMTError, UsageError
+
+_DESCRIPTOR = re.compile(r"/dev/(?:fd/(\d+)|(stdout|stderr))")
 
 
 def data_dir() -> Path:
@@ -113,7 +116,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: write a temporary file and rename it. A device, such as /dev/stdout, is written to."""
-    if path.is_relative_to("/dev") or (path.exists() and not path.is_file()):
+    if match := _DESCRIPTOR.fullmatch(path.as_posix()):  # opening it would truncate the file it is redirected to
+        with os.fdopen(os.dup(int(match[1] or ("stdout", "stderr").index(match[2]) + 1)), "wb") as file:
+            file.write(content)
+        return
+    if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
     work = path.with_name(f".{path.name}.{os.getpid()}")

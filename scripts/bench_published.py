@@ -164,7 +164,7 @@ def _translate(arguments: Any, beam: int) -> dict[str, tuple[float, int]]:
     if short := [name for name, passes in answers.items() if min(each["seconds"] for each in passes) < MIN_SECONDS]:
         print(f"passes of {', '.join(short)} take less than {MIN_SECONDS} s: add --sentences", file=sys.stderr)
     return {
-        name: (statistics.median(each["tokens"] / each["seconds"] for each in passes), passes[-1]["memory"])
+        name: (statistics.median(each["count"] / each["seconds"] for each in passes), passes[-1]["memory"])
         for name, passes in answers.items()
     }
 

@@ -78,8 +78,8 @@ def _compare(arguments: Any, exported: Path) -> None:
             for one_by_one in (False, True)
         )
         for name, answers in results.items():
-            speeds = [answer["tokens"] / answer["seconds"] for answer in answers]
-            latency = statistics.median(answer["seconds"] for answer in single[name]) / NUM_SINGLE
+            speeds = [answer["count"] / answer["seconds"] for answer in answers]
+            latency = statistics.median(answer["seconds"] / answer["count"] for answer in single[name])
             print(
                 f"{search:<8}{name:<22}{statistics.median(speeds):>8,.0f} tok/s ({min(speeds):,.0f}-{max(speeds):,.0f})"
                 f"   one sentence {1000 * latency:5.1f} ms   peak {answers[-1]['memory'] / 1e6:,.0f} MB"
@@ -96,7 +96,9 @@ def _serve(arguments: Any) -> None:
     def work(translate: Translate, request: dict[str, Any]) -> int:
         if not request["one_by_one"]:
             return translate(lines, request["beam"])
-        return sum(translate([line], request["beam"]) for line in lines[:NUM_SINGLE])
+        for line in lines[:NUM_SINGLE]:
+            translate([line], request["beam"])
+        return len(lines[:NUM_SINGLE])
 
     answer_requests((_nmt if engine == "nmt" else _ctranslate2)(arguments, kind), work)
 

@@ -72,20 +72,20 @@ def answer_requests(settings: Sequence[Translate], work: Callable[[Translate, di
 
     Args:
         settings: functions that translate.
-        work: translates for a request with one of them, and returns the number of tokens.
+        work: translates for a request with one of them, and returns the number of tokens or sentences.
     """
 
     def timed(setting: Translate, request: dict[str, Any]) -> tuple[int, float]:
         before = time.perf_counter()
-        tokens = work(setting, request)
-        return tokens, time.perf_counter() - before
+        count = work(setting, request)
+        return count, time.perf_counter() - before
 
     for line in sys.stdin:
         request = json.loads(line)
         answer: dict[str, Any]
         if "setting" in request:
-            tokens, seconds = timed(settings[request["setting"]], request)
-            answer = {"tokens": tokens, "seconds": seconds, "memory": peak_memory()}
+            count, seconds = timed(settings[request["setting"]], request)
+            answer = {"count": count, "seconds": seconds, "memory": peak_memory()}
         else:  # the first of two passes is a warmup
             times = [min(timed(setting, request)[1] for _ in range(2)) for setting in settings]
             answer = {"setting": times.index(min(times))}

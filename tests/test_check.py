@@ -670,9 +670,11 @@ def test_html_report_to_device(nmt: CommandLine) -> None:
 
 
 def test_output_to_a_device_that_is_redirected_to_a_file(tmp_path: Path) -> None:
-    with (tmp_path / "report.html").open("wb") as file:
+    with (tmp_path / "report.html").open("wb", buffering=0) as file:
+        file.write(b"before, ")
         write_text(Path(f"/dev/fd/{file.fileno()}"), "text")
-    assert (tmp_path / "report.html").read_text() == "text"
+        file.write(b", after")
+    assert (tmp_path / "report.html").read_text() == "before, text, after"
 
 
 def test_boundary_between_neighboring_shifts() -> None:

@@ -216,6 +216,7 @@ def test_numbers_are_localized(text: str, localized: str) -> None:
 
 
 def test_every_group_separator_is_localized() -> None:
+    assert number_localizer("hi", "de")("१,२३४.५") == "१.२३४,५"
     for space in " \u00a0\u202f":
         assert number_localizer("fr", "en")(f"1{space}234,5") == "1,234.5"
 

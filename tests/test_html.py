@@ -79,6 +79,7 @@ class Structure(HTMLParser):
         ('<?xml version="1.0"?><html><title/><script src="a.js"/><p>One <b/>dog.</p><textarea/><p>Two',
          ["One dog.", "Two"]),
         ('<html xmlns="http://www.w3.org/1999/xhtml"><p>One<p/>Two<script/></html>', ["One", "Two"]),
+        ("<html xmlns='http://www.w3.org/1999/xhtml'><script data-x=/a/>no</script>yes<pre x=/>no", ["yes"]),
         ("<title/></title><p>yes<script/><p>no", ["yes"]),
         ("", []), ("<p> \n</p>", []),
     ],

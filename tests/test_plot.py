@@ -84,7 +84,7 @@ def test_each_run_has_a_curve_and_a_color(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_curves_with_invalid_arguments_are_rejected(nmt: CommandLine) -> None:
-    nmt("plot", "curves", "runs/none").assert_fails(2, "runs/none has no metrics.jsonl", "hint: ")
+    nmt("plot", "curves", "runs/none").assert_fails(2, "runs/none has no readable metrics.jsonl", "hint: ")
     nmt("plot", "curves", "runs/tiny", "--by", "hour").assert_fails(2, "unknown axis 'hour'", "did you mean")
     nmt("plot", "curves", "runs/tiny", "-o", "curves.xyz").assert_fails(
         2, "cannot write the format '.xyz' of curves.xyz", "use .png, .svg, .pdf"

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from commandline import TINY, CommandLine
@@ -183,16 +183,21 @@ def test_finished_run_is_not_repeated(nmt: CommandLine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_sweep_saves_a_checkpoint(nmt: CommandLine, signal_number: int) -> None:
+@pytest.mark.parametrize(
+    ("send", "signal_number"),
+    [(os.kill, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)],
+)
+def test_interrupted_sweep_saves_a_checkpoint(
+    nmt: CommandLine, send: Callable[[int, int], None], signal_number: int
+) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
     command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
-    process = nmt.start(*command)
+    process = nmt.start(*command, start_new_session=True)
     run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
     while not (run / "metrics.jsonl").exists():
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal_number)
+    send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert b"run the same command again to continue the sweep" in err

@@ -195,7 +195,8 @@ def _tokenize(source: str) -> Iterator[_Token]:
         if not is_end:
             for attribute in _ATTRIBUTE.finditer(source, *match.span("attributes")):
                 attributes.setdefault(attribute[1].lower(), attribute)
-        is_empty = name in VOID or (is_xml and match["attributes"].endswith("/"))
+        is_unquoted = any(each.end("bare") == match.end("attributes") for each in attributes.values())
+        is_empty = name in VOID or (is_xml and match["attributes"].endswith("/") and not is_unquoted)
         yield _Token(*match.span(), name, is_end, attributes, is_empty=is_empty)
         if name in RAW_TEXT and not is_end and not is_empty:
             end = re.compile(rf"</{name}(?=[\s/>])|\Z", re.IGNORECASE).search(source, position)

@@ -13,8 +13,8 @@ from nmt.data.sources import SOURCES, open_split, validate
 from nmt.errors import ConfigError, DataError, UsageError, suggest
 from nmt.registry import parse
 
-MAX_FILENAME_BYTES = 200
-"""Most file systems limit file names, with the extension, to 255 bytes."""
+MAX_FILENAME_BYTES = 120
+"""Most file systems limit file names, with all that is added, to 255 bytes."""
 
 
 @dataclass(frozen=True)

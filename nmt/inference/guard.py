@@ -264,7 +264,7 @@ def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignme
     targets: dict[int, list[int]] = {}
     for source_word, target_word in alignment:
         targets.setdefault(source_word, []).append(target_word)
-    edits = []
+    edits: list[tuple[int, int, str]] = []
     for span in spans:
         first, last = _word_index(source, span.start), _word_index(source, span.end - 1)
         aligned = sorted(word for i in range(first, last + 1) for word in targets.get(i, ()))
@@ -272,7 +272,8 @@ def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignme
             start, end = words[aligned[0]][0], words[min(aligned[-1], aligned[0] + last - first)][1]
             before, after = _AROUND_WORDS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any
             edits.append((start + len(before), end - len(after), span.translation))
-    return apply_edits(text, edits)
+    edits.sort()
+    return apply_edits(text, [edit for previous, edit in pairwise([(0, 0, ""), *edits]) if edit[0] >= previous[1]])
 
 
 def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], list[NBest]]) -> list[NBest]:

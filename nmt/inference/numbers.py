@@ -39,7 +39,7 @@ def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
     decimal, group = _SEPARATORS[src][0], _SEPARATORS[src][1]
     spaces = " \u202f" if group.isspace() else ""
     to_target = str.maketrans({decimal: _SEPARATORS[tgt][0]} | dict.fromkeys(spaces + group, _SEPARATORS[tgt][1]))
-    grouped = rf"[1-9]\d{{0,2}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
+    grouped = rf"(?!0)\d{{1,3}}(?:[{re.escape(group)}{spaces}]\d{{3}})+"
     number = re.compile(rf"(?:{grouped}|\d+)(?:{re.escape(decimal)}\d+)?")
 
     def localize(match: re.Match[str]) -> str:

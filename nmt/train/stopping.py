@@ -20,17 +20,20 @@ class _InterruptedError(BaseException):
 class StopSignal:
     """Signal handler. The first signal requests a stop, and ends a function that runs in `interruptible`.
 
-    The second raises KeyboardInterrupt.
+    The same signal again raises KeyboardInterrupt. Another one does not: a process group may get SIGTERM, which its
+    parent process then forwards as SIGINT.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self._received: set[int] = set()
         self._interruptible = False
 
     def __call__(self, signal_number: int, frame: Any) -> None:
         """Handle a signal."""
-        if self.requested:
+        if signal_number in self._received:
             raise KeyboardInterrupt
+        self._received.add(signal_number)
         self.requested = True
         if self._interruptible:
             raise _InterruptedError

@@ -266,6 +266,7 @@ def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:
     """Run nmt in a subprocess and return its exit code and stdout; its stderr is inherited."""
 
     def terminate(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # until the training is saved
         raise KeyboardInterrupt("SIGTERM")
 
     previous = signal.signal(signal.SIGTERM, terminate)

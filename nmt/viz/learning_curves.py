@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +44,11 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     """Return the records of a run's metrics.jsonl, except for truncated lines.
 
     Raises:
-        UsageError: the file does not exist.
+        UsageError: the file cannot be read.
     """
     path = run / "metrics.jsonl"
-    if not path.is_file():
-        raise UsageError(f"{run} has no metrics.jsonl", "give a run directory, such as runs/quickstart")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{run} has no readable metrics.jsonl", "give a run directory, such as runs/quickstart")
     return [record for record in read_jsonl(path) if "step" in record]
 
 

@@ -240,7 +240,8 @@ def main() -> None:
         num_found = sum(bool(problems[i] & BITS[check]) for i in indices)
         false_positives = sum(bool(bits) for i, bits in enumerate(problems) if i not in indices)
         print(f"  {name:<38}{num_found:>7}{false_positives:>17}", flush=True)
-    _evaluate_shifts(rng, corpus, arguments.shifts, languages)
+    if arguments.shifts:
+        _evaluate_shifts(rng, corpus, arguments.shifts, languages)
     _evaluate_shuffling(rng, corpus, arguments.slices, languages)
 
 

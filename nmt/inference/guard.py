@@ -272,7 +272,7 @@ def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignme
             start, end = words[aligned[0]][0], words[min(aligned[-1], aligned[0] + last - first)][1]
             before, after = _AROUND_WORDS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any
             edits.append((start + len(before), end - len(after), span.translation))
-    edits.sort()
+    edits.sort()  # and leave out those that overlap: two terms may be aligned with one compound
     return apply_edits(text, [edit for previous, edit in pairwise([(0, 0, ""), *edits]) if edit[0] >= previous[1]])
 
 

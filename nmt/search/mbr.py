@@ -68,10 +68,7 @@ class MBR:
 
 
 def expected_chrf(texts: list[str]) -> dict[str, float]:
-    """Return the expected chrF2 of each text.
-
-    Every candidate also serves as a pseudo-reference, weighted by its frequency.
-    """
+    """Return the expected chrF2 of each text."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric, counts = CHRF(), Counter(texts)

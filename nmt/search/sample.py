@@ -29,7 +29,7 @@ class Sample(SearchOptions):
     temperature: float = 1.0
     """Divisor of the logits; values below 1 favor probable tokens."""
     top_k: int = 0
-    """Sample from the k most probable tokens (Fan et al. 2018, section 5.1); 0: all tokens."""
+    """Sample from the k most probable tokens (Fan et al. 2018); 0: all tokens."""
     top_p: float = 1.0
     """Sample from the smallest set of tokens with this total probability (nucleus sampling; Holtzman et al. 2020)."""
     seed: int = 0

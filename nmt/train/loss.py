@@ -163,8 +163,8 @@ def cross_entropy(
 ) -> Tensor:
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
-    loss = -Σ_n Σ_v q(v) log p_n(v), where q assigns 1-ε to the target and ε/V to every token (Szegedy et al. 2016,
-    section 7; ε = `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by the number of tokens
+    loss = -Σ_n Σ_v q_n(v) log p_n(v), where q_n(v) = (1-ε)[v = label_n] + ε/V (Szegedy et al. 2016, section 7; ε =
+    `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by the number of tokens
     of the update, so that all tokens have equal weight in all microbatches and ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)

@@ -161,9 +161,8 @@ class TransformerXL(PositionEncoding):
 class T5(PositionEncoding):
     """A learned bias per bucket of distances and head, added to the scores (Raffel et al. 2020, section 2.1).
 
-    Half of the buckets hold single distances; the others are logarithmically spaced up to `max_distance`, and the last
-    one holds all larger distances. Without a causal mask, keys after the query have half of the buckets. All layers
-    share the biases.
+    e_ij = q_i k_jᵀ / √K + b[bucket(i - j)]. T5 itself does not divide by √K. All layers share the biases. See
+    `nmt.model.position_formulas.t5_buckets`.
     """
 
     def __init__(self, stack: StackSpec, *, num_buckets: int = T5_BUCKETS, max_distance: int = T5_MAX_DISTANCE) -> None:
@@ -254,7 +253,7 @@ class DeBERTa(PositionEncoding):
 class ALiBi(PositionEncoding):
     """A linear bias of -m·|i - j| on the scores, without learned parameters (Press et al. 2022, section 3).
 
-    See `nmt.model.position_formulas.alibi_slopes` for m.
+    The paper has causal attention; the encoder uses the absolute distance. See `nmt.model.position_formulas.alibi_slopes` for m.
     """
 
     def __init__(self, stack: StackSpec) -> None:

@@ -22,7 +22,7 @@ from nmt.data.prepare import prepare
 from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
 from nmt.inference.glossary import Glossary, Term
-from nmt.inference.guard import without_added_period
+from nmt.inference.guard import _edit, _edits_of_aligned, without_added_period
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, protected_spans
@@ -230,7 +230,9 @@ def test_equivalent_formats() -> None:
     pattern = equivalent_pattern("1,234.50 EUR")
     assert pattern is not None
     assert pattern.search("für 1.234,50 EUR.")
+    assert pattern.search("für 1234.50EUR.")
     assert not pattern.search("für 11.234,50 EUR.")
+    assert not pattern.search("für 1.23450 EUR.")
     assert equivalent_pattern("5") is None
     assert equivalent_pattern("https://a.de/5.5") is None
 
@@ -239,12 +241,12 @@ def test_equivalent_formats() -> None:
 
 
 def test_the_longest_term_is_found_in_inflected_forms() -> None:
-    terms = {"file": "Datei", "file manager": "Dateiverwaltung", "category": "Kategorie", "IT": "IT", "Foo": "-"}
+    terms = {"file": "Datei", "file manager": "Dateiverwaltung", "category": "Kategorie", "IT": "IT", "Foo": "-", "sky": "Himmel"}
     glossary = Glossary(Term(source, target, "en") for source, target in terms.items())
-    text = "Files in the file manager: categories of it, IT, foo and profiles"
+    text = "Files in the file manager: categories of it, IT, foo and profiles, skies"
     assert [(text[s.start : s.end], s.translation, s.is_term) for s in glossary.find(text)] == [
         ("Files", "Datei", True), ("file manager", "Dateiverwaltung", True), ("categories", "Kategorie", True),
-        ("IT", "IT", True), ("foo", "foo", False),
+        ("IT", "IT", True), ("foo", "foo", False), ("skies", "Himmel", True),
     ]  # fmt: skip
     found = Glossary([Term(".NET", "Punktnetz", "en"), Term("net", "Netz", "en")]).find("(.NET and a.NET net")
     assert [s.translation for s in found] == ["Punktnetz", "Netz", "Netz"]
@@ -309,7 +311,12 @@ class Scripted:
             for line in chunk:
                 self.requests.append((line, search))
                 before, after = surrounding_whitespace(line.text)
-                yield [Translation(before + text + after, -1.0, -1.0) for text in self.function(line, search)]
+                texts = [before + text + after for text in self.function(line, search)]
+                yield [Translation(text, -1.0, -1.0, alignment=word_by_word(text)) for text in texts]
+
+
+def word_by_word(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple((i, i) for i in range(len(text.split())))
 
 
 @pytest.fixture(scope="module")
@@ -339,6 +346,74 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
     assert len(guard.translator.requests) == len(localized.translator.requests) == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("In 15 days he drank 1.5 litres.", "In 15 Tagen trank er 1,5 Liter.", "In 15 Tagen trank er 1.5 Liter."),
+        ("Flight 1030 leaves at 10:30.", "Flug 1030 geht um 10.30 Uhr.", "Flug 1030 geht um 10:30 Uhr."),
+        ("1.5 of milk and 1.5 of tea.", "1,5 Milch und 1,5 Tee.", "1.5 Milch und 1.5 Tee."),
+        ("Room 1500 has 1,500 seats.", "Raum 1500 hat 1.500 Sitze.", "Raum 1500 hat 1,500 Sitze."),
+        ("1,500 of 2,500 came.", "1500 von 2500 kamen.", "1,500 von 2,500 kamen."),
+    ],
+)
+def test_only_the_number_itself_gets_another_format(
+    translator: Translator, source: str, text: str, expected: str
+) -> None:
+    guard = scripted(translator, lambda line, search: [text])
+    [[best]] = guard.stream([[source]])
+    assert (best.text, best.warnings) == (expected, ())
+    assert len(guard.translator.requests) == 1  # type: ignore[attr-defined]
+
+
+def test_the_alignment_follows_edits(translator: Translator) -> None:
+    guard = scripted(translator, lambda line, search: ["Der Umsatz stieg um 20 % im März."])
+    [[best]] = guard.stream([["Sales rose sharply by 20% in the March."]])
+    assert best.text == "Der Umsatz stieg um 20% im März."
+    assert best.alignment == (*word_by_word("Der Umsatz stieg um"), (4, 4), (5, 4), (6, 5), (7, 6))
+    longer = _edit(Translation("ein Hund hier", 0.0, 0.0, alignment=word_by_word("a b c")), [(4, 8, "sehr großer Hund")])
+    assert longer.text == "ein sehr großer Hund hier"
+    assert longer.alignment == ((0, 0), (1, 1), (1, 2), (1, 3), (2, 4))
+
+
+def test_edits_of_terms_do_not_overlap() -> None:
+    spans = [FixedSpan(0, 9, "A", is_term=True), FixedSpan(2, 3, "B", is_term=True), FixedSpan(6, 9, "C", is_term=True)]
+    alignment = [(0, 0), (0, 2), (1, 1), (2, 3), (3, 2), (4, 4)]
+    assert _edits_of_aligned("a b c d e", "v w x y z", spans[:2], alignment) == [(0, 9, "A")]
+    assert _edits_of_aligned("a b c d e", "v w x y z", spans, alignment) == [(0, 9, "A")]
+
+
+def test_whitespace_around_the_segments_of_a_line_is_kept(translator: Translator) -> None:
+    def translate(line: Line, search: str) -> list[str]:
+        return ["Siehe a@b.de."] if "a@b.de" in line.text and len(line.text) < 20 else ["Ich bin hier."]
+
+    text = "    See a@b.de. " + "I am here. " * 40 + "\t"
+    [[best]] = scripted(translator, translate).stream([[text]])
+    assert best.text.startswith("    ")
+    assert best.text.endswith(" \t")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        Line("Write to a@b.de now.", prefix="Tom sagt:"),
+        Line("Write to a@b.de, TOM."),
+        Line("Write to a@b.de now.", fixed=(FixedSpan(0, 5, "Tom"),)),
+    ],
+)
+def test_a_stand_in_is_not_a_word_of_the_translation(translator: Translator, line: Line) -> None:
+    guard = scripted(translator, lambda line, search: ["Tom sagt: schreib bald."])
+    list(guard.stream([[line]]))
+    assert not any("Tom" in request.text for request, _ in guard.translator.requests)  # type: ignore[attr-defined]
+    assert any("Peter" in request.text for request, _ in guard.translator.requests)  # type: ignore[attr-defined]
+
+
+def test_a_translation_that_is_found_again_is_not_repeated(translator: Translator) -> None:
+    texts = ["Ja.", "Ich kenne ihn heute überhaupt."]
+    guard = scripted(translator, lambda line, search: texts)
+    [n_best] = guard.stream([["I do not know him at all today."]], "beam(beam_size=2, top_beams=2)")
+    assert [(each.text, len(each.warnings)) for each in n_best] == [(texts[1], 1), (texts[0], 2)]
+
+
 def test_a_lost_span_is_replaced_by_a_name(translator: Translator) -> None:
     def translate(line: Line, search: str) -> list[str]:
         return ["Schreib Tom!"] if line.text == "Write to Tom!" else ["Schreib bald!"]
@@ -359,7 +434,10 @@ def test_a_span_that_no_search_finds_stays_in_its_place(translator: Translator) 
     guard = scripted(translator, lambda line, search: ["Teil."])
     [n_best] = guard.stream([["Write to a@b.de, or call 12345678."]])
     assert n_best[0].text == "Teil a@b.de, Teil 12345678."
+    assert n_best[0].alignment == ((0, 0), (2, 1), (3, 2), (5, 3))
     assert n_best[0].warnings == ()
+    [n_best] = guard.stream([["Write to a@b.de\u2028and call 12345678."]])
+    assert n_best[0].text == "Teil a@b.de Teil 12345678."
 
 
 def test_a_better_hypothesis_is_preferred(translator: Translator) -> None:

@@ -52,7 +52,8 @@ class Glossary:
         """Create a glossary; of several terms with the same source, the first is used."""
         self._terms: dict[str, list[Term]] = defaultdict(list)
         for term in {term.source.casefold(): term for term in reversed(list(terms))}.values():
-            self._terms[term.source[:_PREFIX_LENGTH].casefold()].append(term)
+            stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
+            self._terms[stem[:_PREFIX_LENGTH].casefold()].append(term)
         for each in self._terms.values():
             each.sort(key=lambda term: -len(term.source))
 

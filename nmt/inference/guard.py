@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.normalization import remove_invisible
@@ -20,12 +20,12 @@ from nmt.data.spans import apply_edits, without_overlaps
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
-from nmt.inference.problems import find_problems, is_missing
+from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
 from nmt.inference.segments import FixedSpan, Line, protected_spans
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
-from nmt.inference.translator import Translator, check_lines
-from nmt.inference.whitespace import separator, surrounding_whitespace
+from nmt.inference.translator import Translator, check_lines, restore_whitespace
+from nmt.inference.whitespace import inline, separator, surrounding_whitespace
 from nmt.search import parse_search
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Pari
 words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
-_LETTER = re.compile(r"[^\W\d_]")
 _AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
 _LABEL = re.compile(
@@ -49,6 +48,8 @@ _SENTENCE_END = re.compile(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]
 
 Lines = Sequence[Line]
 NBest = list[Translation]
+Edit = tuple[int, int, str]
+"""Start and end of a range of a text, and the new text."""
 
 
 class Guard:
@@ -73,7 +74,7 @@ class Guard:
         Raises:
             UsageError: the number format of a language is unknown.
         """
-        self.translator, self.config, self.tokenizer = translator, translator.config, translator.tokenizer
+        self.translator, self.config = translator, translator.config
         self.protect, self.glossary = tuple(protect), glossary
         self.languages = (self.config.data.src, self.config.data.tgt)
         self.term_counts: Counter[tuple[str, bool]] = Counter()
@@ -149,23 +150,24 @@ class _GuardedChunk:
                 break
             found = attempt([lines[i] for i in failed], [results[i] for i in failed])
             for i, n_best in zip(failed, found, strict=True):
-                results[i] = self._rank(lines[i], [*results[i], *n_best])
+                results[i] = self._rank(lines[i], n_best, results[i])
         return results
 
     def _search(
         self, lines: Lines, spec: str, on_progress: Callable[[int], object] = lambda lines: None
     ) -> Iterator[NBest]:
-        if not lines:
-            return iter(())
         return self.guard.translator.stream([lines], spec, details=self.details, on_progress=on_progress)
 
-    def _rank(self, line: Line, translations: NBest) -> NBest:
-        """Return the best translations of a line with their warnings, those with the fewest problems first."""
-        checked = []
-        for translation in translations:
-            text = _restore_formats(line, translation.text)
-            warnings = find_problems(line, text, self.guard.languages)
-            checked.append(replace(translation, text=text, warnings=warnings))
+    def _rank(self, line: Line, translations: NBest, ranked: Sequence[Translation] = ()) -> NBest:
+        """Return the best translations of a line with their warnings, those with the fewest problems first.
+
+        Translations that are among those already `ranked` are left out.
+        """
+        checked, known = [*ranked], {each.text for each in ranked}
+        for translation in (_restore_formats(line, each) for each in translations):
+            if translation.text not in known:
+                warnings = find_problems(line, translation.text, self.guard.languages)
+                checked.append(replace(translation, warnings=warnings))
         return sorted(checked, key=lambda translation: len(translation.warnings))[: self.num_best]
 
     # Attempts: each returns further translations of each line, or none where it does not apply.
@@ -178,7 +180,8 @@ class _GuardedChunk:
         n_best_of_parts = self.translate([_part(line, *span) for span in spans])
         separators = ["", *(separator(line.text, end, start) for (_, end), (start, _) in pairwise(spans))]
         offsets = [_word_index(line.text, start) for start, _ in spans]
-        return [concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)]
+        found = [concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)]
+        return restore_whitespace(line.text, found)
 
     def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:
         """Replace the protected spans by names, which models copy more often.
@@ -187,7 +190,8 @@ class _GuardedChunk:
         """
         substitutions, requests = [], []
         for line, n_best in zip(lines, results, strict=True):
-            names = [name for name in STAND_INS if name not in line.text]
+            others = (line.text, line.prefix, *line.constraints, *(span.translation for span in line.fixed))
+            names = [name for name in STAND_INS if name.casefold() not in " ".join(others).casefold()]
             is_applicable = _has_span_problem(n_best[0]) and (constrained or not line.constraints)
             substitution = substitute(line, names) if is_applicable and len(self._segments(line)) == 1 else None
             substitutions.append(substitution)
@@ -221,7 +225,7 @@ class _GuardedChunk:
         if not missing or len(self._segments(line)) != 1:
             return []
         alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
-        return [replace(translation, text=_replace_aligned(line.text, translation.text, missing, alignment))]
+        return [_edit(translation, _edits_of_aligned(line.text, translation.text, missing, alignment))]
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
@@ -236,15 +240,16 @@ class _GuardedChunk:
         starts, ends = [0, *(span.end for span in spans)], [*(span.start for span in spans), len(line.text)]
         around = [_part(line, *span) for span in zip(starts, ends, strict=True)]
         before = [_LEADING_PUNCTUATION.match(part.text)[0] for part in around]  # type: ignore[index]  # may be empty
+        offsets = [_word_index(line.text, start + len(each)) for start, each in zip(starts, before, strict=True)]
         texts = [_part(part, len(each), len(part.text)) for part, each in zip(around, before, strict=True)]
         translated = map(without_added_period, texts, (each[0] for each in self.translate(texts)))
-        translations = (replace(each, text=b + each.text) for b, each in zip(before, translated, strict=True))
-        parts = [Part(next(translations))]
-        for span, translation in zip(spans, translations, strict=True):
-            num_words = len(span.translation.split())
-            copy = Translation(span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
-            parts.append(Part(copy, "", _word_index(line.text, span.start)))
-            parts.append(Part(translation, "", _word_index(line.text, span.end)))
+        parts: list[Part] = []
+        for span, punctuation, translation, offset in zip([None, *spans], before, translated, offsets, strict=True):
+            if span:
+                num_words = len(span.translation.split())
+                copy = Translation(span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
+                parts.append(Part(copy, "", _word_index(line.text, span.start)))
+            parts += [Part(Translation(inline(punctuation), 0.0, 0.0)), Part(translation, "", offset)]
         return [concatenate(parts)]
 
     def _search_constrained(self, lines: Lines) -> list[NBest]:
@@ -258,13 +263,15 @@ class _GuardedChunk:
         return self.guard.translator.segmenter.spans(line)
 
 
-def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignment: Iterable[tuple[int, int]]) -> str:
-    """Replace the words of a translation that are aligned with source spans, except for punctuation around them."""
+def _edits_of_aligned(
+    source: str, text: str, spans: Sequence[FixedSpan], alignment: Iterable[tuple[int, int]]
+) -> list[Edit]:
+    """Return the edits that replace the words that are aligned with source spans, but not punctuation around them."""
     words = [match.span() for match in re.finditer(r"\S+", text)]
     targets: dict[int, list[int]] = {}
     for source_word, target_word in alignment:
         targets.setdefault(source_word, []).append(target_word)
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     for span in spans:
         first, last = _word_index(source, span.start), _word_index(source, span.end - 1)
         aligned = sorted(word for i in range(first, last + 1) for word in targets.get(i, ()))
@@ -272,8 +279,28 @@ def _replace_aligned(source: str, text: str, spans: Sequence[FixedSpan], alignme
             start, end = words[aligned[0]][0], words[min(aligned[-1], aligned[0] + last - first)][1]
             before, after = _AROUND_WORDS.fullmatch(text[start:end]).groups()  # type: ignore[union-attr]  # matches any
             edits.append((start + len(before), end - len(after), span.translation))
-    edits.sort()  # and leave out those that overlap: two terms may be aligned with one compound
-    return apply_edits(text, [edit for previous, edit in pairwise([(0, 0, ""), *edits]) if edit[0] >= previous[1]])
+    kept: list[Edit] = []
+    for edit in sorted(edits):
+        if not kept or edit[0] >= kept[-1][1]:  # two terms may be aligned with one compound
+            kept.append(edit)
+    return kept
+
+
+def _edit(translation: Translation, edits: Iterable[Edit]) -> Translation:
+    """Return the translation after edits of its text; the words of a replaced range keep their alignment."""
+    for start, end, new in sorted(edits, reverse=True):
+        text = apply_edits(translation.text, [(start, end, new)])
+        last = _word_index(translation.text, end - 1)
+        num_added = len(text.split()) - len(translation.text.split())
+        alignment = set[tuple[int, int]]()
+        for source, word in translation.alignment:
+            if word == last:
+                alignment |= {(source, i) for i in range(last + min(0, num_added), last + num_added + 1)}
+            else:
+                alignment.add((source, word + num_added if word > last else min(word, last + num_added)))
+        aligned = sorted(alignment, key=lambda pair: pair[::-1])
+        translation = replace(translation, text=text, alignment=tuple(aligned))
+    return translation
 
 
 def _search_where(requests: Sequence[Line | None], search: Callable[[Lines], list[NBest]]) -> list[NBest]:
@@ -310,7 +337,7 @@ def _word_index(text: str, start: int) -> int:
 def _has_text(line: Line) -> bool:
     """Return whether there is anything to translate: a letter outside the protected spans."""
     protected = ((span.start, span.end, "") for span in line.fixed if not span.is_term)
-    return _LETTER.search(apply_edits(line.text, protected)) is not None
+    return LETTER.search(apply_edits(line.text, protected)) is not None
 
 
 def _copy(line: Line) -> Translation:
@@ -321,12 +348,15 @@ def _copy(line: Line) -> Translation:
     return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
 
 
-def _restore_formats(line: Line, text: str) -> str:
+def _restore_formats(line: Line, translation: Translation) -> Translation:
     """Correct the format of numbers that only differ in separators: 1.234,50 becomes 1,234.50, 5 % becomes 5%."""
-    for span in line.fixed:
-        if not span.is_term and is_missing(span, text) and (pattern := equivalent_pattern(span.translation)):
-            text = pattern.sub(lambda _, number=span.translation: number, text, count=1)  # type: ignore[misc]
-    return text
+    numbers = Counter(span.translation for span in line.fixed if not span.is_term)
+    for number, expected in numbers.items():
+        num_missing = expected - count_occurrences(translation.text, number)
+        if num_missing > 0 and (pattern := equivalent_pattern(number)):
+            matches = (match for match in pattern.finditer(translation.text) if match[0] not in numbers)
+            translation = _edit(translation, [(*match.span(), number) for match in islice(matches, num_missing)])
+    return translation
 
 
 def without_added_period(source: Line, translation: Translation) -> Translation:

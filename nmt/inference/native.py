@@ -133,7 +133,7 @@ class NativeModel:
         self._check_memory(self._handle)
         self._free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
-        weakref.finalize(self, _free, self.library, self._handle, self._free_states)
+        weakref.finalize(self, _free, self.library, self._handle, self._free_states).atexit = False
 
     def init_search_state(self, sources: Sequence[Sequence[int]], *, track_attention: bool = False) -> NativeState:
         """Encode sentences, each a list of ids of `encoder_input`, and return the state of the search.
@@ -284,7 +284,7 @@ class Matrix:
         self._handle = self._library.matrix_new(
             self.outputs, inputs, TYPES.index(precision), _pointer(weight_OI), _pointer(bias_O)
         )
-        weakref.finalize(self, self._library.model_free, self._handle)
+        weakref.finalize(self, self._library.model_free, self._handle).atexit = False
 
     def multiply(self, x_RI: Floats) -> Floats:
         """Return xWᵀ + b."""

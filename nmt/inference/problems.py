@@ -34,7 +34,7 @@ _NEGATIVES = {
     r"|egal|erst)\b",
 }
 """Words that negate a sentence, and all words that may translate one."""
-_LETTER = re.compile(r"[^\W\d_]")
+LETTER = re.compile(r"[^\W\d_]")
 _TAG = re.compile(r"<(/?)(\w[\w-]*)[^<>]*>")
 _TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
 
@@ -127,7 +127,7 @@ def _log_missing_langdetect() -> None:
 
 
 def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
-    if not _LETTER.search(source):
+    if not LETTER.search(source):
         return
     if not text.strip():
         yield "empty"

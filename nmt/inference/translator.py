@@ -215,7 +215,7 @@ class Translator:
 
         results = []
         for line, line_segments, ranks, substitution in zip(lines, segments, n_best, substitutions, strict=True):
-            translations = _restore_whitespace(line.text, [translation(line_segments, ranked) for ranked in ranks])
+            translations = restore_whitespace(line.text, [translation(line_segments, ranked) for ranked in ranks])
             results.append(list(map(substitution.restore, translations)) if substitution else translations)
         return results
 
@@ -223,7 +223,8 @@ class Translator:
         """Replace the protected spans of a line by placeholders, if the model has learned to copy them."""
         if not self.config.data.placeholders:
             return None
-        return substitute(line if line.fixed else replace(line, fixed=protected_spans(line.text)), PLACEHOLDERS)
+        line = line if line.fixed else replace(line, fixed=protected_spans(line.text))
+        return substitute(line, [each for each in PLACEHOLDERS if each not in line.text])
 
     def _search(
         self, segments: list[list[Segment]], algorithm: Search, on_progress: Callable[[int], object]
@@ -243,7 +244,8 @@ class Translator:
         return [n_best_of_line([next(hypotheses) for _ in line]) for line in segments]
 
 
-def _restore_whitespace(line: str, translations: list[Translation]) -> list[Translation]:
+def restore_whitespace(line: str, translations: list[Translation]) -> list[Translation]:
+    """Return the translations of a line with the whitespace around it."""
     before, after = surrounding_whitespace(line)
     if not (before or after):
         return translations

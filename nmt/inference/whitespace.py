@@ -10,6 +10,11 @@ def _is_inline(character: str) -> bool:
     return character == "\t" or unicodedata.category(character) == "Zs"
 
 
+def inline(text: str) -> str:
+    """Return a part of a line with spaces in place of line separators."""
+    return "".join(" " if each.isspace() and not _is_inline(each) else each for each in text)
+
+
 def surrounding_whitespace(line: str) -> tuple[str, str]:
     """Return the whitespace before and after the text of a line; for a blank line, all of it is before."""
     text = line.lstrip()

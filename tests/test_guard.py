@@ -241,7 +241,8 @@ def test_equivalent_formats() -> None:
 
 
 def test_the_longest_term_is_found_in_inflected_forms() -> None:
-    terms = {"file": "Datei", "file manager": "Dateiverwaltung", "category": "Kategorie", "IT": "IT", "Foo": "-", "sky": "Himmel"}
+    terms = {"file": "Datei", "file manager": "Dateiverwaltung", "category": "Kategorie", "IT": "IT", "Foo": "-"}
+    terms["sky"] = "Himmel"
     glossary = Glossary(Term(source, target, "en") for source, target in terms.items())
     text = "Files in the file manager: categories of it, IT, foo and profiles, skies"
     assert [(text[s.start : s.end], s.translation, s.is_term) for s in glossary.find(text)] == [
@@ -370,7 +371,8 @@ def test_the_alignment_follows_edits(translator: Translator) -> None:
     [[best]] = guard.stream([["Sales rose sharply by 20% in the March."]])
     assert best.text == "Der Umsatz stieg um 20% im März."
     assert best.alignment == (*word_by_word("Der Umsatz stieg um"), (4, 4), (5, 4), (6, 5), (7, 6))
-    longer = _edit(Translation("ein Hund hier", 0.0, 0.0, alignment=word_by_word("a b c")), [(4, 8, "sehr großer Hund")])
+    translation = Translation("ein Hund hier", 0.0, 0.0, alignment=word_by_word("a b c"))
+    longer = _edit(translation, [(4, 8, "sehr großer Hund")])
     assert longer.text == "ein sehr großer Hund hier"
     assert longer.alignment == ((0, 0), (1, 1), (1, 2), (1, 3), (2, 4))
 

@@ -135,11 +135,12 @@ class Tokenizer:
         return {self._spm.id_to_piece(i): self._spm.get_score(i) for i in ids}
 
     def pieces_to_ids(self, pieces: Iterable[str]) -> list[int]:
-        """Return the ids of pieces; a piece outside the vocabulary is encoded as bytes, except for the unknown token."""
-        ids = []
+        """Return the ids of pieces; a piece outside the vocabulary, except for that of UNK, is encoded as bytes."""
+        ids, unknown = [], self._spm.id_to_piece(UNK)
         for piece in pieces:
             i = self._spm.piece_to_id(piece)
-            ids += [i] if i != UNK or piece == self._spm.id_to_piece(UNK) else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+            is_known = i != UNK or piece == unknown
+            ids += [i] if is_known else [self._spm.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -177,10 +177,10 @@ class _GuardedChunk:
         spans = self._segments(line)
         if len(spans) < 2 or line.prefix or line.constraints:
             return []
-        n_best_of_parts = self.translate([_part(line, *span) for span in spans])
+        n_best_of_parts = n_best_of_line(self.translate([_part(line, *span) for span in spans]))
         separators = ["", *(separator(line.text, end, start) for (_, end), (start, _) in pairwise(spans))]
         offsets = [_word_index(line.text, start) for start, _ in spans]
-        found = [concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_line(n_best_of_parts)]
+        found = [concatenate(list(map(Part, ranked, separators, offsets))) for ranked in n_best_of_parts]
         return restore_whitespace(line.text, found)
 
     def _substitute(self, lines: Lines, results: list[NBest], *, constrained: bool) -> Iterator[NBest]:

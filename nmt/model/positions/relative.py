@@ -253,7 +253,8 @@ class DeBERTa(PositionEncoding):
 class ALiBi(PositionEncoding):
     """A linear bias of -m·|i - j| on the scores, without learned parameters (Press et al. 2022, section 3).
 
-    The paper has causal attention; the encoder uses the absolute distance. See `nmt.model.position_formulas.alibi_slopes` for m.
+    The paper has causal attention only; the encoder uses the absolute distance. See
+    `nmt.model.position_formulas.alibi_slopes` for m.
     """
 
     def __init__(self, stack: StackSpec) -> None:

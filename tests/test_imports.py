@@ -32,7 +32,8 @@ from safetensors.torch import load_file, save_file
 from nmt.data.loader import Loader
 from nmt.data.noise import compose
 from nmt.data.store import Store
-from nmt.data.tokenizer import UNK
+from nmt.data.tokenizer import EOS, UNK
+from nmt.errors import CheckpointError
 from nmt.imports import import_model
 from nmt.imports.common import MASKED, UNKNOWN_LANGUAGES
 from nmt.imports.marian import NAMES
@@ -401,7 +402,10 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
                 return self.answer(b"<html>Sign in</html>", "text/html")
             if self.path.startswith(f"/api/models/{REPOSITORY}"):
                 siblings = [{"rfilename": name, "size": len(content)} for name, content in files.items()]
-                info = {"id": REPOSITORY, "sha": COMMIT, "siblings": siblings, "cardData": {"license": "cc-by-4.0"}}
+                info = {
+                    "id": REPOSITORY, "sha": COMMIT, "siblings": siblings, "cardData": {"license": "cc-by-4.0"},
+                    "config": {"model_type": "m2m_100" if "other-type" in self.path else "marian"},
+                }  # fmt: skip
                 tree = [{"type": "file", "path": name, "size": len(files[name]), "oid": name} for name in files]
                 return self.answer(json.dumps(tree if "/tree/" in self.path else info).encode(), "application/json")
             if self.path == f"/{REPOSITORY}/resolve/{COMMIT}/{name}" and name in files:
@@ -451,6 +455,8 @@ def test_download_from_the_hub(hub: tuple[CommandLine, list[str], threading.Even
     assert not [path for path in requests if "tf_model" in path]
     info = " ".join(nmt("info", "runs/opus-mt-en-de").out.split())
     assert f"{REPOSITORY}, revision {COMMIT[:12]}, license cc-by-4.0" in info
+    nmt.process("import", f"{REPOSITORY}-other-type").assert_fails(1, "has a model of type 'm2m_100'", "hint: ")
+    assert not [path for path in requests if "-other-type/resolve" in path]
     count = len(requests)
     offline = CommandLine(nmt.directory, nmt.environment | {"HF_HUB_OFFLINE": "1"})
     again = offline.process("import", REPOSITORY, "--run", "runs/again")
@@ -584,6 +590,24 @@ def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(tmp_
     assert weights["output_bias_V"][UNK] == MASKED
     weights["output_bias_V"][UNK] = second.model.state_dict()["output_bias_V"][UNK]
     torch.testing.assert_close(weights, second.model.state_dict())
+
+
+@pytest.mark.parametrize("name", ["decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"])
+def test_a_marian_release_with_an_own_output_layer(tmp_path: Path, name: str) -> None:
+    source = release(tmp_path / "opus")
+    with np.load(source / "model.npz") as loaded:
+        arrays = dict(loaded)
+    options = arrays["special:model.yml"].tobytes().replace(b"tied-embeddings-all: true", b"tied-embeddings-src: true")
+    arrays["special:model.yml"] = np.frombuffer(options, np.int8)
+    output_VD = np.random.default_rng(1).normal(size=arrays["Wemb"].shape).astype(np.float32)
+    np.savez(source / "model.npz", **arrays, **{name: output_VD if name.endswith("t") else output_VD.T})
+    model = discovery.load(import_model(str(source), tmp_path / "run", src="en", tgt="de")).model
+    ids = yaml.safe_load((source / "vocab.yml").read_text())
+    end = model.state_dict()["embeddings.output"][EOS]
+    np.testing.assert_array_equal(end.numpy(), output_VD[ids["</s>"]])
+    np.savez(source / "model.npz", **arrays, decoder_l1_ffn_gate=np.zeros((2, 2)))
+    with pytest.raises(CheckpointError, match="decoder_l1_ffn_gate of the model is not supported"):
+        import_model(str(source), tmp_path / "other", src="en", tgt="de")
 
 
 def test_translations_equal_those_of_marian(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from huggingface_hub import HfApi, errors, snapshot_download, try_to_load_from_c
 
 from nmt.console import log
 from nmt.errors import DownloadError
-from nmt.imports.huggingface import FILES, WEIGHT_FILES
+from nmt.imports.huggingface import FILES, WEIGHT_FILES, check_type
 
 HTTPError: type[Exception] = errors.HTTPError  # type: ignore[attr-defined]
 """Of httpx or httpx2, depending on the version of huggingface_hub."""
@@ -29,6 +29,7 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         The directory of the files, and a record of their origin.
 
     Raises:
+        CheckpointError: the model is of another type.
         DownloadError: the repository does not exist or requires a login, or the Hub cannot be reached and the model is
             not in the cache.
     """
@@ -43,6 +44,8 @@ def download(repository: str, revision: str | None = None) -> tuple[Path, dict[s
         weights = next((name for name in WEIGHT_FILES if name in sizes), None)
         if weights is None:
             raise DownloadError(f"{repository} has no weights for PyTorch", "choose another model")
+        if info.config:
+            check_type(info.config, repository)
         files = [name for name in (*FILES, weights) if name in sizes]
         license_ = str(getattr(info.card_data, "license", None) or "not specified")
         log(f"downloading {repository} ({sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB, license {license_})")

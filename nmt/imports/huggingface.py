@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,7 @@ def read(directory: Path) -> ImportedModel:
         CheckpointError: a file is missing or damaged, or the model is not supported.
     """
     options = read_json(directory / "config.json")
-    if (kind := options.get("model_type")) not in ("marian", "pegasus"):
-        raise CheckpointError(f"{directory} has a model of type '{kind}'", "import a MarianMT model, e.g. of OPUS-MT")
+    check_type(options, str(directory))
     file, weights = _read_weights(directory)
     try:
         vocabulary = _read_vocabulary(directory, options)
@@ -71,6 +71,12 @@ def read(directory: Path) -> ImportedModel:
     except IndexError:
         raise CheckpointError(f"{directory / 'vocab.json'} does not fit the weights", RETRY) from None
     return ImportedModel(config, vocabulary.tokenizer, converted, sha256(file))
+
+
+def check_type(options: Mapping[str, Any], name: str) -> None:
+    """Raise a CheckpointError if the options of config.json are those of another type of model."""
+    if (kind := options.get("model_type")) not in ("marian", "pegasus"):
+        raise CheckpointError(f"{name} has a model of type '{kind}'", "import a MarianMT model, e.g. of OPUS-MT")
 
 
 def _config(directory: Path, options: dict[str, Any], tokenizer: Tokenizer, *, output_bias: bool) -> Config:

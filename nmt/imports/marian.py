@@ -67,7 +67,7 @@ NAMES = {
 TABLES = {
     "Wemb": "model.shared.weight", "encoder_Wemb": "model.encoder.embed_tokens.weight",
     "decoder_Wemb": "model.decoder.embed_tokens.weight", "decoder_ff_logit_out_b": "final_logits_bias",
-    "decoder_ff_logit_out_W": "lm_head.weight",
+    "decoder_ff_logit_out_W": "lm_head.weight", "decoder_ff_logit_out_Wt": "lm_head.weight",
 }  # fmt: skip
 
 
@@ -171,7 +171,11 @@ def _model_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rename(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the parameters by their names in Transformers, with matrices as [outputs, inputs]."""
+    """Return the parameters by their names in Transformers, with matrices as [outputs, inputs].
+
+    Raises:
+        CheckpointError: a parameter is not part of a supported model.
+    """
     renamed = {}
     for name, array in arrays.items():
         tensor = torch.from_numpy(np.array(array)).float()
@@ -180,8 +184,9 @@ def _rename(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
             continue
         stack, _, rest = name.partition("_l")
         layer, _, part = rest.partition("_")
-        if layer.isdigit() and part in NAMES:
-            is_matrix = tensor.ndim == 2 and tensor.shape[0] > 1
-            new_name = f"model.{stack}.layers.{int(layer) - 1}.{NAMES[part]}"
-            renamed[new_name] = tensor.t() if is_matrix else tensor.flatten()
+        if not (layer.isdigit() and part in NAMES):
+            raise CheckpointError(f"the parameter {name} of the model is not supported", "use another model")
+        is_matrix = tensor.ndim == 2 and tensor.shape[0] > 1
+        new_name = f"model.{stack}.layers.{int(layer) - 1}.{NAMES[part]}"
+        renamed[new_name] = tensor.t() if is_matrix else tensor.flatten()
     return renamed

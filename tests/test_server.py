@@ -29,6 +29,7 @@ from starlette.exceptions import HTTPException
 
 from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
+from nmt.data.check.languages import is_wrong_language
 from nmt.errors import UsageError
 from nmt.server import app, fields, files, http, languages, limits, text
 from nmt.server.limits import Limits, RateLimiter
@@ -130,6 +131,23 @@ def test_the_source_language_is_detected(client: Client, q: str, target: str, la
     assert answer["detectedLanguage"]["language"] == language
     assert 0 <= answer["detectedLanguage"]["confidence"] <= 100
     assert (answer["translatedText"] == q) == (is_copy or q == "👋")
+
+
+def test_markup_does_not_matter_to_the_detection_of_a_language(client: Client) -> None:
+    link = '<p class="the and of that is not"><a href="https://example.org/this/is/the/english/text/of/that" title="x">'
+    for q, language, other in [("Wir sind noch nicht fertig.", "de", "en"), ("We are not done yet.", "en", "de")]:
+        html = f"<!doctype html><html><body>{link * 3}{q}</a></p>"
+        answer = translate(client, html, source="auto", target=other, format="html")
+        assert answer["detectedLanguage"]["language"] == language
+        assert q not in answer["translatedText"]
+        assert "wrong-source-language" not in translate(client, html, language, other, format="html")["warnings"]
+
+
+def test_codes_that_the_language_identification_does_not_have() -> None:
+    text = "Jeg er veldig trøtt i dag, og jeg vil gå hjem nå."
+    assert [code for code, _ in languages.detect(text, ("de", "nb"))] == ["nb", "de"]
+    assert is_wrong_language(text, "zt")
+    assert not is_wrong_language(text, "nb-NO")
 
 
 def test_a_text_in_another_language_has_a_warning(client: Client) -> None:
@@ -393,6 +411,7 @@ def test_files_are_limited_in_number_and_size(gated: tuple[GatedGuard, Service])
     guard, service = gated
     with serving(service, Limits(max_body=2000, max_files=1)) as client, ThreadPoolExecutor(1) as pool:
         assert send_file(client, "a.txt", b"a" * 2000).status_code == 413
+        assert translate(client, "Hallo! " * 1000, "de", "de")["translatedText"]  # has its own limit
         response = client.post("/translate_file", data={"file": "a", "source": "en", "target": "de"})
         assert response.json() == {"error": "file must be a file"}
         assert client.post("/translate_file").json() == {"error": "Invalid request: missing file parameter"}

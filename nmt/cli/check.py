@@ -205,12 +205,11 @@ def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str)
 
 
 def _check_language(code: str) -> None:
-    from nmt.data.check.languages import LANGUAGES
-    from nmt.data.language_codes import base_language
+    from nmt.data.check.languages import LANGUAGES, model_code
 
     if not code:
         log("the language of a file is unknown and not checked; set --src-lang and --tgt-lang")
-    elif base_language(code) not in LANGUAGES:
+    elif model_code(code) not in LANGUAGES:
         log(f"language '{code}' is not supported and not checked")
 
 

@@ -43,6 +43,7 @@ from nmt.server.files import (
     TranslatedFiles,
     translate_document,
     translate_html,
+    visible_text,
 )
 from nmt.server.languages import language_name
 from nmt.server.limits import Limits, RateLimiter, Slots, is_valid_key
@@ -102,11 +103,12 @@ class Api:
         fields = await read_fields(request, self._limits.max_text_body)
         self._check_access(request, fields)
         parsed = TranslationRequest.parse(fields, self._limits.max_length)
-        source, target, detection = self._service.resolve(parsed.texts, parsed.source, parsed.target)
+        texts = list(map(visible_text, parsed.texts)) if parsed.format == "html" else parsed.texts
+        source, target, detection = self._service.resolve(texts, parsed.source, parsed.target)
         with self._slots.use():
             translate = self._translate_html if parsed.format == "html" else self._translate_text
             answers = await _unless_disconnected(request, translate(parsed, source, target))
-        for text, answer in zip(parsed.texts, answers, strict=True):
+        for text, answer in zip(texts, answers, strict=True):
             if source != target and is_wrong_language(text, source):
                 answer["warnings"].append("wrong-source-language")
         names = ["translatedText", "warnings"]

@@ -120,7 +120,7 @@ def _parse_multipart(content_type: str, body: bytes) -> list[tuple[str, str | Na
 
     try:
         headers = {"Content-Type": content_type.encode("latin-1")}
-        parser = create_form_parser(headers, add_field, add_file, {"MAX_MEMORY_FILE_SIZE": len(body) + 1})
+        parser = create_form_parser(headers, add_field, add_file, config={"MAX_MEMORY_FILE_SIZE": len(body) + 1})
         parser.write(body)
         parser.finalize()
     except FormParserError:

@@ -46,9 +46,17 @@ def translate_document(
 
 def translate_html(text: str, guard: Guard, search: str) -> tuple[str, list[str]]:
     """Translate HTML, a document or a part of one, and return it with the warnings of its sentences."""
-    content = codecs.BOM_UTF8 + text.encode()  # takes precedence over an encoding that the text declares
-    translated = translate_document(content, html.parse, DocumentOptions(*guard.languages), guard, search)
+    translated = translate_document(_encode(text), html.parse, DocumentOptions(*guard.languages), guard, search)
     return translated.content.removeprefix(codecs.BOM_UTF8).decode(), translated.warnings
+
+
+def visible_text(text: str) -> str:
+    """Return the text of HTML that is translated, without markup."""
+    return " ".join(block.text for block in html.parse(_encode(text), DocumentOptions("", "")).blocks)
+
+
+def _encode(text: str) -> bytes:
+    return codecs.BOM_UTF8 + text.encode()  # takes precedence over an encoding that the text declares
 
 
 class TranslatedFiles:

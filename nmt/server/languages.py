@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from nmt.data.check.languages import LANGUAGES, language_probabilities
+from nmt.data.check.languages import LANGUAGES, language_probabilities, model_code
 from nmt.data.language_codes import base_language
 
 NAMES = dict(
@@ -36,5 +36,5 @@ def detect(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
         codes: the possible languages. Their probabilities add up to less than 100 if the text may be in another one.
     """
     probabilities = language_probabilities(text, len(LANGUAGES))
-    percent = {code: round(100 * min(1.0, probabilities.get(base_language(code), 0.0)), 1) for code in codes}
+    percent = {code: round(100 * min(1.0, probabilities.get(model_code(code), 0.0)), 1) for code in codes}
     return sorted(percent.items(), key=lambda item: -item[1])

@@ -46,7 +46,7 @@ class Limits:
     @property
     def max_text_body(self) -> int:
         """Maximum size of a request without a file, in bytes; sufficient for `max_length` characters."""
-        return min(self.max_body, MAX_CHARACTER_BYTES * self.max_length + MAX_OTHER_BYTES)
+        return MAX_CHARACTER_BYTES * self.max_length + MAX_OTHER_BYTES
 
 
 def read_keys(path: Path) -> frozenset[str]:

@@ -24,11 +24,18 @@ LANGUAGES = frozenset(
     zh""".split()
 )
 """Language codes of the model."""
+_ALIASES = {"nb": "no", "pb": "pt", "zt": "zh"}
+"""Other codes for languages of the model; the last two are those of Argos Translate."""
+
+
+def model_code(code: str) -> str:
+    """Return the code of a language in the model, or a code that the model does not have."""
+    return _ALIASES.get(base_language(code), base_language(code))
 
 
 def is_wrong_language(text: str, code: str) -> bool:
     """Return whether a text is clearly in another language than `code`; False if it is short or `code` is unknown."""
-    code = base_language(code)
+    code = model_code(code)
     if code not in LANGUAGES or sum(map(str.isalpha, text)) < MIN_LETTERS:
         return False
     probabilities = language_probabilities(text, 3)

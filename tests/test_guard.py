@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from nmt import Guard, Line, Translation, Translator
 from nmt.data.placeholders import PLACEHOLDERS, replace_spans
 from nmt.data.prepare import prepare
+from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.spans import compile_patterns, find_spans
 from nmt.errors import DataError, UsageError
 from nmt.inference.glossary import Glossary, Term
@@ -86,6 +87,11 @@ def test_spans_are_in_order_and_do_not_overlap(text: str) -> None:
     spans = find_spans(text)
     assert all(span.start < span.end for span in spans)
     assert all(a.end <= b.start for a, b in pairwise(spans))
+
+
+def test_text_without_spaces_is_searched_in_linear_time() -> None:
+    assert find_spans("a." * 100_000) == []  # with quadratic time, this would take minutes
+    assert split_to_fit("a" + "." * 100_000, "en", lambda part: count_sentences(part, "en") <= 1)
 
 
 # ---- training with placeholders

@@ -18,6 +18,7 @@ from commandline import CommandLine, sentences, write
 
 from nmt.data.check import BITS, CHECKS, Finding, ParallelCorpus, Report, Severity, repair, run_checks
 from nmt.data.check.duplicates import find_duplicates
+from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.features import RECORD
 from nmt.data.check.languages import LANGUAGES
 from nmt.data.pairs import Pair, read_pairs
@@ -595,6 +596,12 @@ def test_sides_of_different_test_pairs_do_not_overlap() -> None:
         .examples[0]
         .detail.startswith("line 1")
     )
+
+
+@pytest.mark.parametrize("entity", ["&#128512;", "&#x1F600;", "&frac12;", "&sup2;", "&LeftDoubleBracket;"])
+def test_rare_entities_are_reported_and_repaired(entity: str) -> None:
+    assert encoding_problems(f"Nice {entity}") == BITS["escaped-entities"]
+    assert "&" not in repair_encoding(f"Nice {entity}")
 
 
 def test_unknown_entity_is_not_reported() -> None:

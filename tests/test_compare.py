@@ -206,6 +206,14 @@ def test_bucket_score() -> None:
     assert bucket.second_score == METRICS["chrf"](lines[1], [lines[2]]).value
 
 
+def test_letters_count_as_words_in_scripts_without_spaces() -> None:
+    test = TestSet("t", ["我今天真的非常非常累。", "猫睡觉。"], [["I am tired.", "The cat sleeps."]])
+    systems = [System(name, ["I am tired.", text]) for name, text in (("a", "Cat sleeps."), ("b", "The cat sleeps."))]
+    comparison = compare(*systems, test, ["chrf"], resamples=100, counts=Counter("猫睡觉。" * 20))
+    assert [bucket.name for bucket in comparison.by_length] == ["0 to 10 words", "11 to 20 words"]
+    assert [bucket.name for bucket in comparison.by_rarity] == ["0 times", "11 to 100 times"]
+
+
 def test_sentence_rarity_is_that_of_its_rarest_word() -> None:
     test = TestSet("made", ["red blue", "red red"], [["a b", "c d"]])
     comparison = compare(System("a", ["a", "c"]), System("b", ["a", "d"]), test, resamples=100,

@@ -43,6 +43,13 @@ def test_concatenated_files_are_read_completely(suffix: str, tmp_path: Path) -> 
     assert list(read_lines(path)) == ["one", "two"]
 
 
+def test_zstandard_files_of_pzstd_are_read(tmp_path: Path) -> None:
+    frames = [zstandard.ZstdCompressor().compress(text) for text in (b"one\n", b"two\n")]
+    skippable = [b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + len(frame).to_bytes(4, "little") for frame in frames]
+    path = write(tmp_path / "a.zst", b"".join(map(bytes.__add__, skippable, frames)))
+    assert list(read_lines(path)) == ["one", "two"]
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst", ".xz"])
 @pytest.mark.parametrize("keep", [0.5, 0.999])
 def test_truncated_file_is_an_error(suffix: str, keep: float, tmp_path: Path) -> None:

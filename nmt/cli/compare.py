@@ -138,6 +138,7 @@ def _training_counts(
 ) -> Counter[str] | None:
     """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
     from nmt.console import log, progress, with_progress
+    from nmt.data.normalization import words
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
 
@@ -145,10 +146,10 @@ def _training_counts(
     if path is None:
         log("no comparison by word frequency: pass the training data with --train")
         return None
-    vocabulary = {word for test in test_sets for source in test.sources for word in source.split()}
+    vocabulary = {word for test in test_sets for source in test.sources for word in words(source)}
     with progress(None, "counting words", " lines", unit_scale=True) as bar:
         lines = with_progress(read_lines(path, encoding_errors), bar.update)
-        return Counter(word for line in lines for word in line.split() if word in vocabulary)
+        return Counter(word for line in lines for word in words(line) if word in vocabulary)
 
 
 def _write_reports(html: Path, comparisons: list[Comparison]) -> None:

@@ -40,6 +40,11 @@ def remove_invisible(text: str) -> str:
     return _INVISIBLE.sub("", _CONTROL_SPACES.sub(" ", text))
 
 
+def words(text: str) -> list[str]:
+    """Return the words. Each letter of a script without spaces, such as Han or Thai, counts as a word."""
+    return text.split() if text.isascii() else _WORD_OR_LETTER.findall(text)
+
+
 def count_words(text: str) -> int:
-    """Return the number of words. Each letter of a script without spaces, such as Han or Thai, counts as a word."""
-    return len(text.split() if text.isascii() else _WORD_OR_LETTER.findall(text))
+    """Return the number of words; see `words`."""
+    return len(words(text))

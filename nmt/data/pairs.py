@@ -14,6 +14,7 @@ import io
 import itertools
 import lzma
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +26,10 @@ from nmt.errors import DataError
 Pair = tuple[str, str]
 
 COMPRESSED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstandard"}
-_MAGIC = {"gzip": b"\x1f\x8b", "xz": b"\xfd7zXZ\x00", "bzip2": b"BZh", "zstandard": b"\x28\xb5\x2f\xfd"}
+_MAGIC = {  # regular expressions; the second one of zstandard is a skippable frame, with which pzstd starts
+    "gzip": rb"\x1f\x8b", "xz": rb"\xfd7zXZ\x00", "bzip2": rb"BZh",
+    "zstandard": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
+}  # fmt: skip
 _READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _BLOCK_SIZE = 1 << 14
 _BOM = b"\xef\xbb\xbf"
@@ -53,7 +57,7 @@ def open_text(path: Path) -> BinaryIO:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     compression = COMPRESSED.get(path.suffix, "")
-    if compression and not head.startswith(_MAGIC[compression]):
+    if compression and not re.match(_MAGIC[compression], head):
         raise DataError(f"{path} is not a {compression} file despite its suffix", "rename it, or download it again")
     if compression == "zstandard":
         return io.BufferedReader(_ZstandardReader(path))

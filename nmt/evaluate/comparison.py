@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nmt.console import progress
+from nmt.data.normalization import words
 from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, chrf, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
@@ -156,18 +157,18 @@ def compare(
         wins = [sum(scores[a][i] > scores[b][i] for i in indices) for a, b in ((0, 1), (1, 0))]
         return Bucket(name, len(indices), chrf_scores[0], chrf_scores[1], wins[0], wins[1])
 
-    words = [source.split() for source in test.sources]
-    by_length = _group(map(len, words), LENGTH_LIMITS, "words")
+    sources = [words(source) for source in test.sources]
+    by_length = _group(map(len, sources), LENGTH_LIMITS, "words")
     by_rarity: dict[str, list[int]] = {}
     if counts is not None:
-        rarest = (min((counts[word] for word in line), default=0) for line in words)
+        rarest = (min((counts[word] for word in source), default=0) for source in sources)
         by_rarity = _group(rarest, COUNT_LIMITS, "times")
-    order = sorted(range(len(words)), key=lambda i: scores[0][i] - scores[1][i])
+    order = sorted(range(len(sources)), key=lambda i: scores[0][i] - scores[1][i])
     examples = [i for i in order[:num_examples] if scores[1][i] > scores[0][i]]
     examples += [i for i in order[::-1][:num_examples] if scores[1][i] < scores[0][i]]
     return Comparison(
         test.name, first.name, second.name, significance(first, second, test, metrics, resamples),
-        bucket("all", range(len(words))),
+        bucket("all", range(len(sources))),
         [bucket(name, indices) for name, indices in by_length.items()],
         [bucket(name, indices) for name, indices in by_rarity.items()],
         [

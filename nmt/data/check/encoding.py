@@ -8,7 +8,7 @@ import re
 
 from nmt.data.check.checks import BITS, CONTROL_CHARACTERS, ESCAPED_ENTITIES, MOJIBAKE, REPLACEMENT_CHARACTERS
 
-_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,5}|#x[0-9a-fA-F]{2,4});")
+_ENTITY = re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,23}|#\d{2,7}|#x[0-9a-fA-F]{2,6});")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _BOX = "\u2500-\u259f"
 _MOJIBAKE = re.compile(

@@ -288,8 +288,18 @@ def test_prune_keeps_the_first_of_equal_validations(tmp_path: Path) -> None:
     assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000001", "step-000004"]
 
 
+def test_checkpoints_of_stop_signals_do_not_replace_validated_ones(tmp_path: Path) -> None:
+    for step in range(1, 7):
+        scores = {} if step in (3, 4, 6) else {"best_metric_value": float(step)}
+        checkpoint.save(tmp_path, Progress(step=step, best=step, scores=scores), {}, {}, "x")
+        checkpoint.prune(tmp_path, keep_last=2)
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == ["step-000002", "step-000005", "step-000006"]
+
+
 def test_average_of_the_latest_checkpoints(tmp_path: Path) -> None:
     for step in range(1, 5):
-        checkpoint.save(tmp_path, Progress(step=step), {"w": torch.full((3,), float(step))}, {}, "x")
+        progress = Progress(step=step, scores={"best_metric_value": 1.0})
+        checkpoint.save(tmp_path, progress, {"w": torch.full((3,), float(step))}, {}, "x")
+    checkpoint.save(tmp_path, Progress(step=5), {"w": torch.zeros(3)}, {}, "x")  # by a stop signal
     for last, mean in ((2, 3.5), (3, 3.0)):
         assert checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist() == [mean] * 3

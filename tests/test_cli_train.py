@@ -340,8 +340,9 @@ def test_average_command(nmt: CommandLine) -> None:
     assert (done.code, done.out) == (0, "runs/tiny/average-2\n")
     check_translates(nmt, "runs/tiny/average-2")
     nmt("average", "runs/tiny", "--last", "7").assert_fails(
-        1, "runs/tiny has 2 checkpoints, not 7", "train.keep_last=7"
+        2, "runs/tiny keeps its 2 latest checkpoints", "train.keep_last=7"
     )
+    nmt("average", "runs/typo").assert_fails(1, "runs/typo has 0 checkpoints, not 5", "choose a run")
     nmt("average", "runs/tiny", "--last", "1").assert_fails(2, "--last must be at least 2, got 1")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -189,7 +190,14 @@ def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     os.kill(sorted(children(process))[1], signal.SIGTERM)
     _, err = finish(process)
     assert process.returncode == 0, err
-    assert "stopped and saved at update" in err
+    assert re.search(r"stopped and saved at update .*; continue with: torchrun OPTIONS -m nmt -- train --run", err)
+
+
+def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:
+    lone = CommandLine(nmt.directory, nmt.environment | {"WORLD_SIZE": "2"})
+    lone.process(*training("runs/lone", "files(train='text')")).assert_fails(
+        2, "WORLD_SIZE is 2, but torchrun did not start this process", "unset WORLD_SIZE"
+    )
 
 
 def test_invalid_config_prints_one_error_per_rank(nmt: CommandLine) -> None:

@@ -14,7 +14,8 @@ from commandline import TINY, CommandLine
 
 from nmt.errors import UsageError
 from nmt.paths import locked
-from nmt.train.sweep import LOCK, RESULTS, RunResult, Sweep, _remaining_seconds, parse_grid, summarize
+from nmt.train import sweep
+from nmt.train.sweep import LOCK, RESULTS, RunResult, _remaining_seconds, parse_grid, summarize
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
@@ -143,17 +144,16 @@ def test_missing_test_set_raises_before_training(trained: CommandLine) -> None:
 
 
 def test_remaining_seconds_subtract_the_training_time(nmt: CommandLine) -> None:
-    sweep = Sweep("quickstart", (), {}, (1,), time_limit=1000.0)
     run = nmt.directory / "runs/tiny"
     path = run / "step-000020/meta.json"
     meta = json.loads(path.read_text())
     meta["progress"]["seconds"] = 400.0
     path.write_text(json.dumps(meta))
-    assert _remaining_seconds(sweep, run) == 600
-    assert _remaining_seconds(sweep, nmt.directory / "none") == 1000
+    assert _remaining_seconds(1000.0, run) == 600
+    assert _remaining_seconds(1000.0, nmt.directory / "none") == 1000
     meta["progress"]["seconds"] = 4000.0
     path.write_text(json.dumps(meta))
-    assert _remaining_seconds(sweep, run) == 0
+    assert _remaining_seconds(1000.0, run) == 1
 
 
 @pytest.mark.slow
@@ -173,6 +173,33 @@ def test_sweep_sets_seed_and_time_limit_and_skips_truncated_results(nmt: Command
     assert "0 of 2 runs remaining" in again.err
     assert again.out == done.out
     nmt(*command, "--time-limit", "3s").assert_fails(2, "contains a sweep with another --time-limit")
+
+
+@pytest.mark.usefixtures("in_process")
+def test_options_may_need_those_of_the_grid(nmt: CommandLine) -> None:
+    grid = ["--grid", "train.keep_last=3,4", "--set", "train.average_last=3", "--run", "runs/sweep"]
+    done = nmt("sweep", *grid, *COMMON)
+    assert done.code == 0, done.err
+
+
+def test_two_combinations_cannot_have_one_directory(trained: CommandLine) -> None:
+    grid = ["--grid", "tokenizer.model=a/b,a-b", "--run", "runs/never"]
+    trained("sweep", *grid).assert_fails(2, "two combinations of --grid would be in runs/never/model=a-b_seed=1")
+    assert not (trained.directory / "runs/never").exists()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_training_is_not_repeated_after_a_failed_evaluation(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON, "--time-limit", "2s",
+               "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
+    run_nmt = sweep._run_nmt
+    monkeypatch.setattr(sweep, "_run_nmt", lambda words: (7, "") if words[0] == "evaluate" else run_nmt(words))
+    assert nmt(*command).code == 1
+    progress = (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text()
+    monkeypatch.setattr(sweep, "_run_nmt", run_nmt)
+    done = nmt(*command)
+    assert done.code == 0, done.err
+    assert (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text() == progress
 
 
 @pytest.mark.usefixtures("in_process")

@@ -35,7 +35,7 @@ from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.runs import checkpoint, discovery
 from nmt.runtime import out_of_memory_as
-from nmt.train import loop, profiling
+from nmt.train import loop, profiling, stopping
 from nmt.train import session as training
 from nmt.train import step as step_module
 from nmt.train import trainer as trainer_module
@@ -341,12 +341,16 @@ def test_optimizer_that_does_not_fit_in_memory_raises(directory: Path, monkeypat
 
 
 def test_pair_that_does_not_fit_in_memory_raises(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def out_of_memory(*_: Any) -> Any:
+    def out_of_memory(*_: Any, **__: Any) -> Any:
         return torch.empty(2**60)
 
     monkeypatch.setattr(step_module, "_backward", out_of_memory)
     with pytest.raises(TrainingError, match=r"a single pair of .* tokens does not fit in memory"):
         run(config(directory), directory)
+    monkeypatch.undo()
+    monkeypatch.setattr(trainer_module, "batch_loss", out_of_memory)
+    with pytest.raises(TrainingError, match="a line of the validation set does not fit in memory"):
+        run(config(directory), directory, "validation")
 
 
 def test_clipping_limits_the_gradient_norm(directory: Path) -> None:
@@ -638,6 +642,18 @@ def test_average_last_averages_checkpoints_at_the_end(directory: Path) -> None:
     )  # training never resumes from an average
 
 
+def test_an_interruption_does_not_change_the_average(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = config(directory, "train.valid_every=4", "train.keep_last=2", "train.average_last=2")
+    run(experiment, directory, "whole")
+    stop_at(10, monkeypatch)
+    run(experiment, directory, "parts")
+    assert checkpoint.checkpoints(directory / "parts")[-1].name == "step-000010"
+    monkeypatch.undo()
+    run(experiment, directory, "parts", resume=True)
+    one, two = (load_file(directory / name / "average-2" / checkpoint.WEIGHTS) for name in ("whole", "parts"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
 def test_best_average_is_loaded(directory: Path) -> None:
     run(config(directory, "train.valid_every=4", "train.keep_last=3"), directory)
     path = checkpoint.average(directory / "run", 2)
@@ -707,10 +723,24 @@ def test_existing_run_is_not_overwritten(directory: Path) -> None:
         run(config(directory, "model.ffn_dim=16"), directory, resume=True)
 
 
-def test_best_metric_cannot_change_in_a_resumed_run(directory: Path) -> None:
+def test_the_validation_cannot_change_in_a_resumed_run(directory: Path) -> None:
     run(config(directory), directory)
-    with pytest.raises(UsageError, match=r"train\.best_metric"):
-        run(config(directory, "train.best_metric=loss", "train.steps=20"), directory, resume=True)
+    for name, value in (("best_metric", "loss"), ("valid_search", "beam"), ("valid_pairs", 5)):
+        with pytest.raises(UsageError, match=rf"train\.{name}"):
+            run(config(directory, f"train.{name}={value}", "train.steps=20"), directory, resume=True)
+
+
+def test_the_estimate_of_the_last_update_continues_in_a_resumed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, progress = 1000.0, checkpoint.Progress(step=4500, seconds=450.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    budget = stopping.TimeBudget(50.0, progress)
+    assert budget.last_step(10_000, 10**6) == 5000
+    now, progress.step = 1030.0, 4501  # the first update of a session takes long
+    assert budget.last_step(10_000, 10**6) == 4501 + 200
+    now, progress.step = 1034.0, 4521
+    assert budget.last_step(10_000, 10**6) == 4521 + 80
+    new = stopping.TimeBudget(50.0, checkpoint.Progress())
+    assert new.last_step(10_000, 10**6) == 10_000
 
 
 @pytest.mark.slow

@@ -53,7 +53,11 @@ def average(
     if last < 2:
         raise UsageError(f"--last must be at least 2, got {last}")
 
-    from nmt.runs import checkpoint, pretrained
+    from nmt.runs import checkpoint, discovery, pretrained
 
     pretrained.reject_pretrained(first)
+    if checkpoint.checkpoints(first) and last > (keep_last := discovery.load_settings(first)[0].train.keep_last):
+        raise UsageError(
+            f"{first} keeps its {keep_last} latest checkpoints", f"reduce --last, or train with train.keep_last={last}"
+        )
     typer.echo(checkpoint.average(first, last))

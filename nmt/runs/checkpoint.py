@@ -108,13 +108,12 @@ def average(run: Path, last: int) -> Path:
     Vaswani et al. 2017, section 6.1, average the last 5 checkpoints of their base models.
 
     Raises:
-        CheckpointError: the run has fewer checkpoints, or one is damaged.
+        CheckpointError: the run has fewer validated checkpoints, or one is damaged.
     """
-    latest = checkpoints(run)[-last:]
+    latest = validated(run)[-last:]
     if len(latest) < last:
-        raise CheckpointError(
-            f"{run} has {len(latest)} checkpoints, not {last}", f"reduce --last, or train with train.keep_last={last}"
-        )
+        hint = f"reduce --last, or train with train.keep_last={last}" if latest else "choose a run (runs/NAME)"
+        raise CheckpointError(f"{run} has {len(latest)} checkpoints, not {last}", hint)
     average = run / f"average-{last}"
     with suppress(CheckpointError):  # keep the scores and the calibration of an intact average of the same checkpoints
         if read_progress(average).step == read_progress(latest[-1]).step and read_weights(average):
@@ -160,6 +159,11 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted(paths, key=_step)
 
 
+def validated(run: Path) -> list[Path]:
+    """Return the checkpoints of a run that have validation scores, oldest first: those of a stop signal have none."""
+    return [path for path in checkpoints(run) if _best_metric_value(path) > -math.inf]
+
+
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("step-"))
 
@@ -196,10 +200,13 @@ def _was_best(path: Path) -> bool:
 
 
 def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
-    """Delete all checkpoints except the latest (two by default, in case one is damaged) and the best ones."""
+    """Delete all checkpoints except the latest one, the latest validated ones and the best ones.
+
+    Two validated ones are kept by default, in case one is damaged.
+    """
     paths = checkpoints(run)
     by_metric = sorted(paths, key=_best_metric_value)
-    kept = {best(run), *by_metric[-keep_best:], *paths[-keep_last:]}
+    kept = {best(run), *by_metric[-keep_best:], *paths[-1:], *(validated(run) or paths)[-keep_last:]}
     for path in (*paths, *run.glob(".step-*")):  # the latter are left by a process killed during a save
         if path not in kept:
             shutil.rmtree(path)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from nmt.errors import TrainingError
+from nmt.errors import TrainingError, UsageError
 
 T = TypeVar("T")
 TIMEOUTS = {"gloo": timedelta(days=1), "nccl": timedelta(minutes=30)}
@@ -63,6 +63,7 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
     """Join the process group of torchrun, if torchrun started this process.
 
     Raises:
+        UsageError: WORLD_SIZE is set, but not the other variables of torchrun.
         TrainingError: the connection to another rank is lost.
     """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -75,6 +76,13 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         dist.init_process_group(backend, timeout=TIMEOUTS[backend], device_id=device_id)
         yield RankGroup(dist.get_rank(), world_size, dist.new_group(backend="gloo", timeout=TIMEOUTS["gloo"]))
         is_complete = True
+    except ValueError as error:
+        if dist.is_initialized():
+            raise
+        raise UsageError(
+            f"WORLD_SIZE is {world_size}, but torchrun did not start this process",
+            "start it with torchrun, or unset WORLD_SIZE",
+        ) from error
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise

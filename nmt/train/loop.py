@@ -38,7 +38,8 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
         log("training has already stopped early; increase train.patience to continue")
         return True
     trainer.model.train()
-    stats, last_step, exchange_step = StatsReader(trainer.device.type == "cuda"), config.steps, 0
+    last_step, exchange_step = group.broadcast(budget.last_step(config.steps, config.valid_every)), 0
+    stats = StatsReader(trainer.device.type == "cuda")
     bleu = ""  # of the last validation
     with progress(config.steps, "training", " updates", initial=state.step) as bar:
         for update in trainer.updates():

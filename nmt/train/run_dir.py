@@ -94,7 +94,8 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
     fixed = ("data", "tokenizer", "model", "seed", "lowercase_all_caps")
     saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))  # does not affect training
     changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
-    for name in ("best_metric", "replay_share"):  # the metric's values, or positions in an epoch, are not comparable
+    # The metric's values, or positions in an epoch, are not comparable.
+    for name in ("best_metric", "valid_search", "valid_pairs", "replay_share"):
         if getattr(saved.train, name) != getattr(config.train, name):
             changed.append(f"train.{name}")
     if parse(saved.train.optimizer)[0] != parse(config.train.optimizer)[0]:  # their states differ

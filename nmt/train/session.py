@@ -148,7 +148,10 @@ def train(
         except NMTError as error:  # the checkpoints are saved
             log(f"no model card: {error.message}")
     if not finished:
-        command = f"nmt train --run {shlex.quote(str(run))} --resume"
+        program = "nmt" if group.world_size == 1 else "torchrun OPTIONS -m nmt --"
+        command = f"{program} train --run {shlex.quote(str(run))} --resume"
+        if device != "auto":
+            command += f" --device {device}"
         if time_limit:
             command += f" --time-limit {max(1, round(time_limit - (time.monotonic() - start_time)))}s"
         log(f"stopped and saved at update {trainer.progress.step:,}; continue with: {command}")
@@ -278,7 +281,7 @@ def _run_optional(function: Callable[[], None], failure: str, hint: str) -> None
 
 def _average_checkpoints(trainer: Trainer) -> None:
     """Average the latest checkpoints and validate the result, so that it can become the best checkpoint."""
-    last = min(trainer.config.train.average_last, len(checkpoint.checkpoints(trainer.run)))
+    last = min(trainer.config.train.average_last, len(checkpoint.validated(trainer.run)))
     path = checkpoint.average(trainer.run, last)
     scores = trainer.validate(discovery.load(path).model.to(trainer.device))
     checkpoint.write_scores(path, scores)

@@ -73,6 +73,7 @@ class TimeBudget:
         self.seconds_before = progress.seconds
         self.validation_seconds = 0.0
         self.max_validation_seconds = 0.0
+        self.seconds_of_first_update = 0.0
 
     def elapsed(self) -> float:
         """Return the seconds since the training loop of this session started."""
@@ -106,9 +107,14 @@ class TimeBudget:
 
     def last_step(self, steps: int, valid_every: int) -> int:
         """Return the last update: `steps`, or an earlier one that the time limit allows."""
-        num_updates = self.progress.step - self.first_step
-        if self.limit is None or not num_updates:
+        if self.limit is None or not self.progress.step:
             return steps
-        seconds_per_update = (self.elapsed() - self.validation_seconds) / num_updates
+        num_updates, seconds = self.progress.step - self.first_step, self.elapsed() - self.validation_seconds
+        if num_updates <= 1:  # the first update of a session takes longer, for example to compile
+            self.seconds_of_first_update = seconds
+        if num_updates > 1:
+            seconds_per_update = (seconds - self.seconds_of_first_update) / (num_updates - 1)
+        else:
+            seconds_per_update = self.seconds_before / self.first_step if self.first_step else seconds
         seconds_per_update += self.max_validation_seconds / valid_every
         return min(steps, self.progress.step + max(0, int(self._remaining(self.limit) / seconds_per_update)))

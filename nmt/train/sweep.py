@@ -15,6 +15,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +28,8 @@ from nmt.errors import UsageError
 from nmt.paths import locked, write_text
 
 RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
+TRAINED = ".trained"
+"""File in a run whose training is complete; its evaluation may have failed."""
 CHOOSE_RUN = "choose another directory with --run"
 Options = Mapping[str, str]
 
@@ -128,9 +131,13 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
         DataError: a combination has no test set; nothing is trained.
-        UsageError: the directory contains another sweep, or another process runs it.
+        UsageError: the directory contains another sweep, another process runs it, or two runs would have one directory.
         KeyboardInterrupt: the sweep was interrupted; the current run is saved.
     """
+    names = Counter(_name(options, seed) for options, seed in sweep.runs())
+    for name, count in names.items():
+        if count > 1:
+            raise UsageError(f"two combinations of --grid would be in {directory / name}", "use one --grid for each")
     complete = {result.name for result in read_results(directory) if not result.exit_code}
     tests = set()
     for options, seed in sweep.runs():
@@ -207,7 +214,7 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     Grid and seeds may differ.
     """
     path = directory / SWEEP_FILE
-    base = config_io.dump(config_io.load(config_io.find(sweep.config), sweep.common))
+    base = config_io.dump(config_io.load(config_io.find(sweep.config)))  # without overrides, which need those of a grid
     current = json.loads(json.dumps(asdict(sweep))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
     if path.exists():
         try:
@@ -235,12 +242,12 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
     else:
         command += ["--config", sweep.config]
         command += [word for override in _overrides(sweep, options, seed) for word in ("--set", override)]
-    seconds = _remaining_seconds(sweep, run)
-    if seconds is not None:
-        command += ["--time-limit", f"{seconds}s"]
-    code = 0 if seconds == 0 else _run_nmt(command)[0]
-    if code:
-        return RunResult(name, dict(options), seed, exit_code=code)
+    if sweep.time_limit is not None:
+        command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, run)}s"]
+    if not (run / TRAINED).exists():
+        if code := _run_nmt(command)[0]:
+            return RunResult(name, dict(options), seed, exit_code=code)
+        (run / TRAINED).touch()
     code, out = _run_nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", sweep.device])
     if code:
         return RunResult(name, dict(options), seed, exit_code=code)
@@ -251,15 +258,13 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
     return RunResult(name, dict(options), seed, info["training"]["updates"], info["training"]["hours"], scores)
 
 
-def _remaining_seconds(sweep: Sweep, run: Path) -> int | None:
-    """Return the remaining training time of a run, or None if there is no time limit."""
+def _remaining_seconds(time_limit: float, run: Path) -> int:
+    """Return the remaining training time of a run, at least a second."""
     from nmt.runs import checkpoint
 
-    if sweep.time_limit is None:
-        return None
     paths = checkpoint.checkpoints(run)
     used = checkpoint.read_progress(paths[-1]).seconds if paths else 0.0
-    return max(0, round(sweep.time_limit - used))
+    return max(1, round(time_limit - used))
 
 
 def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:

@@ -141,7 +141,7 @@ class Trainer:
         path = self.group.broadcast(saved and saved[0])
         if path is None:
             if self.group.is_main:
-                truncate_metrics(self.run, 0)
+                truncate_metrics(self.run, 0, validated=False)
             return False
         weights, training = saved[1:] if saved else checkpoint.load(path)
         meta = checkpoint.read_meta(path)
@@ -265,7 +265,9 @@ class Trainer:
             model: the model to validate; None: the model that `save` saves.
         """
         model = (model or self.ema or self.model).eval()
-        loss = self._validation_loss(model)
+        hint = "shorten the lines of the validation set"
+        with runtime.out_of_memory_as(TrainingError("a line of the validation set does not fit in memory", hint)):
+            loss = self._validation_loss(model)
         test = TestSet("valid", self.valid_src, [self.valid_tgt])
         test = sample(test, self.config.train.valid_pairs or len(self.valid_src))
         max_source_length = min(self.prepared.meta["max_source_length"], self.config.train.max_length - 1)

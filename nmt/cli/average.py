@@ -11,7 +11,7 @@ from nmt.errors import UsageError
 
 
 def average(
-    first: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory; with SECOND, any model.")],
     second: Annotated[
         Path | None,
         typer.Argument(metavar="SECOND", help="Second model, usually fine-tuned from RUN: average both models."),

@@ -9,7 +9,9 @@ import typer
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run or checkpoint directory.")],
+    run: Annotated[
+        Path, typer.Argument(help="Run or checkpoint directory, or the name of a pretrained or published model.")
+    ],
     to: Annotated[str, typer.Option(help="Format: ctranslate2, safetensors, onnx or transformers.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output directory.", show_default="RUN/FORMAT")

@@ -45,7 +45,7 @@ def serve(
     max_batch: Annotated[int, typer.Option(min=1, max=1024, help="Maximum number of lines translated together.")] = 64,
     api_keys: Annotated[
         Path | None,
-        typer.Option(help="File with API keys, one per line, that translating and detecting requires."),
+        typer.Option(help="File with API keys, one per line; requests to translate or detect need one of them."),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
@@ -57,8 +57,7 @@ def serve(
     """Serve translations over HTTP, with the API of LibreTranslate and a page at /.
 
     Requests that arrive together are translated together. Stop the server with Ctrl-C or SIGTERM: it finishes the
-    requests that it has received. Requires starlette and uvicorn (pip install starlette uvicorn python-multipart
-    prometheus-client).
+    requests that it has received. Requires packages: pip install starlette uvicorn python-multipart prometheus-client.
 
     Examples:
       nmt serve

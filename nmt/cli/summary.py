@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def summary(
     model: Annotated[
-        Path | None, typer.Argument(help="Run or checkpoint directory.", show_default="the model of --config")
+        Path | None,
+        typer.Argument(
+            help="Run or checkpoint directory, or the name of a pretrained or published model.",
+            show_default="the model of --config",
+        ),
     ] = None,
     config: ConfigOption = "",
     set_: SetOption = None,

@@ -38,7 +38,7 @@ LINE_SUFFIXES = {".csv", ".tsv", ".txt"}
 def translate(
     text: Annotated[
         list[str] | None,
-        typer.Argument(help="Sentences, each in quotes; or documents and folders (docs/).", show_default=False),
+        typer.Argument(help="Sentences, each in quotes; or documents and directories (docs/).", show_default=False),
     ] = None,
     model: Annotated[
         list[Path] | None,
@@ -50,7 +50,7 @@ def translate(
         typer.Option(
             "--output",
             "-o",
-            help="Output file; for several documents, a directory.",
+            help="Output file, overwritten if it exists; for documents, see --force, and for several, a directory.",
             show_default="standard output; for a document, NAME.de.html next to it",
         ),
     ] = None,
@@ -145,7 +145,7 @@ def translate(
     translations.
 
     An argument that names a file with the suffix of a document format (.html, .md, .txt, ...) is a document, and a
-    folder, written with a slash, all documents in it: only human-readable text is translated, and the rest of the
+    directory, written with a slash, all documents in it: only human-readable text is translated, and the rest of the
     document is unchanged. A file for --input has one sentence per line.
 
     Examples:

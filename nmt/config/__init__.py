@@ -24,7 +24,7 @@ class DataConfig:
     train: tuple[str, ...] = ("phrasebook",)
     """Training corpora: names from `nmt data list`, or files(train='PREFIX'). All accept weight=0.5 and tag=True."""
     temperature: float = 1.0
-    """Sampling temperature T: a corpus of n pairs has a share proportional to n^(1/T). 1: no upsampling."""
+    """Sampling temperature T: a corpus of n pairs has a share proportional to weight · n^(1/T). 1: no upsampling."""
     replay: tuple[str, ...] = ()
     """Corpora to mix into fine-tuning, so that the model keeps its quality on other text; see train.replay_share."""
     valid: str = ""
@@ -132,7 +132,7 @@ class TrainConfig:
     init_from: str = ""
     """Run, checkpoint, pretrained or published model to fine-tune. Empty: random initialization."""
     replay_share: float = 0.5
-    """Share of the training pairs of an epoch that come from data.replay, between 0 and 1."""
+    """Share of the training pairs of an epoch that come from data.replay, at least 0 and below 1."""
     teacher: str = ""
     """Run, checkpoint or pretrained model to distill; it must have the same tokenizer. Empty: no distillation."""
     distill_weight: float = 0.5

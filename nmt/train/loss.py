@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,65 +24,50 @@ def chunk_size(device: torch.device) -> int:
     return CHUNK if device.type == "cpu" else GPU_CHUNK
 
 
-class LogitsLoss(Protocol):
-    """Computes the loss of a chunk of logits, without the uniform part, and replaces the logits by their gradient."""
-
-    def __call__(
-        self, logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
-    ) -> None:
-        """Add to `sums`, and replace the logits by their gradient if the sums include one."""
-
-
-@dataclass
-class Sums:
-    """Sums over the chunks of a batch."""
-
-    loss: Tensor
-    need_grad: bool
-    grad_bias_V: Tensor | None
+LogitsLoss = Callable[[Tensor, Tensor, Tensor | None, float, bool], tuple[Tensor, Tensor | None]]
+"""Computes the loss of a chunk, without the uniform part, from logits_NV, targets_N1, bias_V, `smoothing` and
+`need_grad`. If `need_grad`, it also returns the gradient of the bias, and replaces the logits by their gradient."""
 
 
 def logits_loss(
-    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
-) -> None:  # fmt: skip
+    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, need_grad: bool
+) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss` by PyTorch's operators, on a CPU in blocks that fit in the cache."""
+    loss = torch.zeros((), dtype=torch.float32, device=logits_NV.device)
+    grad_bias_V = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
     block = max(16, BLOCK_NUMEL // logits_NV.shape[1]) if logits_NV.device.type == "cpu" else len(logits_NV)
     for first in range(0, len(logits_NV), block):
         rows, targets = slice(first, first + block), targets_N1[first : first + block]
         value_NV = logits_NV[rows].float()  # becomes, in place, the exponentials, probabilities and gradient
         if bias_V is not None:
             value_NV += bias_V
-        sums.loss -= (1 - smoothing) * value_NV.gather(1, targets).sum()
+        loss -= (1 - smoothing) * value_NV.gather(1, targets).sum()
         max_N1 = value_NV.amax(-1, keepdim=True)
         sum_N1 = value_NV.sub_(max_N1).exp_().sum(-1, keepdim=True)
-        sums.loss += (max_N1 + sum_N1.log()).sum()
-        if not sums.need_grad:
+        loss += (max_N1 + sum_N1.log()).sum()
+        if not need_grad:
             continue
         value_NV.div_(sum_N1).scatter_add_(1, targets, value_NV.new_full((), smoothing - 1).expand_as(targets))
-        if sums.grad_bias_V is not None:
-            sums.grad_bias_V += value_NV.sum(0)
+        if grad_bias_V is not None:
+            grad_bias_V += value_NV.sum(0)
         logits_NV[rows] = value_NV
+    return loss, grad_bias_V
 
 
-def compiled_logits_loss(
-    logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, sums: Sums
-) -> None:  # fmt: skip
+def compiled_logits_loss(*arguments: Any) -> tuple[Tensor, Tensor | None]:
     """Compute a `LogitsLoss` in two compiled passes over the logits, which read and write them in their own dtype."""
-    loss, grad_bias_V = _compile()(logits_NV, targets_N1, bias_V, smoothing, sums.need_grad)
-    sums.loss += loss
-    if sums.grad_bias_V is not None and grad_bias_V is not None:
-        sums.grad_bias_V += grad_bias_V
+    return _compile()(*arguments)
 
 
 @functools.cache
-def _compile() -> Callable[..., tuple[Tensor, Tensor | None]]:
+def _compile() -> LogitsLoss:
     return torch.compile(fused_logits_loss, dynamic=True)
 
 
 def fused_logits_loss(
     logits_NV: Tensor, targets_N1: Tensor, bias_V: Tensor | None, smoothing: float, need_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the loss and the gradient of the bias, and replace the logits by their gradient, if `need_grad`.
+    """Compute a `LogitsLoss`, to be compiled.
 
     The target is found by comparison and not by indexing, so that the gradient is one elementwise operation.
     """
@@ -124,15 +108,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_ND) if need_grad else None
         grad_weight = torch.zeros_like(weight_VD) if need_grad else None
         grad_bias = torch.zeros_like(bias_V) if need_grad and bias_V is not None else None
-        sums = Sums(torch.zeros((), dtype=torch.float32, device=hidden_ND.device), need_grad, grad_bias)
+        total = torch.zeros((), dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, len(hidden_ND), chunk):
             hidden, target_N1 = hidden_ND[start : start + chunk], labels_N[start : start + chunk, None]
             logits_NV = hidden @ weight.t()
-            logits_loss(logits_NV, target_N1, bias_V, smoothing, sums)  # the gradient replaces the logits
+            loss, grad_bias_V = logits_loss(logits_NV, target_N1, bias_V, smoothing, need_grad)
+            total += loss
+            if grad_bias is not None and grad_bias_V is not None:
+                grad_bias += grad_bias_V
             if grad_hidden is not None and grad_weight is not None:
                 grad_hidden[start : start + chunk] = logits_NV @ weight
                 grad_weight += logits_NV.t() @ hidden
-        total = sums.loss
         if smoothing:
             hidden_sum, weight_sum = hidden_ND.sum(0, dtype=torch.float32), weight.sum(0, dtype=torch.float32)
             total -= uniform * (hidden_sum @ weight_sum)
@@ -164,8 +150,8 @@ def cross_entropy(
     """Return the label-smoothed cross-entropy in nats, summed over N positions.
 
     loss = -Σ_n Σ_v q_n(v) log p_n(v), where q_n(v) = (1-ε)[v = label_n] + ε/V (Szegedy et al. 2016, section 7; ε =
-    `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by the number of tokens
-    of the update, so that all tokens have equal weight in all microbatches and ranks.
+    `smoothing`) and p_n = softmax(hidden_n Wᵀ + b). The caller divides the sum by the number of tokens of the update,
+    so that all tokens have equal weight in all microbatches and ranks.
     """
     need_grad = torch.is_grad_enabled() and (hidden_ND.requires_grad or weight_VD.requires_grad)
     arguments = (hidden_ND, weight_VD, bias_V, labels_N, smoothing, need_grad, logits_loss)

@@ -211,20 +211,16 @@ def significance(
     metrics: dict[str, Callable[[], Any]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
-
-    def paired_test(name: str, test_type: str, n_samples: int) -> tuple[str, Any, list[Any]]:
-        run = PairedTest(systems, {name: metrics[name]()}, references, test_type=test_type, n_samples=n_samples)
-        signatures, scores = run()
-        ((label, signature),) = signatures.items()
-        return label, signature, scores[label]
-
     results = []
     with progress(2 * len(names), "testing significance", " tests") as bar:
         for name in names:
-            label, signature, (a, b) = paired_test(name, "bs", resamples)
-            bar.update()
-            *_, (_, randomized) = paired_test(name, "ar", 10 * resamples)
-            bar.update()
+            tests: list[Any] = []
+            for test_type, n_samples in (("bs", resamples), ("ar", 10 * resamples)):
+                metric = {name: metrics[name]()}
+                tests.append(PairedTest(systems, metric, references, test_type=test_type, n_samples=n_samples)())
+                bar.update()
+            ((label, signature),) = tests[0][0].items()
+            (a, b), (_, randomized) = (scores[label] for _, scores in tests)
             # For identical systems sacreBLEU returns a p-value near 0.
             p_values = (1.0, 1.0) if identical else (float(b.p_value), float(randomized.p_value))
             scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -17,6 +19,31 @@ hypothesis.settings.load_profile("untimed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with the longest tests, so that no worker waits for them at the end."""
     items.sort(key=lambda item: item.path.name != "test_experiments.py")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prepared_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepare data in a temporary directory; the directories in it are named after fingerprints of their content."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NMT_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import json
@@ -30,6 +31,7 @@ DIM, HEADS, FFN_DIM = 32, 4, 48
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]  # the order of OpenNMT-py
 
 
+@functools.cache
 def sentencepiece_model() -> bytes:
     model = io.BytesIO()
     lines = itertools.chain(*sentences(400))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -225,18 +224,6 @@ def make_maps() -> AttentionMaps:
     weights["cross"][0, 1, 2] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
     weights["cross"][1, :, 2] = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0])
     return AttentionMaps("step-1", ("en", "de"), "the small dog", source, target, "der kleine Hund", weights, [], [])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("needs Chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 DISPLAYS = {"desk": (1200, 900, "light"), "phone": (360, 740, "dark")}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commandline import CommandLine, Done, sentences, write
+from commandline import CommandLine, sentences, write
 
 SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
@@ -247,19 +247,6 @@ def test_missing_gpu_is_a_one_line_error(command: str, trained: CommandLine) -> 
     text = ["the dog"] if command == "translate" else []
     done = trained(command, *text, "--device", "cuda")
     done.assert_fails(2, "no CUDA GPU is available", "hint: use --device auto")
-
-
-def test_unknown_options_and_keys_get_a_suggestion(trained: CommandLine) -> None:
-    (trained.directory / "mine.yaml").write_text("model:\n  dimm: 8\n")
-    cases: list[tuple[Done, str, str]] = [
-        (trained("train", "--config", "mine.yaml"), "unknown key model.dimm", "did you mean 'dim'?"),
-        (trained("train", "--set", "train.step=1"), "unknown key train.step", "did you mean 'train.steps'?"),
-        (trained("train", "--set", "data.train=tatoebba"), "unknown corpus 'tatoebba'", "did you mean 'tatoeba'?"),
-        (trained("train", "--precison", "fp32"), "No such option: --precison", "--precision"),
-        (trained("translat", "hi"), "No such command 'translat'.", "Did you mean 'translate'"),
-    ]
-    for done, message, suggestion in cases:
-        done.assert_fails(2, message, suggestion)
 
 
 # ---- existing files

@@ -36,7 +36,14 @@ def check(pairs: Sequence[Pair], tests: Sequence[Pair] = (), **options: object) 
     return run_checks([text], [("test", tests)] if tests else [], ("en", "de"), **options)  # type: ignore[arg-type]
 
 
-CLEAN = [pair for pair, problems in zip(PAIRS, check(PAIRS, TEST_PAIRS).problems_N, strict=True) if not problems]
+CLEAN: list[Pair] = []
+"""Pairs of the phrasebook without problems."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clean_pairs() -> None:
+    problems_N = check(PAIRS, TEST_PAIRS).problems_N
+    CLEAN[:] = [pair for pair, problems in zip(PAIRS, problems_N, strict=True) if not problems]
 
 
 def finding(report: Report, name: str) -> Finding:

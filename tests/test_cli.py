@@ -115,9 +115,6 @@ def test_commands_set_process_settings(command: str, trains: bool, monkeypatch: 
     "command",
     [
         "tokenizer encode runs/tiny/spm.model dog",
-        "data prepare --set data.train=files(train='text') --set tokenizer.vocab_size=300",
-        "data check text.en text.de",
-        "translate dog",
         "score --src text.en --tgt text.de",
         "evaluate --bleu --chrf --ter",
         "compare runs/tiny/step-000010 runs/tiny/step-000020 --resamples 100",

@@ -39,11 +39,6 @@ def test_quickstart_config_contains_every_option() -> None:
     assert sorted([*named, *(k for k, v in tree.items() if not isinstance(v, dict))]) == sorted(config_io.keys())
 
 
-def test_every_option_is_documented() -> None:
-    documented = {name for name, _, doc in config_io.options() if doc}
-    assert documented == set(config_io.keys())
-
-
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [

@@ -128,8 +128,7 @@ def test_fp16_gradients_are_unscaled() -> None:
 
 
 @pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
+def directory(tmp_path: Path) -> Path:
     run(config(tmp_path), tmp_path, "teacher")
     return tmp_path
 

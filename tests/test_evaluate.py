@@ -36,11 +36,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         for code in ("en", "de"):
             (directory / f"{split}.{code}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
     corpus = ", ".join(f"{split}={str(directory / split)!r}" for split in ("train", "valid", "test"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NMT_DATA", str(directory / "data"))
-        config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
-        train(config, directory / "run", resume=False, device="cpu", precision="fp32")
-        return Translator.load(directory / "run", "cpu")
+    config = config_io.load(None, [*TINY, f"data.train=files({corpus})"])
+    train(config, directory / "run", resume=False, device="cpu", precision="fp32")
+    return Translator.load(directory / "run", "cpu")
 
 
 def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Path) -> None:

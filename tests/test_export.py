@@ -510,12 +510,6 @@ def test_packages_are_imported_only_when_needed(nmt: CommandLine) -> None:
     nmt.process("export", "runs/tiny", "--to", "onnx").assert_fails(2, "onnxscript is not installed")
 
 
-def test_missing_ctranslate2_is_reported(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UsageError, match="CTranslate2 is not installed"):
-        EXPORTS["ctranslate2"](discovery.load(nmt.directory / "runs/tiny"), Path("none"))
-
-
 class Numbers:
     """A tokenizer whose pieces are the ids as text."""
 

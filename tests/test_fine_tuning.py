@@ -32,12 +32,6 @@ from nmt.train.trainer import Trainer
 NEW = "data.train=files(train='new')"
 
 
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
-    return tmp_path
-
-
 # ---- replay
 
 
@@ -84,31 +78,6 @@ def test_epoch_has_all_training_pairs_and_the_share_of_replay_pairs(directory: P
                 for row, i in enumerate(batch.pair_ids):
                     assert loading.tokenizer.decode(batch.src_BS[row].tolist()) == texts[i]
     assert max(total.values()) - min(total[i] for i in range(300, 1000)) <= 1
-
-
-def test_resuming_within_an_epoch_gives_the_same_replay_batches(directory: Path) -> None:
-    experiment, prepared = with_replay(
-        directory, "train.batch_tokens=128", "train.grad_accumulation=2", "train.source_noise=[uppercase(p=0.5)]",
-        "train.subword_regularization=bpe_dropout(p=0.3)",
-    )  # fmt: skip
-    uninterrupted = list(loader(experiment, prepared).updates(2))
-    resumed = list(loader(experiment, prepared).updates(2, skip=6))
-    assert len(resumed) > 10
-    for one, other in zip(uninterrupted[3:], resumed, strict=True):
-        assert pair_ids([one]) == pair_ids([other])
-        assert (one.tokens, one.position) == (other.tokens, other.position)
-        assert all(torch.equal(a.src_BS, b.src_BS) for a, b in zip(one.batches, other.batches, strict=True))
-
-
-def test_ranks_load_disjoint_shares_of_the_replay_batches(directory: Path) -> None:
-    experiment, prepared = with_replay(directory, "train.batch_tokens=128")
-    single = loader(dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, grad_accumulation=2)),
-                    prepared)  # fmt: skip
-    ranks = [list(loader(experiment, prepared, rank, 2).updates(1)) for rank in range(2)]
-    for update, *shares in zip(single.updates(1), *ranks, strict=True):
-        assert {share.tokens for share in shares} == {update.tokens}
-        assert pair_ids([update]) == pair_ids(shares)
-        assert len(set(pair_ids(shares))) == len(pair_ids(shares))
 
 
 def test_replay_does_not_affect_tokenizer_and_validation(directory: Path) -> None:

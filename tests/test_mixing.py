@@ -26,13 +26,6 @@ from nmt.errors import ConfigError, DataError
 from nmt.runs import checkpoint
 from nmt.train.session import train
 
-
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
-    return tmp_path
-
-
 # ---- how many pairs, and which
 
 

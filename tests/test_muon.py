@@ -29,12 +29,6 @@ SWIGLU = ModelConfig(dim=16, heads=4, kv_heads=2, ffn_dim=24, encoder_layers=2, 
 FAST = ("train.optimizer=muon", "train.schedule=inverse_sqrt(peak=1e-2, warmup=4)")
 
 
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
-    return tmp_path
-
-
 def make(spec: str = "muon", options: TrainConfig | None = None, **changes: object) -> tuple[Transformer, Muon]:
     torch.manual_seed(0)
     model = build_model(SWIGLU, 20)

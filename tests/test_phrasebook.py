@@ -28,8 +28,14 @@ from phrasebook.sampling import draw
 from phrasebook.words import Phrase
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "phrasebook"
-SPLITS = generate_splits()
-EVERY = [pair for pairs in SPLITS.values() for pair in pairs]
+SPLITS: dict[str, list[Pair]] = {}
+EVERY: list[Pair] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def corpus() -> None:
+    SPLITS.update(generate_splits())
+    EVERY[:] = [pair for pairs in SPLITS.values() for pair in pairs]
 
 
 def bare(text: str) -> str:

@@ -562,13 +562,6 @@ def test_interrupted_download_is_resumed(server: Loopback, data: Path) -> None:
     assert contents(data / "downloads") == []
 
 
-def test_missing_network_has_hint(data: Path) -> None:
-    with pytest.raises(DownloadError, match="cannot download") as caught:
-        open_split("multi30k", "train", "en", "de")
-    assert "nmt data download multi30k --from PATH" in caught.value.hint
-    assert contents(data) == []
-
-
 def test_multi30k_download(server: Loopback) -> None:
     base = "/raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
     for stem, pairs in {"train": TEXT, "val": TEXT[:5], "test_2016_flickr": TEXT[5:9]}.items():

@@ -47,12 +47,6 @@ from nmt.train.step import UpdateStats, train_step
 from nmt.train.trainer import Trainer
 
 
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NMT_DATA", str(tmp_path / "data"))
-    return tmp_path
-
-
 def run(
     experiment: Config, directory: Path, name: str = "run", *, resume: bool = False, limit: float | None = None
 ) -> Path:
@@ -204,6 +198,7 @@ def test_resumed_run_keeps_its_precision(directory: Path) -> None:
         experiment = config(directory, f"train.steps={last + 1}")
         best = train(experiment, directory / "run", resume=True, device="cpu", precision=requested)
         latest = checkpoint.checkpoints(best.parent)[-1]
+        assert {t.dtype for t in load_file(latest / checkpoint.WEIGHTS).values()} == {torch.float32}
         assert (checkpoint.read_progress(latest).step, checkpoint.read_progress(latest).precision) == (
             last + 1,
             expected,
@@ -756,12 +751,6 @@ def test_time_limit_includes_data_preparation(directory: Path, monkeypatch: pyte
     assert checkpoint.read_progress(best).step == 1
 
 
-def test_finished_run_can_be_extended(directory: Path) -> None:
-    run(config(directory), directory)
-    assert checkpoint.read_progress(run(config(directory, "train.steps=18"), directory, resume=True)).step <= 18
-    assert checkpoint.checkpoints(directory / "run")[-1].name == "step-000018"
-
-
 def test_damaged_checkpoints_are_logged_and_skipped(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     experiment = config(directory)
     run(experiment, directory)
@@ -769,7 +758,9 @@ def test_damaged_checkpoints_are_logged_and_skipped(directory: Path, capsys: pyt
     weights = (last / checkpoint.WEIGHTS).read_bytes()
     (last / checkpoint.WEIGHTS).write_bytes(weights[:-7])
     run(experiment, directory, resume=True)
-    assert f"skipping {last.name}" in capsys.readouterr().err
+    log = capsys.readouterr().err
+    assert f"skipping {last.name}" in log
+    assert f"at update {checkpoint.read_progress(first).step}" in log
     assert checkpoint.read_tensors(last, checkpoint.WEIGHTS)  # trained and saved again
     flipped = bytearray((first / checkpoint.TRAINING).read_bytes())
     flipped[len(flipped) // 2] ^= 1
@@ -833,15 +824,6 @@ def test_gpu_run_resumes(directory: Path) -> None:
     train(config(directory), directory / "run", resume=False, device="cuda", precision="auto")
     train(config(directory, "train.steps=18"), directory / "run", resume=True, device="cuda", precision="auto")
     assert checkpoint.checkpoints(directory / "run")[-1].name == "step-000018"
-
-
-def test_bf16_trains_and_resumes(directory: Path) -> None:
-    experiment = config(directory)
-    train(experiment, directory / "run", resume=False, device="cpu", precision="bf16")
-    longer = dataclasses.replace(experiment, train=dataclasses.replace(experiment.train, steps=14))
-    train(longer, directory / "run", resume=True, device="cpu", precision="bf16")
-    weights = load_file(checkpoint.checkpoints(directory / "run")[-1] / checkpoint.WEIGHTS)
-    assert {t.dtype for t in weights.values()} == {torch.float32}
 
 
 def test_progress_line_shows_the_bleu_of_the_last_validation(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

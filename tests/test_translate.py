@@ -31,10 +31,8 @@ from nmt.train.session import train
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     directory = tmp_path_factory.mktemp("translate")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NMT_DATA", str(directory / "data"))
-        experiment = config(directory, "train.steps=30", "train.valid_every=30")
-        best = train(experiment, directory / "run", resume=False, device="cpu", precision="fp32")
+    experiment = config(directory, "train.steps=30", "train.valid_every=30")
+    best = train(experiment, directory / "run", resume=False, device="cpu", precision="fp32")
     return Translator.load(best, "cpu")
 
 

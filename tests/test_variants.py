@@ -339,17 +339,6 @@ def test_model_that_does_not_fit_into_memory_is_rejected() -> None:
         build_model(dataclasses.replace(TINY, dim=10**12, heads=1), VOCABULARY)
 
 
-def test_recurrent_model_in_bf16_has_float32_gradients() -> None:
-    torch.manual_seed(0)
-    model = build_model(dataclasses.replace(TINY, arch="rnn"), VOCABULARY)
-    model.compute_dtype = torch.bfloat16
-    logits_NV = torch.cat(logits(model, PAIRS))
-    assert logits_NV.dtype == torch.bfloat16
-    logits_NV.float().log_softmax(-1)[:, 5].sum().backward()
-    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
-    assert all(p.grad is not None for p in model.parameters())
-
-
 @pytest.mark.parametrize("mask", ["none", "padding", "additive", "causal", "offset", "nothing"])
 @pytest.mark.parametrize("name", [*POSITION_ENCODINGS])
 def test_sdpa_equals_attend(name: str, mask: str) -> None:

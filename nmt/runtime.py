@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import UsageError, suggest
 
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 """Training precisions and their PyTorch dtypes. Inference also supports int8."""
+
+
+def require_package(name: str, package: str, module: str = "") -> Any:
+    """Import and return a package, or one of its modules.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module or package)
+    except ImportError:
+        raise UsageError(f"{name} is not installed", f"pip install {package}") from None
 
 
 def resolve_device(name: str) -> str:

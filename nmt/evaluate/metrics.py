@@ -14,6 +14,7 @@ from sacrebleu.metrics.ter import TER
 
 from nmt.console import log
 from nmt.errors import UsageError
+from nmt.runtime import require_package
 
 MAX_RESAMPLED_LINES = 20_000_000
 """Maximum resamples times lines for a confidence interval. sacreBLEU keeps about 70 bytes for each in memory."""
@@ -123,12 +124,9 @@ def comet_segments(name: str) -> CometSegments:
     Raises:
         UsageError: COMET is not installed, or the model cannot be loaded.
     """
+    comet = require_package("COMET", "unbabel-comet", "comet")
     try:
-        from comet import download_model, load_from_checkpoint
-    except ImportError:
-        raise UsageError("COMET is not installed", "pip install unbabel-comet") from None
-    try:
-        model = load_from_checkpoint(download_model(name))
+        model = comet.load_from_checkpoint(comet.download_model(name))
     except Exception as error:  # COMET documents no exception types
         reason = str(error).split("\n")[0] or type(error).__name__
         raise UsageError(

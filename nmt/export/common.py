@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -62,18 +61,6 @@ def copy_run_files(loaded: LoadedModel, directory: Path) -> None:
 def run_files(loaded: LoadedModel) -> list[Path]:
     """Return the files of a run, other than its weights, that an engine may need."""
     return [loaded.run / "config.yaml", tokenizer_file(loaded.run), loaded.run / "data.json"]
-
-
-def require_package(name: str, package: str) -> Any:
-    """Import and return a package.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise UsageError(f"{name} is not installed", f"pip install {package}") from None
 
 
 def num_positions(loaded: LoadedModel) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer, tokenizer_file
-from nmt.export.common import Translate, copy_run_files, num_positions, require_package, require_transformer
+from nmt.export.common import Translate, copy_run_files, num_positions, require_transformer
 from nmt.inference import Source, confidence
 from nmt.inference.ctranslate2 import CTranslate2Engine
 from nmt.model.layers import Linear
@@ -23,6 +23,7 @@ from nmt.model.positions.absolute import SINUSOIDS, sinusoids
 from nmt.model.transformer import DecoderLayer, EncoderLayer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
+from nmt.runtime import require_package
 from nmt.search import parse_search
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}

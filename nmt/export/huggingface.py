@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from nmt.data.separate_tokenizer import SOURCE, TARGET, VOCABULARY, SeparateTokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK
 from nmt.export import common
-from nmt.export.common import Translate, num_positions, require_package, require_transformer
+from nmt.export.common import Translate, num_positions, require_transformer
 from nmt.inference import max_target_length
 from nmt.model.marian_names import LAYER
 from nmt.model.transformer import Transformer
 from nmt.runs.discovery import LoadedModel
+from nmt.runtime import require_package
 
 Weights = dict[str, Tensor]
 READERS = ("self_attention.qkv", "cross_attention.q", "cross_attention.kv", "feed_forward.up")

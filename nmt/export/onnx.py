@@ -35,7 +35,6 @@ from nmt.export.common import (
     copy_run_files,
     greedy_translator,
     num_positions,
-    require_package,
     require_transformer,
 )
 from nmt.model.build import max_positions
@@ -45,7 +44,7 @@ from nmt.model.positions.base import GrowingTable, PositionEncoding
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.runs import discovery
 from nmt.runs.discovery import LoadedModel
-from nmt.runtime import num_threads
+from nmt.runtime import num_threads, require_package
 from nmt.search.request import Floats, StepRequest, StepResult, best_tokens
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,7 @@ class CTranslate2Engine:
             UsageError: CTranslate2 is not installed, or does not support the precision on this machine.
             CheckpointError: the model is damaged.
         """
-        try:
-            import ctranslate2
-        except ImportError:
-            raise UsageError("CTranslate2 is not installed", "pip install ctranslate2") from None
+        ctranslate2 = runtime.require_package("CTranslate2", "ctranslate2")
         if precision not in TYPES:
             raise UsageError(f"unknown precision '{precision}'", suggest(precision, TYPES))
         self.tokenizer = tokenizer
@@ -80,9 +78,11 @@ class CTranslate2Engine:
         Raises:
             UsageError: the search is not greedy or beam, or it has a coverage penalty.
         """
-        if not isinstance(search, Greedy | Beam):
+        if isinstance(search, Greedy):
+            search = Beam(**asdict(search), beam_size=1, length_penalty=0.0)
+        if not isinstance(search, Beam):
             raise UsageError("the ctranslate2 engine supports only the greedy and beam searches", "leave out --engine")
-        if isinstance(search, Beam) and search.coverage_penalty:  # its scores would not be log-probabilities
+        if search.coverage_penalty:  # its scores would not be log-probabilities
             raise UsageError(
                 "the ctranslate2 engine does not support coverage_penalty", "leave out --engine or coverage_penalty"
             )
@@ -103,7 +103,7 @@ class CTranslate2Engine:
         )
         return [TokenScores(list(result.log_probs), None) for result in results]
 
-    def _groups(self, sources: Sequence[Source], search: Greedy | Beam) -> dict[tuple[int, int], list[int]]:
+    def _groups(self, sources: Sequence[Source], search: Beam) -> dict[tuple[int, int], list[int]]:
         """Group sentence indices by minimum and maximum length, longest first."""
         groups: dict[tuple[int, int], list[int]] = {}
         for i in sorted(range(len(sources)), key=lambda i: -len(sources[i].ids)):
@@ -112,42 +112,31 @@ class CTranslate2Engine:
             groups.setdefault((min_length, max_length), []).append(i)
         return groups
 
-    def _translate(
-        self, sources: Sequence[Source], search: Greedy | Beam, min_length: int, max_length: int
-    ) -> list[Any]:
-        options: dict[str, Any] = {"beam_size": 1, "length_penalty": 0}  # greedy scores are normalized, too
-        if isinstance(search, Beam):
-            options = {
-                "beam_size": search.beam_size,
-                "num_hypotheses": search.beam_size,
-                "length_penalty": search.length_penalty,
-            }
+    def _translate(self, sources: Sequence[Source], search: Beam, min_length: int, max_length: int) -> list[Any]:
         prefixes = [source.prefix for source in sources]
         results: list[Any] = self.translator.translate_batch(
             self._tokens([source.ids for source in sources]),
             target_prefix=self._tokens(prefixes) if any(prefixes) else None, max_batch_size=BATCH_SIZE,
             min_decoding_length=min_length, max_decoding_length=max_length, return_scores=True,
-            no_repeat_ngram_size=search.no_repeat_ngram_size, max_input_length=0, **options,
+            no_repeat_ngram_size=search.no_repeat_ngram_size, max_input_length=0,
+            beam_size=search.beam_size, num_hypotheses=search.beam_size, length_penalty=search.length_penalty,
         )  # fmt: skip
         return results
 
-    def _hypotheses(self, result: Any, search: Greedy | Beam, max_length: int) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, search: Beam, max_length: int) -> list[Hypothesis]:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = self.tokenizer.pieces_to_ids(tokens[:max_length])
-            if isinstance(search, Beam):
-                length_norm = float(search.length_norm(len(ids) + 1))
-                log_prob = score * (len(ids) + 1) ** search.length_penalty
-                hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
-            else:
-                hypotheses.append(Hypothesis(ids, score, score))
+            length_norm = float(search.length_norm(len(ids) + 1))
+            log_prob = score * (len(ids) + 1) ** search.length_penalty
+            hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
         return sorted(hypotheses, key=lambda h: -h.score)[: search.n_best]
 
     def _tokens(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
         return [self.tokenizer.ids_to_pieces(row) for row in rows]
 
 
-def _length_limits(source: Source, search: Greedy | Beam) -> tuple[int, int]:
+def _length_limits(source: Source, search: Beam) -> tuple[int, int]:
     """Return the minimum and maximum number of target tokens, as in the other engines."""
     length = len(source.ids)
     max_length = max_target_length(length)

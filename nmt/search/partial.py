@@ -142,15 +142,15 @@ class PartialHypotheses:
                 result = replace(result, gathered_log_p_RP=gathered_log_p_RP[:, :-1])
         return result
 
-    def advance(self, rows_R: Ints, tokens_R: Ints, is_running_B: Bools | None = None) -> None:
+    def advance(self, rows_R: Ints, tokens_R: Ints, is_running_B: Bools) -> None:
         """Extend rows by one token.
 
         Args:
             rows_R: index of the row that each new row extends, for unfinished sentences only.
             tokens_R: the token that extends it.
-            is_running_B: which sentences continue; None: all.
+            is_running_B: which sentences continue.
         """
-        if is_running_B is not None and not is_running_B.all():
+        if not is_running_B.all():
             self.sentence_B, self.prefix_BT = self.sentence_B[is_running_B], self.prefix_BT[is_running_B]
             self.max_length_B, self.min_length_B = self.max_length_B[is_running_B], self.min_length_B[is_running_B]
         self.parents_R = rows_R

@@ -136,11 +136,7 @@ def tensorboard_writer() -> Any:
     Raises:
         UsageError: TensorBoard is not installed.
     """
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UsageError("TensorBoard is not installed", "pip install tensorboard") from None
-    return SummaryWriter
+    return runtime.require_package("TensorBoard", "tensorboard", "torch.utils.tensorboard").SummaryWriter
 
 
 def truncate_metrics(run: Path, step: int, *, validated: bool = True) -> None:

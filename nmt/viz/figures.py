@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import NMTError, UsageError
+from nmt.runtime import require_package
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
@@ -16,12 +17,9 @@ def figure(output: Path, width: float, height: float) -> Any:
     Raises:
         UsageError: matplotlib is not installed or does not support the format of `output`.
     """
-    try:
-        from matplotlib.figure import Figure  # pyplot would need a display
-    except ImportError:
-        raise UsageError("matplotlib is not installed", "pip install matplotlib") from None
+    module = require_package("matplotlib", "matplotlib", "matplotlib.figure")  # pyplot would need a display
     check_figure_format(output)
-    return Figure(figsize=(width, height), layout="constrained")
+    return module.Figure(figsize=(width, height), layout="constrained")
 
 
 def check_figure_format(output: Path, *others: str) -> None:

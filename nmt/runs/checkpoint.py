@@ -16,7 +16,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -118,32 +118,28 @@ def average(run: Path, last: int) -> Path:
     with suppress(CheckpointError):  # keep the scores and the calibration of an intact average of the same checkpoints
         if read_progress(average).step == read_progress(latest[-1]).step and read_weights(average):
             return average
-    import torch
-
-    total: Arrays = {}
-    for path in latest:  # one at a time, to limit memory
-        for name, weight in read_weights(path).items():
-            total[name] = total.get(name, np.zeros(weight.shape)) + weight
-    weights = {name: torch.from_numpy((weight / last).astype(np.float32)) for name, weight in total.items()}
+    weights = weighted_sum([(path, 1 / last) for path in latest])
     progress = replace(read_progress(latest[-1]), scores={}, validations_since_best=0)
     return _write(average, progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights})
 
 
-def interpolate(first: Path, second: Path, share: float) -> dict[str, Tensor]:
-    """Return the weights (1 - share) · first + share · second of two checkpoints, in float32.
+def weighted_sum(shares: Sequence[tuple[Path, float]]) -> dict[str, Tensor]:
+    """Return the sum of the weights of checkpoints, each multiplied by its share, in float32.
 
     Raises:
         CheckpointError: the weights are missing, damaged or have different names or shapes.
     """
     import torch
 
-    one, two = (read_weights(path) for path in (first, second))
-    if {name: weight.shape for name, weight in one.items()} != {name: weight.shape for name, weight in two.items()}:
-        raise CheckpointError(f"the weights of {first} and {second} have different shapes", USE_ANOTHER)
-    return {
-        name: torch.from_numpy(((1 - share) * weight.astype(np.float64) + share * two[name]).astype(np.float32))
-        for name, weight in one.items()
-    }
+    total: dict[str, NDArray[np.float64]] = {}
+    for path, share in shares:  # one at a time, to limit memory
+        weights = read_weights(path)
+        shapes = [{name: array.shape for name, array in arrays.items()} for arrays in (weights, total or weights)]
+        if shapes[0] != shapes[1]:
+            raise CheckpointError(f"the weights of {shares[0][0]} and {path} have different shapes", USE_ANOTHER)
+        for name, weight in weights.items():
+            total[name] = total.get(name, 0.0) + share * weight.astype(np.float64)
+    return {name: torch.from_numpy(weight.astype(np.float32)) for name, weight in total.items()}
 
 
 def write_scores(checkpoint: Path, scores: dict[str, float]) -> None:

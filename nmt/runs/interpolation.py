@@ -44,7 +44,7 @@ def interpolate_models(first: Path, second: Path, share: float, run: Path | None
     if run.exists():
         raise UsageError(f"{run} already exists", "choose another directory with --run, or delete it")
     _check_compatible(first, second, *models)
-    weights = checkpoint.interpolate(models[0].checkpoint, models[1].checkpoint, share)
+    weights = checkpoint.weighted_sum([(models[0].checkpoint, 1 - share), (models[1].checkpoint, share)])
     parents = [
         run_info.parent_record(model) | {"share": each}
         for model, each in zip(models, (round(1 - share, 9), share), strict=True)

@@ -57,7 +57,8 @@ def serve(
     """Serve translations over HTTP, with the API of LibreTranslate and a page at /.
 
     Requests that arrive together are translated together. Stop the server with Ctrl-C or SIGTERM: it finishes the
-    requests that it has received. Requires packages: pip install starlette uvicorn python-multipart prometheus-client.
+    requests that it has received. Requires additional packages: pip install starlette uvicorn python-multipart
+    prometheus-client.
 
     Examples:
       nmt serve

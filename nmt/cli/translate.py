@@ -50,7 +50,8 @@ def translate(
         typer.Option(
             "--output",
             "-o",
-            help="Output file, overwritten if it exists; for documents, see --force, and for several, a directory.",
+            help="Output file; for several documents, a directory. Existing files are overwritten, translations of "
+            "documents only with --force.",
             show_default="standard output; for a document, NAME.de.html next to it",
         ),
     ] = None,

@@ -612,6 +612,7 @@ def test_rare_entities_are_reported_and_repaired(entity: str) -> None:
 
 
 def test_unknown_entity_is_not_reported() -> None:
+    assert not encoding_problems("a &copyright; of &notable; things")
     assert check([*CLEAN[:50], ("AT&foo; has an office nmt.", "AT&foo; hat hier ein Büro.")]).findings == []
 
 

@@ -297,7 +297,7 @@ def test_average_command(nmt: CommandLine) -> None:
     nmt("average", "runs/tiny", "--last", "7").assert_fails(
         2, "runs/tiny keeps its 2 latest checkpoints", "train.keep_last=7"
     )
-    nmt("average", "runs/typo").assert_fails(1, "runs/typo has 0 checkpoints, not 5", "choose a run")
+    nmt("average", "runs/typo").assert_fails(1, "runs/typo has 0 validated checkpoints, not 5", "choose a run")
     nmt("average", "runs/tiny", "--last", "1").assert_fails(2, "--last must be at least 2, got 1")
 
 

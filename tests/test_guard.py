@@ -359,6 +359,8 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
         ("In 15 days he drank 1.5 litres.", "In 15 Tagen trank er 1,5 Liter.", "In 15 Tagen trank er 1.5 Liter."),
         ("Flight 1030 leaves at 10:30.", "Flug 1030 geht um 10.30 Uhr.", "Flug 1030 geht um 10:30 Uhr."),
         ("1.5 of milk and 1.5 of tea.", "1,5 Milch und 1,5 Tee.", "1.5 Milch und 1.5 Tee."),
+        ("It rose from 5 % to 5%.", "Es stieg von 5% auf 5%.", "Es stieg von 5 % auf 5%."),
+        ("It costs 1,00,000 rupees.", "Es kostet 100.000 Rupien.", "Es kostet 1,00,000 Rupien."),
         ("Room 1500 has 1,500 seats.", "Raum 1500 hat 1.500 Sitze.", "Raum 1500 hat 1,500 Sitze."),
         ("1,500 of 2,500 came.", "1500 von 2500 kamen.", "1,500 von 2,500 kamen."),
     ],
@@ -446,6 +448,7 @@ def test_a_span_that_no_search_finds_stays_in_its_place(translator: Translator) 
     assert n_best[0].warnings == ()
     [n_best] = guard.stream([["Write to a@b.de\u2028and call 12345678."]])
     assert n_best[0].text == "Teil a@b.de Teil 12345678."
+    assert guard.translate(["Write to a@b.de.\u2028"]) == ["Teil a@b.de."]
 
 
 def test_a_better_hypothesis_is_preferred(translator: Translator) -> None:

@@ -141,11 +141,15 @@ def test_markup_does_not_matter_to_the_detection_of_a_language(client: Client) -
         assert answer["detectedLanguage"]["language"] == language
         assert q not in answer["translatedText"]
         assert "wrong-source-language" not in translate(client, html, language, other, format="html")["warnings"]
+        tagged = f'<body lang="{language}-XX"><p>{q}</p></body>'
+        assert translate(client, tagged, source="auto", target=other, format="html")["detectedLanguage"] == \
+            translate(client, q, source="auto", target=other)["detectedLanguage"]  # fmt: skip
 
 
 def test_codes_that_the_language_identification_does_not_have() -> None:
     text = "Jeg er veldig trøtt i dag, og jeg vil gå hjem nå."
     assert [code for code, _ in languages.detect(text, ("de", "nb"))] == ["nb", "de"]
+    assert languages.detect(text, ("de", "nb", "no"))[0][0] == "no"
     assert is_wrong_language(text, "zt")
     assert not is_wrong_language(text, "nb-NO")
 

@@ -180,6 +180,9 @@ def test_options_may_need_those_of_the_grid(nmt: CommandLine) -> None:
     grid = ["--grid", "train.keep_last=3,4", "--set", "train.average_last=3", "--run", "runs/sweep"]
     done = nmt("sweep", *grid, *COMMON)
     assert done.code == 0, done.err
+    (nmt.directory / "mine.yaml").write_text("train: {average_last: 3}\n")
+    done = nmt("sweep", "--config", "mine.yaml", "--grid", "train.keep_last=3", "--run", "runs/mine", *COMMON)
+    assert done.code == 0, done.err
 
 
 def test_two_combinations_cannot_have_one_directory(trained: CommandLine) -> None:

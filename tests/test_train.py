@@ -656,7 +656,7 @@ def test_best_average_is_loaded(directory: Path) -> None:
     for best_metric_value, chosen in ((1e9, True), (-1e9, False)):
         checkpoint.write_scores(path, {"best_metric_value": best_metric_value})
         assert (discovery.load(directory / "run").checkpoint == path) == chosen
-    with pytest.raises(CheckpointError, match="has 3 checkpoints, not 9"):
+    with pytest.raises(CheckpointError, match="has 3 validated checkpoints, not 9"):
         checkpoint.average(directory / "run", 9)
 
 

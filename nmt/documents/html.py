@@ -248,7 +248,7 @@ def _set_own_translation(token: _Token, src: str) -> None:
     elif is_off or token.is_protected:
         token.is_translated, token.is_protected = False, True
     else:
-        language = "" if token.name == "html" else _language_of(token)
+        language = _language_of(token) if src and token.name != "html" else ""  # without src, it is to be detected
         token.is_translated = token.is_in_translated if not language else language == src
 
 

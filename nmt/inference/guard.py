@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.normalization import remove_invisible
@@ -250,7 +250,8 @@ class _GuardedChunk:
                 copy = Translation(span.translation, 0.0, 0.0, alignment=tuple((0, i) for i in range(num_words)))
                 parts.append(Part(copy, "", _word_index(line.text, span.start)))
             parts += [Part(Translation(inline(punctuation), 0.0, 0.0)), Part(translation, "", offset)]
-        return [concatenate(parts)]
+        translation = concatenate(parts)
+        return restore_whitespace(line.text, [replace(translation, text=translation.text.strip())])
 
     def _search_constrained(self, lines: Lines) -> list[NBest]:
         """Search with constraints; a line whose constraints the engine or the model does not support has no results."""
@@ -354,8 +355,13 @@ def _restore_formats(line: Line, translation: Translation) -> Translation:
     for number, expected in numbers.items():
         num_missing = expected - count_occurrences(translation.text, number)
         if num_missing > 0 and (pattern := equivalent_pattern(number)):
-            matches = (match for match in pattern.finditer(translation.text) if match[0] not in numbers)
-            translation = _edit(translation, [(*match.span(), number) for match in islice(matches, num_missing)])
+            spare = Counter(match[0] for match in pattern.finditer(translation.text)) - numbers
+            edits: list[Edit] = []
+            for match in pattern.finditer(translation.text):
+                if spare[match[0]] and len(edits) < num_missing:
+                    spare[match[0]] -= 1
+                    edits.append((*match.span(), number))
+            translation = _edit(translation, edits)
     return translation
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Address
-from itertools import pairwise
 
 from nmt.errors import UsageError
 
@@ -59,13 +58,13 @@ def _is_ip_address(text: str) -> bool:
 def equivalent_pattern(number: str) -> re.Pattern[str] | None:
     """Return a pattern of a number or quantity with any separators and spaces; None if it has only one format.
 
-    The separators before a unit and between groups of digits may be missing, but not those of decimals or of a time.
+    Separators may be missing, but not before one or two last digits: those of decimals or of a time.
     """
     parts = _PART.findall(number)
     if len(parts) < 2 or not _QUANTITY.fullmatch(number):
         return None
     pattern = re.escape(parts[0])
-    for previous, part in pairwise(parts):
-        is_required = previous.isdigit() and part.isdigit() and len(part) < 3
+    for previous, part, following in zip(parts, parts[1:], [*parts[2:], ""], strict=False):
+        is_required = previous.isdigit() and part.isdigit() and len(part) < 3 and not following.isdigit()
         pattern += f"{_SEPARATOR}{'' if is_required else '?'}{re.escape(part)}"
     return re.compile(rf"(?<!\w)(?<!\d[.,:/]){pattern}(?!\w|[.,:/]\d)")

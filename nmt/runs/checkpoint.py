@@ -112,8 +112,9 @@ def average(run: Path, last: int) -> Path:
     """
     latest = validated(run)[-last:]
     if len(latest) < last:
-        hint = f"reduce --last, or train with train.keep_last={last}" if latest else "choose a run (runs/NAME)"
-        raise CheckpointError(f"{run} has {len(latest)} checkpoints, not {last}", hint)
+        is_run = bool(checkpoints(run))
+        hint = f"reduce --last, or train with train.keep_last={last}" if is_run else "choose a run (runs/NAME)"
+        raise CheckpointError(f"{run} has {len(latest)} validated checkpoints, not {last}", hint)
     average = run / f"average-{last}"
     with suppress(CheckpointError):  # keep the scores and the calibration of an intact average of the same checkpoints
         if read_progress(average).step == read_progress(latest[-1]).step and read_weights(average):

@@ -103,10 +103,11 @@ class Api:
         fields = await read_fields(request, self._limits.max_text_body)
         self._check_access(request, fields)
         parsed = TranslationRequest.parse(fields, self._limits.max_length)
-        texts = list(map(visible_text, parsed.texts)) if parsed.format == "html" else parsed.texts
-        source, target, detection = self._service.resolve(texts, parsed.source, parsed.target)
         with self._slots.use():
-            translate = self._translate_html if parsed.format == "html" else self._translate_text
+            is_html = parsed.format == "html"
+            texts = await run_in_threadpool(list, map(visible_text, parsed.texts)) if is_html else parsed.texts
+            source, target, detection = self._service.resolve(texts, parsed.source, parsed.target)
+            translate = self._translate_html if is_html else self._translate_text
             answers = await _unless_disconnected(request, translate(parsed, source, target))
         for text, answer in zip(texts, answers, strict=True):
             if source != target and is_wrong_language(text, source):

@@ -36,5 +36,10 @@ def detect(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
         codes: the possible languages. Their probabilities add up to less than 100 if the text may be in another one.
     """
     probabilities = language_probabilities(text, len(LANGUAGES))
-    percent = {code: round(100 * min(1.0, probabilities.get(model_code(code), 0.0)), 1) for code in codes}
+    bases = set(map(base_language, codes))
+    percent = {}
+    for code in codes:  # the probability of no is not that of nb, too, if both are possible
+        base, known = base_language(code), model_code(code)
+        probability = probabilities.get(known, 0.0) if base == known or known not in bases else 0.0
+        percent[code] = round(100 * min(1.0, probability), 1)
     return sorted(percent.items(), key=lambda item: -item[1])

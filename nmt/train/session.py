@@ -133,7 +133,7 @@ def train(
         metrics = MetricsLogger(run, trainer.progress.step, tensorboard=tensorboard and group.is_main)
         with handle_stop_signals() as stop:
             finished = loop.run(trainer, metrics, stop, time_limit and time_limit - (time.monotonic() - start_time))
-        if finished and config.train.average_last and group.is_main:
+        if finished and config.train.average_last and group.is_main and checkpoint.validated(run):
             _average_checkpoints(trainer)
         if finished and config.train.calibration_pairs and group.is_main:
             _calibrate(trainer, start_time + time_limit if time_limit else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import html
+import html.entities
 import re
 
 from nmt.data.check.checks import BITS, CONTROL_CHARACTERS, ESCAPED_ENTITIES, MOJIBAKE, REPLACEMENT_CHARACTERS
@@ -25,7 +25,7 @@ def encoding_problems(text: str) -> int:
     problems = BITS[CONTROL_CHARACTERS.name] if _CONTROL.search(text) else 0
     if "\ufffd" in text:
         problems |= BITS[REPLACEMENT_CHARACTERS.name]
-    if "&" in text and any(html.unescape(entity) != entity for entity in _ENTITY.findall(text)):
+    if "&" in text and any(entity[1] == "#" or entity[1:] in html.entities.html5 for entity in _ENTITY.findall(text)):
         problems |= BITS[ESCAPED_ENTITIES.name]
     if not text.isascii() and _is_mojibake(text):
         problems |= BITS[MOJIBAKE.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SILENT = os.environ.get("RANK", "0") != "0"
+SILENT = (os.environ.get("RANK") or "0") != "0"
 """Whether this process logs nothing: under torchrun only rank 0 logs."""
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -27,12 +28,13 @@ def log(message: str, *, every_rank: bool = False) -> None:
     if SILENT and not every_rank:
         return
     message = escape_control(message)
-    if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
-        from tqdm import tqdm
+    with suppress(OSError):  # the work goes on without a reader of the log
+        if "tqdm" in sys.modules and sys.stderr.isatty():  # there may be a progress bar
+            from tqdm import tqdm
 
-        tqdm.write(f"nmt: {message}", file=sys.stderr)
-    else:
-        print(f"nmt: {message}", file=sys.stderr, flush=True)
+            tqdm.write(f"nmt: {message}", file=sys.stderr)
+        else:
+            print(f"nmt: {message}", file=sys.stderr, flush=True)
 
 
 def with_progress(items: Iterable[T], on_progress: Callable[[], object]) -> Iterator[T]:

@@ -41,9 +41,9 @@ def resolve_device(name: str) -> str:
         UsageError: the device is unknown or not available, or several processes would share a GPU.
     """
     kind, _, index = name.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
+    if kind not in ("auto", "cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
         raise UsageError(f"unknown device '{name}'", suggest(name, ("auto", "cpu", "cuda")))
-    if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+    if index and kind == "cuda" and int(os.environ.get("LOCAL_WORLD_SIZE") or 1) > 1:
         raise UsageError(
             f"--device {name} would give all processes of torchrun the same GPU",
             "use --device cuda: a GPU per process",
@@ -127,7 +127,7 @@ def cpu_name() -> str:
 def num_threads() -> int:
     """Return the number of threads to use: OMP_NUM_THREADS, or the number of available CPU cores."""
     value = os.environ.get("OMP_NUM_THREADS", "")
-    if value.isdigit() and int(value):
+    if value.isdecimal() and int(value):
         return int(value)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

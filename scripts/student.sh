@@ -22,10 +22,9 @@ student="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")"
 distilled="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")-distilled"
 check_settings "$student.settings" "$teacher" "$corpus" "${SELECT:-}" "$config" "$@"
 
-nmt distill --model "$teacher" --data "$corpus" --output "$distilled" --resume ${SELECT:+--select "$SELECT"} > /dev/null
-
 languages="$(nmt info "$teacher" --json |
   python -c 'import json, sys; info = json.load(sys.stdin); print(info["source"], info["target"])')"
+nmt distill --model "$teacher" --data "$corpus" --output "$distilled" --resume ${SELECT:+--select "$SELECT"} > /dev/null
 train_or_resume "$student" --config "$config" --set "data.src=${languages% *}" --set "data.tgt=${languages#* }" \
   --set "data.train=files(train='$distilled/train', hold_out=False)" --set "data.valid=$corpus" \
   --set "data.test=$corpus" --set model.encoder_layers=6 --set model.decoder_layers=1 "$@" > /dev/null

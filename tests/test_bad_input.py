@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commandline import CommandLine, sentences, write
+from commandline import CommandLine, sentences, training, write
 
 SOURCE, TARGET = sentences(400)
 ODD = ["a\u0085b c", "d\u2028e f", "g\x0ch i", "j\x0bk l", "m\rn o", "p\x1cq r"]
@@ -310,6 +310,15 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     assert done.stdout.count("\n") == 1
 
 
+def test_training_goes_on_without_a_reader_of_the_log(nmt: CommandLine) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = nmt.start(*training("runs/deaf", "files(train='text')"), stderr=write_end)
+    os.close(write_end)
+    out, _ = process.communicate(timeout=120)
+    assert (process.returncode, out.decode().startswith("runs/deaf/step-")) == (0, True)
+
+
 # ---- out-of-range values
 
 
@@ -317,6 +326,7 @@ def test_closed_stderr_is_ignored(trained: CommandLine) -> None:
     ("command", "code", "message"),
     [
         ("translate hi --model runs/tiny --length-penalty 1e308", 2, "length_penalty must be between 0 and 10"),
+        ("translate hi --model runs/tiny --device cpu:7", 2, "unknown device 'cpu:7'"),
         ("translate hi --model runs/tiny --beam-size 1000000000", 2, "beam_size must be between 1 and 1000"),
         ("tokenizer train text.en --vocab-size 99999999999", 2, "--vocab-size must be between 1 and 65536"),
         ("tokenizer train text.en --vocab-size 3", 1, "a tokenizer needs at least 261 tokens, got 3"),

@@ -410,6 +410,8 @@ def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
         ([], 2, "a .tsv or .tmx file, or --config"),
         (["good.en", "good.de", "--config", "quickstart"], 2, "a .tsv or .tmx file, or --config"),
         (["good.en", "good.de", "--set", "a=1"], 2, "--set requires --config"),
+        (["good.en", "good.de", "--src-lang", "x/y", "--fix", "clean"], 2, "'x/y' is not a language code"),
+        (["--config", "quickstart", "--src-lang", "fr"], 2, "--src-lang and --tgt-lang are for files"),
         (["good.en", "none.de"], 1, "no such file: none.de"),
         (["good.en", "good.de", "--ignore", "blnak"], 2, "did you mean 'blank'?"),
         (["good.en", "good.de", "--fix", "good"], 2, "good.en would be overwritten: it is also an input"),

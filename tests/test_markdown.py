@@ -48,6 +48,7 @@ def structure(source: str) -> list[str]:
         ("---\ntitle: no\n---\n\n    no\n\n```\nno\n```\n\n<div>no</div>\n\nyes\n", ["yes"]),
         ("[one](x \"two\") ![three](y) <http://no.de>", ["one http://no.de", "two", "three"]),
         ("[ref]: x\n\na [text][ref] and [ref]\n", ["a text and ref"]),
+        ("[ref]: x\n\n![ref] and ![ref][] and ![text][ref]\n", ["and and", "text"]),
         ("a \\* b &amp; c&nbsp;d\n", ["a * b & c\xa0d"]),
         ("one\n$$\na\n= b\n$$\ntwo\n\n\\[\nc\n\n- d\n\\]\n\n- \\[ e \\]\n", ["one", "two"]),
         ("$$ one\n\n\\[two\\]\n\n```\n$$\n```\n", ["$$ one", "[two]"]),  # no formulas

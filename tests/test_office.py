@@ -133,6 +133,11 @@ BOLD, ITALIC = "<w:b/>", "<w:i/>"
             run("A") + '<w:r><w:rPr><w:b/></w:rPr><w:footnoteReference w:id="2"/></w:r>' + run("B"),
         ),
         (
+            f'{run("a")}<w:ins w:id="1">{spaced(" ")}</w:ins>{run("b")}',
+            "a b",
+            run("A B"),
+        ),
+        (
             spaced("page ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>',
             "page 7x",
             spaced("PAGE ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>',

@@ -166,6 +166,7 @@ def test_the_plural_forms_of_the_header_win() -> None:
         ("&File", "File", "Datei", "&Datei"),
         ("&File", "File", "Neue Form", "Neue &Form"),
         ("E_xit", "Exit", "Exit", "E_xit"),
+        ("E&xit", "Exit", "Exit", "E&xit"),
         ("T_t", "Tt", "Tt", "T_t"),
         ("_Save as", "Save as", "Datei speichern", "Datei _speichern"),
         ("Save &amp; exit", "Save &amp; exit", "Speichern &amp; beenden", "Speichern &amp; beenden"),
@@ -257,6 +258,24 @@ def test_any_message_is_copied(messages: list[str]) -> None:
     for entry, message in zip(entries, messages, strict=True):
         assert entry.id == message
         assert entry.translations[0].text == message
+
+
+def test_a_field_is_added_to_a_header_without_a_final_newline() -> None:
+    content = copied('msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "a"\nmsgstr ""\n', tgt="de")
+    assert polib.pofile(content).metadata == {"Content-Type": "text/plain; charset=UTF-8", "Language": "de"}
+
+
+def test_a_copy_of_the_source_gets_the_plural_forms_of_the_target() -> None:
+    header = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n'
+    entry = '\nmsgid "one"\nmsgid_plural "many"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    (parsed,) = polib.pofile(copied(header + entry, tgt="pl"))
+    assert [text for _, text in sorted(parsed.msgstr_plural.items())] == ["one", "many", "many"]
+
+
+def test_flags_of_an_obsolete_entry_are_not_those_of_the_next_one() -> None:
+    source = '#, fuzzy\n#~ msgid "x"\n#~ msgstr "y"\n\nmsgid "a"\nmsgstr "b"\n'
+    (entry,) = po._entries(po.TextFile(source))
+    assert entry.flags == []
 
 
 def test_a_header_without_the_first_form_is_no_header() -> None:

@@ -220,6 +220,7 @@ def test_backtranslate(trained: CommandLine) -> None:
     done = trained(*again, "--resume")
     assert (done.code, done.out) == (0, "data/bt\n")
     assert "data/bt is complete" in done.err
+    trained(*again, "--resume", "--search", "greedy").assert_fails(2, "data/bt was made in another way", "hint: ")
 
 
 @pytest.mark.slow
@@ -422,7 +423,7 @@ def test_a_corpus_that_another_process_completed_is_kept(
 ) -> None:
     (tmp_path / "text.en").write_text("".join(f"{line}\n" for line in SENTENCES), encoding="utf-8")
     (tmp_path / "done").mkdir()
-    (tmp_path / "done/corpus.json").write_text("{}")
+    (tmp_path / "done/corpus.json").write_text('{"origin": {"command": "distill", "search": "greedy"}}')
     options = synthesis.Options("distill", tmp_path / "done", "greedy", FILTERS, (), Shard(1, 1), resume, "strict")
     text = SourceText.from_file(tmp_path / "text.en", "en", "strict")
     translator = cast(Translator, None)  # not used

@@ -102,7 +102,12 @@ class ErrorHandlingGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`
-            discard_stdout()
+            try:
+                sys.stdout.flush()
+            except OSError:
+                discard_stdout()
+            else:  # of stderr
+                sys.exit(1)
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
             raise

@@ -56,7 +56,7 @@ def backtranslate(
 
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
     synthesis.check_options(output, search, "", min_score, steps, ignored)
-    if synthesis.report_if_complete(output, resume):
+    if synthesis.report_if_complete(output, resume, "backtranslate", search or ""):
         return
     teacher = load_translator(model, device, precision)
     data = teacher.config.data

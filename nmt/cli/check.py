@@ -11,6 +11,7 @@ import typer
 
 from nmt.cli.options import EncodingErrorsOption, SetOption
 from nmt.cli.output import show, write_file
+from nmt.config.config_io import LANGUAGE_CODE
 from nmt.console import log, progress, with_progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
@@ -82,6 +83,11 @@ def check(
         )
     if set_ and config is None:
         raise UsageError("--set requires --config", "add --config CONFIG")
+    if config is not None and (src_lang or tgt_lang):
+        raise UsageError("--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config")
+    for code in filter(None, (src_lang, tgt_lang)):
+        if not LANGUAGE_CODE.fullmatch(code):
+            raise UsageError(f"'{code}' is not a language code", "for example de or pt-BR")
     tests: list[tuple[str, list[Pair]]] = []
     if src is not None:
         languages, corpora = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)

@@ -79,7 +79,7 @@ def distill(
     search = search or (N_BEST_SEARCH if select else "")
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
     synthesis.check_options(output, search, select, min_score, steps, ignored)
-    if synthesis.report_if_complete(output, resume):
+    if synthesis.report_if_complete(output, resume, "distill", search):
         return
     teacher = load_translator(model, device, precision)
     filters = Filters(

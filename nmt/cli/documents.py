@@ -97,7 +97,7 @@ class DocumentJob:
         try:
             document = file.parser(data, self.options)
         except NMTError as error:
-            raise type(error)(f"{name}: {error.message}", error.hint) from None
+            raise _named(error, name) from None
         with progress(None, f"translating {file.path.name}", " sentences") as bar:
 
             def start(total: int) -> Callable[[int], object]:
@@ -106,7 +106,10 @@ class DocumentJob:
 
             result = self.translator.translate(document.blocks, start)
         _log_warnings(name, result)
-        content = document.render(result.blocks)
+        try:
+            content = document.render(result.blocks)
+        except NMTError as error:
+            raise _named(error, name) from None
         if file.output == STANDARD_STREAM:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
@@ -114,6 +117,10 @@ class DocumentJob:
             write_file(file.output, content)
             typer.echo(file.output)
         return result
+
+
+def _named(error: NMTError, name: str) -> NMTError:
+    return type(error)(f"{name}: {error.message}", error.hint)
 
 
 def document_arguments(arguments: Sequence[str]) -> list[Path]:

@@ -42,7 +42,10 @@ def _load_history() -> None:
         import readline
     except ImportError:  # optional in Python
         return
-    history = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "nmt" / "history"
+    try:
+        history = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "nmt" / "history"
+    except RuntimeError:  # there is no home directory
+        return
     readline.set_history_length(MAX_HISTORY_LINES)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)

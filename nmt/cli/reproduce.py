@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nmt.cli.options import DeviceOption
+from nmt.cli.output import show
 from nmt.console import format_table
 
 
@@ -36,12 +37,8 @@ def reproduce(
     run = run if run.name not in ("", "..") else run.resolve()
     result = retrain(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in result.scores.items()]
-    for line in format_table([["", str(result.original_run), str(result.new_run), ""], *rows]):
-        typer.echo(line)
-    if result.identical_weights:
-        typer.echo("the weights are bitwise identical")
-        return
-    typer.echo("the weights differ")
-    for difference in result.differences:
-        typer.echo(f"  {difference}")
-    raise typer.Exit(3)
+    lines = format_table([["", str(result.original_run), str(result.new_run), ""], *rows])
+    lines.append("the weights are bitwise identical" if result.identical_weights else "the weights differ")
+    show("\n".join([*lines, *(f"  {each}" for each in result.differences if not result.identical_weights)]))
+    if not result.identical_weights:
+        raise typer.Exit(3)

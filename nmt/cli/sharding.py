@@ -38,8 +38,8 @@ class Shard:
     @classmethod
     def from_torchrun(cls) -> Shard | None:
         """Return the shard of this torchrun process, or None for a single process."""
-        world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        return cls(int(os.environ.get("RANK", "0")) + 1, world_size) if world_size > 1 else None
+        world_size = int(os.environ.get("WORLD_SIZE") or 1)
+        return cls(int(os.environ.get("RANK") or 0) + 1, world_size) if world_size > 1 else None
 
     def line_range(self, num_lines: int) -> tuple[int, int]:
         """Return the first line (starting at 0) and the end (exclusive) of this shard of `num_lines` lines."""
@@ -52,6 +52,7 @@ class Shard:
     def finish(self, output: Path) -> bool:
         """Mark this shard as complete, and join all shards if it was the last one. Returns whether they were joined."""
         path = self.path(output)
+        sync(path)
         path.rename(_done(path))
         return self.join(output)
 

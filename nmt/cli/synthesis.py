@@ -28,7 +28,7 @@ import typer
 from nmt.cli.check import load_test_pairs
 from nmt.cli.sharding import Shard
 from nmt.cli.translation_job import TranslationJob, translate_file
-from nmt.console import log
+from nmt.console import SILENT, log
 from nmt.errors import NMTError, UsageError, suggest
 from nmt.paths import locked, new_directory, write_text
 
@@ -152,19 +152,25 @@ def parse_shard(text: str | None) -> Shard:
     return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
 
 
-def report_if_complete(output: Path, resume: bool) -> bool:
+def report_if_complete(output: Path, resume: bool, command: str, search: str) -> bool:
     """Print the corpus and return True if it exists and `resume` is set; return False if it does not exist.
 
     Raises:
-        UsageError: it exists, but is incomplete, or `resume` is not set.
+        UsageError: it exists, but is incomplete, or `resume` is not set, or another command or search (unless that is
+            empty) wrote it.
     """
     from nmt.data.sources.corpus import RECORD
 
     if not output.exists():
         return False
     if resume and (output / RECORD).is_file():
+        origin = json.loads((output / RECORD).read_text(encoding="utf-8")).get("origin")
+        found = origin if isinstance(origin, dict) else {}
+        if found.get("command") != command or search not in ("", found.get("search")):
+            raise UsageError(f"{output} was made in another way", "choose another --output, or delete it")
         log(f"{output} is complete")
-        typer.echo(output)
+        if not SILENT:
+            typer.echo(output)
         return True
     raise UsageError(f"{output} already exists", "choose another --output, or delete it")
 
@@ -194,7 +200,9 @@ def synthesize(
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
     with _output_locked(options):
         try:
-            if report_if_complete(options.output, options.resume):  # another process completed it after the first check
+            if report_if_complete(
+                options.output, options.resume, options.command, options.search
+            ):  # another process completed it after the first check
                 _remove(options)
                 return
             saved = _prepare(options, text, settings, models[0])

@@ -48,7 +48,8 @@ def train(
         tag=tag,
     )
     write_file(output, model.model)
-    typer.echo(output)
+    if output.is_file():  # not /dev/stdout
+        typer.echo(output)
 
 
 @app.command()

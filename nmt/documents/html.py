@@ -59,6 +59,7 @@ _ATTRIBUTE = re.compile(
 _CHARSET = re.compile(
     rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
 )
+_TEMPLATE = re.compile(r"\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>")
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
 _NUM_SNIFFED_BYTES = 1024
 
@@ -131,7 +132,7 @@ class HtmlDocument(TranslatableSource):
                 yield run
                 run = []
             elif token.name == "":
-                run += text_piece(token.start, token.end, self._source[token.start : token.end], _decode_text)
+                run += self._text_pieces(token.start, token.end)
             else:
                 last = next((piece.name for piece in reversed(run) if piece.kind is not Kind.SPACE), "")
                 run.append(_markup_piece(token))
@@ -140,6 +141,15 @@ class HtmlDocument(TranslatableSource):
                     run = []
             i += 1
         yield run
+
+    def _text_pieces(self, start: int, end: int) -> Iterator[Piece]:
+        """Yield the pieces of text, in which code of templates is not decoded."""
+        for match in _TEMPLATE.finditer(self._source, start, end):
+            yield from text_piece(start, match.start(), self._source[start : match.start()], _decode_text)
+            is_read = match[0].startswith(("{{", "<%="))  # as a part of the sentence
+            yield Piece(*match.span(), Kind.FIXED if is_read else Kind.POINT, match[0])
+            start = match.end()
+        yield from text_piece(start, end, self._source[start:end], _decode_text)
 
     def _end_of_fixed(self, tokens: Sequence[_Token], i: int) -> int | None:
         """Return the index of the end tag if an untranslated element within a sentence starts at `i`."""
@@ -281,8 +291,8 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
         if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
             yield Edit(token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"')
         elif language not in ("", tgt) and (token is html or (token.is_translated and language == src)):
-            match = token.attributes.get("lang") or token.attributes["xml:lang"]
-            yield Edit(*match.span(match.lastgroup or 0), options.tgt)
+            for match in filter(None, (token.attributes.get(name) for name in ("lang", "xml:lang"))):
+                yield Edit(*match.span(match.lastgroup or 0), options.tgt)
 
 
 def _language_of(token: _Token) -> str:

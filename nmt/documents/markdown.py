@@ -35,6 +35,8 @@ _EXTENSION = re.compile(
     r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
+REFERENCES = ("]", "][]")
+"""Ends of links and images whose label names their definition: a translated label would not be found."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
@@ -148,8 +150,9 @@ class _Reader:
                 pieces.append(Piece(start, end, Kind.BREAK))
             elif token.type == "html_inline":
                 pieces.append(_html_piece(raw, start, end))
-            if token.type == "image":
-                self._add_value(block, start + 2, token.meta["label_end"], _escape)
+            label_end = token.meta.get("label_end", 0)
+            if token.type == "image" and block.content[label_end:end] not in REFERENCES:
+                self._add_value(block, start + 2, label_end, _escape)
             if token.type in ("image", "link_close") and (title := _TITLE.search(block.content[:end], start)):
                 self._add_value(block, *title.span(title.lastindex or 0), _escape_title)
         return _with_fixed_elements(sorted(pieces, key=lambda piece: piece.start), block.content)
@@ -270,7 +273,7 @@ def _recording(name: str, rule: Callable[[StateInline, bool], bool]) -> Callable
         elif name == "link":
             label_end = state.md.helpers.parseLinkLabel(state, start, True)
             opening = next(token for token in added if token.type == "link_open" and "range" not in token.meta)
-            if state.src[label_end:end] in ("]", "][]"):  # a translated label would not be found
+            if state.src[label_end:end] in REFERENCES:
                 text = state.src[start + 1 : label_end]
                 del state.tokens[state.tokens.index(opening) :]
                 del state.tokens_meta[len(state.tokens) :]

@@ -69,8 +69,8 @@ _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULT
 _FORMAT_SPECIFIER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
 _FUZZY = re.compile(r",[ \t]*fuzzy\b")
 _ACCELERATOR = re.compile(
-    r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])_(?=[a-z])"
-    r"|(?<=[ ][A-Z])_(?=[a-z])"
+    r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])[&_](?=[a-z])"
+    r"|(?<=[ ][A-Z])[&_](?=[a-z])"
 )
 
 
@@ -133,6 +133,8 @@ def _entries(file: TextFile) -> Iterator[Entry]:
         elif match := _COMMENT.match(file.text, position):
             if (match[1] or "").startswith("#,"):
                 flags.append(match.span(1))
+            elif (match[1] or "").startswith("#~"):  # the flags are those of an obsolete entry
+                flags = []
         else:
             line = file.text[position:].split("\n", 1)[0].strip()
             raise DataError(
@@ -194,9 +196,11 @@ class _Header:
         self._check_language(source_language)
         self._has_plurals = any(each.plural is not None for each in entries)
         plurals = self.fields.get("Plural-Forms", "")
-        is_set = _PLURALS.search(plurals) is not None
-        self.plurals = plurals if is_set else _plural_forms(language)
-        self._sets_plurals = not is_set and (self._has_plurals or bool(plurals)) and bool(self.plurals)
+        is_copy = base_language(self.fields.get("Language", "")) not in ("", base_language(language))
+        known = _plural_forms(language)
+        is_set = _PLURALS.search(plurals) is not None and not (is_copy and known)
+        self.plurals = plurals if is_set else known
+        self._sets_plurals = not is_set and (self._has_plurals or bool(plurals)) and bool(known)
 
     @cached_property
     def forms(self) -> tuple[int, int, bool]:
@@ -232,6 +236,8 @@ class _Header:
         msgstr = self.entry.translations[0]
         value = self.file.text[msgstr.value_start : msgstr.end]
         line_end = "\r\n" if "\r\n" in self.file.text else "\n"
+        if not msgstr.text.endswith("\n"):
+            value = value[:-1] + '\\n"'
         for name, content in changes.items():
             old = re.search(rf'(?:(?<=")|(?<=\\n)){name}:(?:[^"\\]|\\[^n]|"\s*")*\\n', value)
             start, end = old.span() if old else (len(value), len(value))

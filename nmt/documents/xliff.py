@@ -92,7 +92,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
         segments = list(_elements(root, "trans-unit"))
         files = _elements(root, "file")
         languages = [_LanguageAttribute(file, each, "target-language", options.tgt) for each in files]
-    targets = [_Target(file, each) for each in segments if _is_selected(each, options.retranslate)]
+    targets = [_Target(file, each) for each in segments if _is_selected(file, each, options.retranslate)]
     return SplicedDocument(file, [*languages, *targets])
 
 
@@ -168,13 +168,14 @@ def _elements(root: Element, name: str) -> Iterator[Element]:
             stack += reversed(element.children)
 
 
-def _is_selected(segment: Element, retranslate: bool) -> bool:
+def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     """Return whether to translate a segment."""
     source, target = segment.find("source"), segment.find("target")
     if source is None or segment.inherited("translate") == "no":
         return False
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
-    return retranslate or target is None or target.inner == target.inner_end or state in UNTRANSLATED_STATES
+    is_blank = target is None or not file.text[target.inner : target.inner_end].strip()
+    return retranslate or is_blank or state in UNTRANSLATED_STATES
 
 
 class _LanguageAttribute:

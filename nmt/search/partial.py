@@ -71,10 +71,10 @@ class PartialHypotheses:
         self.sentence_B = np.arange(len(request.sources))
         self.max_length_B = request.max_length_B.astype(np.int64)
         if options.max_length_ratio:
-            self.max_length_B = np.minimum(self.max_length_B, np.ceil(options.max_length_ratio * length_B)).astype(
-                np.int64
-            )
-        self.min_length_B = np.minimum(self.max_length_B, np.floor(options.min_length_ratio * length_B)).astype(
+            self.max_length_B = np.minimum(
+                self.max_length_B, np.ceil(float(options.max_length_ratio) * length_B)
+            ).astype(np.int64)
+        self.min_length_B = np.minimum(self.max_length_B, np.floor(float(options.min_length_ratio) * length_B)).astype(
             np.int64
         )
         max_prefix_length = max(map(len, request.prefixes), default=0)

@@ -66,7 +66,7 @@ def process_group(device: torch.device) -> Iterator[RankGroup]:
         UsageError: WORLD_SIZE is set, but not the other variables of torchrun.
         TrainingError: the connection to another rank is lost.
     """
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    world_size = int(os.environ.get("WORLD_SIZE") or 1)
     if world_size == 1:
         yield RankGroup()
         return

@@ -10,11 +10,13 @@ import errno
 import io
 import keyword
 import os
+import select
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
@@ -102,12 +104,9 @@ class ErrorHandlingGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`
-            try:
-                sys.stdout.flush()
-            except OSError:
-                discard_stdout()
-            else:  # of stderr
+            if _has_no_reader(sys.stderr) and not _has_no_reader(sys.stdout):  # the progress bar broke the work off
                 sys.exit(1)
+            discard_stdout()
         except KeyboardInterrupt:
             typer.echo("nmt: interrupted", err=True)
             raise
@@ -122,6 +121,15 @@ class ErrorHandlingGroup(TyperGroup):
             reason = error.strerror or str(error)
             hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
             raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Return whether a stream is a pipe whose other end is closed; False where that cannot be seen."""
+    with suppress(OSError, ValueError, AttributeError):
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return bool(poll.poll(0))
+    return False
 
 
 def _report(error: NMTError) -> NoReturn:

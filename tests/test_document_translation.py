@@ -247,6 +247,11 @@ def test_translations_next_to_documents_are_not_translated_again(site: CommandLi
     done = site("translate", "docs/", "--force")
     assert done.out == "docs/page.de.html\ndocs/sub/notes.de.md\n"
     assert "2 documents are translations of others" in done.err
+    (site.directory / "docs/page.fr-CA.html").write_text("<p>Bonjour.</p>")
+    (site.directory / "docs/page.en.html").write_text("<p>Hello.</p>")
+    done = site("translate", "docs/", "--force")
+    assert done.out == "docs/page.en.de.html\ndocs/page.de.html\ndocs/sub/notes.de.md\n"
+    assert "3 documents are translations of others" in done.err
 
 
 def test_a_broken_document_does_not_stop_the_others(site: CommandLine) -> None:

@@ -88,6 +88,12 @@ def test_a_translation_is_quoted_if_needed() -> None:
     assert parse_table("text\tb\none\t2\n", "text").render([RichText('a, "b"\t')]) == b'text\tb\na, "b" \t2\n'
 
 
+def test_a_comma_may_be_a_part_of_the_only_column() -> None:
+    document = parse_table("text\nHello, world\n")
+    assert texts(document) == ["Hello, world"]
+    assert document.render([RichText("Hallo, Welt")]) == b"text\nHallo, Welt\n"
+
+
 def test_only_tabs_separate_the_cells_of_tsv() -> None:
     document = FORMATS[".tsv"](b'text\nHello, I am tired; really.\n"Hi," she said\n', DocumentOptions(**OPTIONS))
     assert texts(document) == ["Hello, I am tired; really.", '"Hi," she said']

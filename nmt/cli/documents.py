@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt.cli.output import write_file
+from nmt.data.language_codes import base_language
 from nmt.documents.formats import FORMATS, DocumentOptions, Parser, missing_option
 from nmt.errors import NMTError, UsageError, suggest
 
@@ -117,6 +118,15 @@ class DocumentJob:
             write_file(file.output, content)
             typer.echo(file.output)
         return result
+
+
+def _is_translation(file: Path, options: DocumentOptions) -> bool:
+    """Return whether a file is a translation of another one next to it, such as page.de.html of page.html."""
+    from nmt.data.check.languages import LANGUAGES
+
+    name, _, code = file.stem.rpartition(".")
+    is_language = code == options.tgt or base_language(code) in LANGUAGES - {base_language(options.src)}
+    return bool(name) and is_language and file.with_name(name + file.suffix).exists()
 
 
 def _named(error: NMTError, name: str) -> NMTError:
@@ -228,9 +238,7 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
     for file in _files(path, output):
         if file.suffix.lower() not in FORMATS:
             others[file.suffix.lower() or "no suffix"] += 1
-        elif (
-            Path(file.stem).suffix == f".{options.tgt}" and file.with_name(Path(file.stem).stem + file.suffix).exists()
-        ):
+        elif _is_translation(file, options):
             num_translations += 1
         elif option := missing_option(file, options):
             needed[option] += 1

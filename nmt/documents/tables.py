@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from nmt.documents.document import RichText
@@ -51,7 +52,10 @@ def parse(data: bytes, options: DocumentOptions, delimiters: Sequence[str] = DEL
 
 
 def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence[str]) -> str:
-    """Return the delimiter with which the first row has the most of `columns`, and the most cells."""
+    """Return the delimiter with which the first row has the most of `columns`, and the most cells.
+
+    If that is one cell, return the delimiter, if any, with which every row has one: a comma may be part of the text.
+    """
     best, best_score = delimiters[0], (-1, -1)
     for delimiter in delimiters:
         try:
@@ -61,6 +65,11 @@ def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence
         score = (len(set(header) & set(columns)), len(header))
         if score > best_score:
             best, best_score = delimiter, score
+    if best_score[1] == 1:
+        for delimiter in delimiters:
+            with suppress(DataError):
+                if all(len(row) == 1 for row in _rows(file, delimiter)):
+                    return delimiter
     return best
 
 

@@ -239,6 +239,9 @@ def test_equivalent_formats() -> None:
     assert pattern.search("für 1234.50EUR.")
     assert not pattern.search("für 11.234,50 EUR.")
     assert not pattern.search("für 1.23450 EUR.")
+    version = equivalent_pattern("1.5.10")
+    assert version is not None
+    assert not version.search("um 15:10")
     assert equivalent_pattern("5") is None
     assert equivalent_pattern("https://a.de/5.5") is None
 
@@ -359,7 +362,6 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
         ("In 15 days he drank 1.5 litres.", "In 15 Tagen trank er 1,5 Liter.", "In 15 Tagen trank er 1.5 Liter."),
         ("Flight 1030 leaves at 10:30.", "Flug 1030 geht um 10.30 Uhr.", "Flug 1030 geht um 10:30 Uhr."),
         ("1.5 of milk and 1.5 of tea.", "1,5 Milch und 1,5 Tee.", "1.5 Milch und 1.5 Tee."),
-        ("It rose from 5 % to 5%.", "Es stieg von 5% auf 5%.", "Es stieg von 5 % auf 5%."),
         ("It costs 1,00,000 rupees.", "Es kostet 100.000 Rupien.", "Es kostet 1,00,000 Rupien."),
         ("Room 1500 has 1,500 seats.", "Raum 1500 hat 1.500 Sitze.", "Raum 1500 hat 1,500 Sitze."),
         ("1,500 of 2,500 came.", "1500 von 2500 kamen.", "1,500 von 2,500 kamen."),

@@ -167,6 +167,7 @@ def test_the_plural_forms_of_the_header_win() -> None:
         ("&File", "File", "Neue Form", "Neue &Form"),
         ("E_xit", "Exit", "Exit", "E_xit"),
         ("E&xit", "Exit", "Exit", "E&xit"),
+        ("R&amp;D costs", "R&amp;D costs", "x", "x"),
         ("T_t", "Tt", "Tt", "T_t"),
         ("_Save as", "Save as", "Datei speichern", "Datei _speichern"),
         ("Save &amp; exit", "Save &amp; exit", "Speichern &amp; beenden", "Speichern &amp; beenden"),

@@ -122,10 +122,10 @@ class DocumentJob:
 
 def _is_translation(file: Path, options: DocumentOptions) -> bool:
     """Return whether a file is a translation of another one next to it, such as page.de.html of page.html."""
-    from nmt.data.check.languages import LANGUAGES
+    from nmt.server.languages import NAMES
 
     name, _, code = file.stem.rpartition(".")
-    is_language = code == options.tgt or base_language(code) in LANGUAGES - {base_language(options.src)}
+    is_language = code == options.tgt or base_language(code) in NAMES.keys() - {base_language(options.src)}
     return bool(name) and is_language and file.with_name(name + file.suffix).exists()
 
 

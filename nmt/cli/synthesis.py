@@ -164,8 +164,9 @@ def report_if_complete(output: Path, resume: bool, command: str, search: str) ->
     if not output.exists():
         return False
     if resume and (output / RECORD).is_file():
-        origin = json.loads((output / RECORD).read_text(encoding="utf-8")).get("origin")
-        found = origin if isinstance(origin, dict) else {}
+        found = {}
+        with suppress(ValueError, KeyError, TypeError):  # a damaged record, or one of another source
+            found = {**json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]}
         if found.get("command") != command or search not in ("", found.get("search")):
             raise UsageError(f"{output} was made in another way", "choose another --output, or delete it")
         log(f"{output} is complete")

@@ -146,8 +146,7 @@ class HtmlDocument(TranslatableSource):
         """Yield the pieces of text, in which code of templates is not decoded."""
         for match in _TEMPLATE.finditer(self._source, start, end):
             yield from text_piece(start, match.start(), self._source[start : match.start()], _decode_text)
-            is_read = match[0].startswith(("{{", "<%="))  # as a part of the sentence
-            yield Piece(*match.span(), Kind.FIXED if is_read else Kind.POINT, match[0])
+            yield Piece(*match.span(), Kind.FIXED, match[0])
             start = match.end()
         yield from text_piece(start, end, self._source[start:end], _decode_text)
 
@@ -292,6 +291,8 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
             yield Edit(token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"')
         elif language not in ("", tgt) and (token is html or (token.is_translated and language == src)):
             for match in filter(None, (token.attributes.get(name) for name in ("lang", "xml:lang"))):
+                if base_language(_value(match).strip()) != language:
+                    continue
                 yield Edit(*match.span(match.lastgroup or 0), options.tgt)
 
 

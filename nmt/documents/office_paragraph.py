@@ -109,11 +109,10 @@ class Paragraph:
                 self._add_run(child)
             elif name == "br":  # DrawingML
                 self._add_break(child, "\n")
-            elif name in CONTAINERS and _text_of(child) and not _is_field_result(child):
-                if _text_of(child).strip():
-                    self._add_container(child)
-                else:  # a space between words, for example inserted as a tracked change
-                    self._add_children(child)
+            elif name in CONTAINERS and _text_of(child).strip() and not _is_field_result(child):
+                self._add_container(child)
+            elif name in ("ins", "moveTo") and _text_of(child):  # a space between words
+                self._add_children(child)
             elif name in ("fld", "fldSimple"):
                 self._add_fixed([child], _text_of(child))
             else:

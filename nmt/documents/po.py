@@ -69,8 +69,8 @@ _UNWRAPPED = re.compile(r'^[^#\n]{0,20}"(?=[^"\n]{80})[^"\n]* [^"\n]+"', re.MULT
 _FORMAT_SPECIFIER = re.compile(r"%(?:\(\w+\)|\d+\$)?[-+ #0]*[\d.]*[a-zA-Z]|\{\w*\}")
 _FUZZY = re.compile(r",[ \t]*fuzzy\b")
 _ACCELERATOR = re.compile(
-    r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])[&_](?=[a-z])"
-    r"|(?<=[ ][A-Z])[&_](?=[a-z])"
+    r"(?<![&\w])&(?=\w)(?!#?\w+;)|(?<=[a-z])&(?=[a-z])(?!\w+;)|(?<![_\w])_(?=[^\W_])|(?<=^[A-Z])(?:_|&(?!\w+;))(?=[a-z])"
+    r"|(?<=[ ][A-Z])(?:_|&(?!\w+;))(?=[a-z])"
 )
 
 
@@ -196,7 +196,9 @@ class _Header:
         self._check_language(source_language)
         self._has_plurals = any(each.plural is not None for each in entries)
         plurals = self.fields.get("Plural-Forms", "")
-        is_copy = base_language(self.fields.get("Language", "")) not in ("", base_language(language))
+        forms = [form for each in entries if each.plural is not None for form in each.translations.values()]
+        is_other = base_language(self.fields.get("Language", "")) not in ("", base_language(language))
+        is_copy = is_other and not any(form.text for form in forms)
         known = _plural_forms(language)
         is_set = _PLURALS.search(plurals) is not None and not (is_copy and known)
         self.plurals = plurals if is_set else known

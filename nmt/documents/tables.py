@@ -66,10 +66,8 @@ def _find_delimiter(file: TextFile, columns: Sequence[str], delimiters: Sequence
         if score > best_score:
             best, best_score = delimiter, score
     if best_score[1] == 1:
-        for delimiter in delimiters:
-            with suppress(DataError):
-                if all(len(row) == 1 for row in _rows(file, delimiter)):
-                    return delimiter
+        with suppress(DataError):  # of a quote, which the caller reports
+            return next((each for each in delimiters if all(len(row) == 1 for row in _rows(file, each))), best)
     return best
 
 

@@ -174,8 +174,10 @@ def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     if source is None or segment.inherited("translate") == "no":
         return False
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
-    is_blank = target is None or not file.text[target.inner : target.inner_end].strip()
-    return retranslate or is_blank or state in UNTRANSLATED_STATES
+    if retranslate or target is None or target.inner == target.inner_end or state in UNTRANSLATED_STATES:
+        return True
+    source_text, target_text = (file.text[each.inner : each.inner_end].strip() for each in (source, target))
+    return bool(source_text) and not target_text
 
 
 class _LanguageAttribute:

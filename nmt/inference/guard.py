@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.normalization import remove_invisible
@@ -355,13 +355,8 @@ def _restore_formats(line: Line, translation: Translation) -> Translation:
     for number, expected in numbers.items():
         num_missing = expected - count_occurrences(translation.text, number)
         if num_missing > 0 and (pattern := equivalent_pattern(number)):
-            spare = Counter(match[0] for match in pattern.finditer(translation.text)) - numbers
-            edits: list[Edit] = []
-            for match in pattern.finditer(translation.text):
-                if spare[match[0]] and len(edits) < num_missing:
-                    spare[match[0]] -= 1
-                    edits.append((*match.span(), number))
-            translation = _edit(translation, edits)
+            matches = (match for match in pattern.finditer(translation.text) if match[0] not in numbers)
+            translation = _edit(translation, [(*match.span(), number) for match in islice(matches, num_missing)])
     return translation
 
 

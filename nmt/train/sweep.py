@@ -6,6 +6,7 @@ Each run executes `nmt train` and `nmt evaluate` in separate processes, in a sub
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -24,7 +25,7 @@ from nmt.config import config_io
 from nmt.console import log
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
-from nmt.paths import locked, sha256, write_text
+from nmt.paths import locked, write_text
 
 RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
 TRAINED = ".trained"
@@ -213,7 +214,8 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     Grid and seeds may differ.
     """
     path = directory / SWEEP_FILE
-    current = json.loads(json.dumps(asdict(sweep))) | {"sha256": sha256(config_io.find(sweep.config))}
+    base = json.dumps(config_io.read_yaml(config_io.find(sweep.config)), sort_keys=True, default=str)
+    current = json.loads(json.dumps(asdict(sweep))) | {"sha256": hashlib.sha256(base.encode()).hexdigest()}
     if path.exists():
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))

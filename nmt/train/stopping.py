@@ -116,5 +116,5 @@ class TimeBudget:
             seconds_per_update = (seconds - self.seconds_of_first_update) / (num_updates - 1)
         else:
             seconds_per_update = self.seconds_before / self.first_step if self.first_step else seconds
-        seconds_per_update += self.max_validation_seconds / valid_every + 1e-9  # a clock may be coarse
+        seconds_per_update = max(1e-9, seconds_per_update + self.max_validation_seconds / valid_every)  # coarse clocks
         return min(steps, self.progress.step + max(0, int(self._remaining(self.limit) / seconds_per_update)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt.cli.output import write_file
-from nmt.data.language_codes import base_language
+from nmt.data.language_codes import NAMES, base_language
 from nmt.documents.formats import FORMATS, DocumentOptions, Parser, missing_option
 from nmt.errors import NMTError, UsageError, suggest
 
@@ -122,8 +122,6 @@ class DocumentJob:
 
 def _is_translation(file: Path, options: DocumentOptions) -> bool:
     """Return whether a file is a translation of another one next to it, such as page.de.html of page.html."""
-    from nmt.server.languages import NAMES
-
     name, _, code = file.stem.rpartition(".")
     is_language = code == options.tgt or base_language(code) in NAMES.keys() - {base_language(options.src)}
     return bool(name) and is_language and file.with_name(name + file.suffix).exists()

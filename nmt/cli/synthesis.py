@@ -201,9 +201,8 @@ def synthesize(
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
     with _output_locked(options):
         try:
-            if report_if_complete(
-                options.output, options.resume, options.command, options.search
-            ):  # another process completed it after the first check
+            # Another process may have completed it after the first check.
+            if report_if_complete(options.output, options.resume, options.command, options.search):
                 _remove(options)
                 return
             saved = _prepare(options, text, settings, models[0])

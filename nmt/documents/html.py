@@ -290,10 +290,10 @@ def _language_edits(tokens: Sequence[_Token], options: DocumentOptions) -> Itera
         if token is html and not {"lang", "xml:lang"} & token.attributes.keys():
             yield Edit(token.start + len("<html"), token.start + len("<html"), f' lang="{options.tgt}"')
         elif language not in ("", tgt) and (token is html or (token.is_translated and language == src)):
-            for match in filter(None, (token.attributes.get(name) for name in ("lang", "xml:lang"))):
-                if base_language(_value(match).strip()) != language:
-                    continue
-                yield Edit(*match.span(match.lastgroup or 0), options.tgt)
+            for name in ("lang", "xml:lang"):
+                if base_language(_attribute(token, name) or "") == language:
+                    match = token.attributes[name]
+                    yield Edit(*match.span(match.lastgroup or 0), options.tgt)
 
 
 def _language_of(token: _Token) -> str:

@@ -391,7 +391,7 @@ def test_invalid_utf8_of_the_command_line_is_written_as_a_question_mark(trained:
 def test_full_disk_is_a_one_line_error(trained: CommandLine) -> None:
     trained("translate", "the dog", "--output", "/dev/full").assert_fails(1, "cannot write /dev/full: No space left")
     with open("/dev/full", "wb") as full:
-        for command in (["translate", "the dog"], ["config"]):
+        for command in (["translate", "the dog"], ["config"], ["--help"]):
             trained.process(*command, stdout=full).assert_fails(
                 1, "No space left on device", "hint: free some disk space"
             )

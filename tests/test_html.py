@@ -107,6 +107,8 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("<p>One </i><b>dog</p>", "<p></i><b>DOG ONE</p>"),  # unmatched tags keep a place
         ("<p>1 + 2</p>\r\n<p>One\r\ntwo</p>", "<p>2 + 1</p>\r\n<p>TWO ONE</p>"),
         ("<img alt=dog>", '<img alt="DOG">'),
+        ("""<img alt='the {{1&"2"}} &quot;isn&#39;t'>""", """<img alt='"ISN&#39;T {{1&"2"}} THE'>"""),
+        ('<img alt="my {%1<2%} &quot;dog&quot;">', '<img alt="&quot;DOG&quot; {%1<2%} MY">'),
     ],
 )
 def test_markup_follows_its_words(source: str, expected: str) -> None:

@@ -192,6 +192,17 @@ def test_a_field_in_the_instruction_of_a_link_stays_there() -> None:
     assert body(translated(parse(docx(source)))) == source.replace("the site", "THE SITE")
 
 
+def test_entries_of_a_table_of_contents_are_translated_without_their_page_numbers() -> None:
+    start = field(' TOC \\o "1-3" ', "").partition(run(""))[0]
+    entries = [
+        f'<w:hyperlink w:anchor="{name}">{run(name)}<w:r><w:tab/></w:r>{field(f" PAGEREF {name} ", page)}</w:hyperlink>'
+        for name, page in (("intro", "iv"), ("index", "9"))
+    ]
+    source = paragraph(start, entries[0]) + paragraph(entries[1], '<w:r><w:fldChar w:fldCharType="end"/></w:r>')
+    expected = source.replace(run("intro"), run("INTRO")).replace(run("index"), run("INDEX"))
+    assert body(translated(parse(docx(source)))) == expected
+
+
 def test_a_field_without_other_text_is_not_translated() -> None:
     assert parse(docx(paragraph(field(" PAGE ", "iv")))).blocks == []
 

@@ -98,9 +98,17 @@ class ErrorHandlingGroup(TyperGroup):
             if not message:  # `nmt` or `nmt data` without a command: the help is already printed
                 sys.exit(UsageError.exit_code)
             _report(UsageError(message, f"run {context.command_path if context else 'nmt'} --help"))
+        except OSError as error:  # such as a full disk
+            try:
+                sys.stdout.flush()
+            except OSError:
+                discard_stdout()
+            reason = error.strerror or str(error)
+            hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
+            _report(NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command and convert errors of the operating system, such as a full disk, to `NMTError`."""
+        """Run the command; complete interruptions and usage errors."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # `nmt ... | head -1`
@@ -113,14 +121,6 @@ class ErrorHandlingGroup(TyperGroup):
         except UsageError as error:
             error.hint = error.hint or f"run nmt {ctx.invoked_subcommand} --help"
             raise
-        except OSError as error:
-            try:
-                sys.stdout.flush()
-            except OSError:
-                discard_stdout()
-            reason = error.strerror or str(error)
-            hint = HINTS.get(error.errno or 0, "choose another file or directory" if error.filename else "")
-            raise NMTError(f"{error.filename}: {reason}" if error.filename else reason, hint) from None
 
 
 def _has_no_reader(stream: TextIO) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape, unescape
 
 from nmt.data.language_codes import base_language
@@ -19,6 +20,7 @@ from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
+from nmt.inference.segments import FixedSpan
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big br cite code data del dfn em embed font i img input ins kbd mark math nobr output "
@@ -37,6 +39,7 @@ BUTTONS = frozenset("button reset submit".split())
 """Types of `<input>` elements whose value is translated."""
 LABELED = frozenset("optgroup option track".split())
 """Elements whose label is translated."""
+QUOTES = {'"': "&quot;", "'": "&#39;"}
 DESCRIPTIONS = frozenset("description og:title og:description twitter:title twitter:description".split())
 """`<meta>` elements whose content is translated."""
 ENDS = {
@@ -59,7 +62,7 @@ _ATTRIBUTE = re.compile(
 _CHARSET = re.compile(
     rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
 )
-_TEMPLATE = re.compile(r"\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>")
+_TEMPLATE = re.compile(r"(\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>)")
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
 _NUM_SNIFFED_BYTES = 1024
 
@@ -104,19 +107,24 @@ class HtmlDocument(TranslatableSource):
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
 
-    def _quote(self, text: str) -> str:
-        return '"' + self._escape(text).replace('"', "&quot;") + '"'
+    def _quote(self, mark: str, text: str) -> str:
+        escaped = _outside_templates(lambda part: self._escape(part).replace(mark, QUOTES[mark]), text)
+        return f"{mark}{escaped}{mark}"
 
     def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
         for token in tokens:
             if token.is_translated or (token.name in ("iframe", "textarea") and token.is_in_translated):
                 for name, match in token.attributes.items():
                     if _is_text(token, name):
-                        text = _decode_text(_value(match)).strip(" ")
+                        text = _outside_templates(_decode_text, _value(match)).strip(" ")
                         if text:
                             start, end = match.span(match.lastgroup or 0)
                             quoted = match.lastgroup != "bare"
-                            yield Value(start - quoted, end + quoted, RichText(text), self._quote)
+                            mark = self._source[end] if quoted else '"'
+                            code = tuple(FixedSpan(*each.span(), each[0]) for each in _TEMPLATE.finditer(text))
+                            yield Value(
+                                start - quoted, end + quoted, RichText(text, (), code), partial(self._quote, mark)
+                            )
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
@@ -309,6 +317,11 @@ def _attribute(token: _Token, name: str) -> str | None:
 
 def _value(match: re.Match[str]) -> str:
     return match[match.lastgroup] if match.lastgroup else ""
+
+
+def _outside_templates(function: Callable[[str], str], text: str) -> str:
+    """Apply a function to the text between the code of templates."""
+    return "".join(part if i % 2 else function(part) for i, part in enumerate(_TEMPLATE.split(text)))
 
 
 def _decode_text(source: str) -> str:

@@ -371,7 +371,10 @@ def _field_types(element: etree._Element) -> list[str]:
 
 
 def _starts_field(element: etree._Element) -> bool:
-    """Return whether a field starts here that ends in the same paragraph and whose result is not translated."""
+    """Return whether a field starts here that ends in the same paragraph and whose result is not translated.
+
+    A container with complete fields, such as an entry of a table of contents with its page number, does not start one.
+    """
     if not any("begin" in char.attrib.values() for char in element.iter("{*}fldChar")):
         return False
     depth, code = 0, ""
@@ -381,5 +384,5 @@ def _starts_field(element: etree._Element) -> bool:
             types = _field_types(each)
             depth += types.count("begin") - types.count("end")
         if depth == 0:
-            return "HYPERLINK" not in code
+            return "HYPERLINK" not in code and not (sibling is element and local_name(element) in CONTAINERS)
     return False

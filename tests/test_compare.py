@@ -236,6 +236,9 @@ def test_identical_systems_do_not_differ() -> None:
     base = corrupt(ONE.references[0], 0.3, 4)
     (metric,) = compare_systems(base, base, metrics=("bleu",)).metrics
     assert (metric.bootstrap_p, metric.randomization_p, metric.better) == (1.0, 1.0, -1)
+    spaced = [line.replace(".", " .") for line in base]  # the same tokens
+    (metric,) = compare_systems(base, spaced, metrics=("bleu",)).metrics
+    assert (metric.bootstrap_p, metric.randomization_p, metric.better) == (1.0, 1.0, -1)
 
 
 def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +246,14 @@ def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="1,000 resamples of 200 lines") as caught:
         compare_systems(ONE.references[0], ONE.references[0], resamples=1000)
     assert caught.value.hint == "--resamples 500"
+
+
+def test_too_many_resamples_are_reported_before_translating(
+    trained: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 10)
+    monkeypatch.setattr("nmt.cli.compare._hypotheses", None)
+    trained("compare", "runs/tiny", "runs/tiny").assert_fails(2, "need too much memory")
 
 
 def test_report_must_not_overwrite_an_input(trained: CommandLine, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
 import shutil
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -230,6 +232,19 @@ def test_training_calibrates_the_best_checkpoint(calibrated: CommandLine) -> Non
     done = calibrated("train", "--run", "runs/mine", "--resume")
     assert done.code == 0, done.err
     assert (run / CALIBRATION).stat().st_mtime_ns == before
+
+
+def test_a_signal_during_calibration_also_skips_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nmt.train.session.calibrate_translator", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    train(tiny.config(tmp_path, "train.steps=2", "train.valid_every=2"), tmp_path / "start")
+    tuned = tiny.config(tmp_path, "train.steps=2", "train.valid_every=2", f"train.init_from={tmp_path / 'start'}")
+    train(tuned, tmp_path / "tuned")
+    logged = capfd.readouterr().err
+    assert logged.count("no calibration: interrupted") == 2
+    assert "comparison" not in logged
+    assert "fine-tuned model" not in logged
 
 
 def test_training_without_calibration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

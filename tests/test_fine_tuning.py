@@ -131,6 +131,19 @@ def test_invalid_options_are_one_line(trained: CommandLine, options: list[str], 
     assert not (trained.directory / "runs/x").exists()
 
 
+def test_a_config_file_is_checked_after_the_options(trained: CommandLine, tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text("train: {replay_share: 0.3}\n")
+    for code in ("en", "de"):
+        lines = (trained.directory / f"text.{code}").read_text().splitlines()
+        (tmp_path / f"other.{code}").write_text("".join(f"gu {line}\n" for line in lines))
+    replay = f"data.replay=files(train={str(tmp_path / 'other')!r})"
+    options = ("data.train=files(train='text')", replay, "train.batch_tokens=40")
+    changes = [word for option in options for word in ("--set", option)]
+    done = trained("train", "--init-from", "runs/tiny", "--config", config, "--run", "runs/x", "--plan", *changes)
+    assert done.code == 0, done.err  # the default train.max_length of the start model, 64, is limited, too
+
+
 def test_share_without_replay_may_be_zero(directory: Path) -> None:
     assert config(directory, "train.replay_share=0").train.replay_share == 0
     with pytest.raises(ConfigError, match="names no corpus"):
@@ -225,9 +238,12 @@ def test_start_and_result_are_compared(nmt: CommandLine) -> None:
     assert again.code == 0, again.err
     assert table(again) == []
     assert (run / "comparison.json").stat().st_mtime_ns == before
-    nmt("train", "--run", "runs/tuned", "--resume", "--set", "train.replay_share=0.4").assert_fails(
-        2, "runs/tuned was trained with another 'train.replay_share'"
-    )
+    again = nmt("train", "--run", "runs/tuned", "--resume", "--set", "data.general_test=files(test='text')")
+    assert any("text/test" in row for row in table(again))
+    for option in ("train.replay_share=0.4", "train.init_from=runs/other"):
+        nmt("train", "--run", "runs/tuned", "--resume", "--set", option).assert_fails(
+            2, f"runs/tuned was trained with another '{option.partition('=')[0]}'"
+        )
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -40,6 +41,7 @@ from nmt.imports.marian import NAMES
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translator import Translator
+from nmt.registry import parse
 from nmt.runs import discovery
 
 transformers = pytest.importorskip("transformers")
@@ -181,6 +183,12 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     nmt("evaluate", "--model", "runs/opus").assert_fails(2, unknown, "hint: name a test set")
     nmt("compare", "runs/opus", "runs/opus").assert_fails(2, unknown, "hint: name a test set")
     assert "imported   opus, license not specified" in nmt("info", "runs/opus").out
+    lacks = "prefix or constraints have characters that the model's vocabulary lacks"
+    for option in ("--prefix", "--constraint"):
+        nmt("translate", "the dog", "--model", "runs/opus", option, "→").assert_fails(2, lacks)
+    shutil.copytree(tmp_path / "runs/opus", tmp_path / "runs/other")
+    assert nmt("average", "runs/opus", "runs/other", "--share", "0.5", "--run", "runs/mean").code == 0
+    nmt("evaluate", "--model", "runs/mean").assert_fails(2, "the training data of runs/mean", "hint: name a test set")
     corpus = "data.train=files(train='text', valid='text', hold_out=False)"
     steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
     tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
@@ -312,9 +320,9 @@ def _drop_tensor(directory: Path) -> None:
     save_file(weights, directory / "model.safetensors")
 
 
-def _cut_tensor(directory: Path) -> None:
+def _cut_tensor(directory: Path, name: str = "fc2.bias") -> None:
     weights = load_file(directory / "model.safetensors")
-    weights["model.decoder.layers.1.fc2.bias"] = weights["model.decoder.layers.1.fc2.bias"][:-1].clone()
+    weights[f"model.decoder.layers.1.{name}"] = weights[f"model.decoder.layers.1.{name}"][..., :-1].clone()
     save_file(weights, directory / "model.safetensors")
 
 
@@ -349,6 +357,7 @@ def _nested(directory: Path) -> None:
         (lambda d: (d / "config.json").unlink(), "is not a model in a known format"),
         (_drop_tensor, "has no tensor model.decoder.layers.1.fc2.bias"),
         (_cut_tensor, "the weights do not fit the config of the model"),
+        (functools.partial(_cut_tensor, name="self_attn.q_proj.weight"), "config.json is incomplete or damaged"),
         (_pickle, "contains more than tensors"),
         (_nested, "pytorch_model.bin is damaged"),
     ],
@@ -430,7 +439,8 @@ def hub(tmp_path: Path) -> Iterator[tuple[CommandLine, list[str], threading.Even
                 self.wfile.write(content[:half])
                 if "safetensors" in self.path:
                     is_complete.wait()
-                self.wfile.write(content[half:])
+                with contextlib.suppress(ConnectionError):  # from a process that was killed
+                    self.wfile.write(content[half:])
 
         def log_message(self, *arguments: object) -> None:
             pass
@@ -541,16 +551,19 @@ def test_models_lists_published_models_with_their_sources(tmp_path: Path) -> Non
     assert "no known model" in nmt("models", "--src", "xx").err
 
 
-def release(directory: Path) -> Path:
-    """Write the model of `marian` as a Marian release next to it, and return its directory."""
+def release(directory: Path, decoder: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """Write the model of `marian` as a Marian release next to it, and return its directory.
+
+    `decoder` and `changes` change decoder.yml and the options of the model.
+    """
     model, target = marian(directory), directory.with_name("release")
     target.mkdir()
     for name in ("source.spm", "target.spm"):
         shutil.copyfile(directory / name, target / name)
     ids = {piece: i for piece, i in json.loads((directory / "vocab.json").read_text()).items() if piece != "<pad>"}
     (target / "vocab.yml").write_text(yaml.safe_dump(ids, allow_unicode=True, sort_keys=False))
-    decoder = {"models": ["model.npz"], "vocabs": ["vocab.yml", "vocab.yml"], "beam-size": 4, "relative-paths": True}
-    (target / "decoder.yml").write_text(yaml.safe_dump(decoder))
+    files = {"models": ["model.npz"], "vocabs": ["vocab.yml", "vocab.yml"], "relative-paths": True}
+    (target / "decoder.yml").write_text(yaml.safe_dump(files | {"beam-size": 4} | (decoder or {})))
     state = model.state_dict()
     embeddings, bias = state["model.encoder.embed_tokens.weight"], state["final_logits_bias"]
     arrays = {"Wemb": embeddings[:-1], "decoder_ff_logit_out_b": bias[:, :-1]}
@@ -564,7 +577,7 @@ def release(directory: Path) -> Path:
         "type": "transformer", "dim-emb": 32, "enc-depth": 2, "dec-depth": 2, "transformer-heads": 4,
         "transformer-dim-ffn": 48, "transformer-ffn-activation": "swish", "tied-embeddings-all": True,
         "transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d",
-    }  # fmt: skip
+    } | {name.replace("_", "-"): value for name, value in changes.items()}  # fmt: skip
     text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
     np.savez(target / "model.npz", **{name: t.numpy() for name, t in arrays.items()}, **{"special:model.yml": text})
     return target
@@ -590,6 +603,14 @@ def test_a_marian_release_has_the_weights_of_the_same_model_of_transformers(tmp_
     assert weights["output_bias_V"][UNK] == MASKED
     weights["output_bias_V"][UNK] = second.model.state_dict()["output_bias_V"][UNK]
     torch.testing.assert_close(weights, second.model.state_dict())
+
+
+def test_the_search_of_a_marian_release_is_kept(tmp_path: Path) -> None:
+    source = release(tmp_path / "opus", {"normalize": 0.6}, transformer_depth_scaling=True)
+    config = discovery.load(import_model(str(source), tmp_path / "run", src="en", tgt="de")).config
+    assert parse(config.search) == (
+        "beam", {"beam_size": 4, "length_penalty": 0.6, "length_normalization": "average"}
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"])
@@ -664,6 +685,22 @@ def test_translations_equal_those_of_marian(tmp_path: Path) -> None:
 def test_malformed_releases_are_one_line(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
     damage(release(tmp_path / "opus"))
     CommandLine(tmp_path)("import", "release").assert_fails(1, message, "hint: ")
+
+
+@pytest.mark.parametrize(
+    ("decoder", "options", "message"),
+    [
+        ({"beam-size": "six"}, {}, "model.npz is incomplete or damaged: invalid literal"),
+        ({}, {"transformer_ffn_activation": "gelu"}, "transformer-ffn-activation=gelu of the model is not supported"),
+        ({}, {"right_left": True}, "right-left=True of the model is not supported"),
+    ],
+)
+def test_unsupported_releases_are_one_line(
+    tmp_path: Path, decoder: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    source = release(tmp_path / "opus", decoder, **options)
+    with pytest.raises(CheckpointError, match=message):
+        import_model(str(source), tmp_path / "run")
 
 
 def test_unsafe_archives_are_rejected(tmp_path: Path) -> None:

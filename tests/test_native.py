@@ -27,7 +27,7 @@ from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference import Source, native
 from nmt.inference.batch_engine import BatchEngine
-from nmt.inference.ensemble import NativeEnsemble
+from nmt.inference.ensemble import NativeEnsemble, mean_log_prob
 from nmt.inference.load import engine_from_models, load_engine
 from nmt.inference.native import Matrix, NativeModel
 from nmt.inference.pytorch import TorchModel
@@ -489,6 +489,12 @@ def test_search_with_nan_weights_terminates(where: str, precision: str, spec: st
 
 
 @compiled
+def test_a_token_that_is_impossible_in_all_models_is_impossible_in_the_ensemble() -> None:
+    log_probs = [np.log(np.array(each, np.float32)) for each in ([0.5, 0.25], [0.125, 0.75])]
+    log_probs = [np.append(each, np.float32(-np.inf)) for each in log_probs]
+    assert np.exp(mean_log_prob(log_probs)).tolist() == pytest.approx([0.3125, 0.5, 0.0])
+
+
 def test_nan_token_ranks_first() -> None:
     network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan
@@ -628,6 +634,17 @@ def test_engine_is_compiled_once_even_by_concurrent_processes(
     written = library.stat().st_mtime_ns
     assert translated(tmp_path, **compiler) == (NATIVE, "")
     assert library.stat().st_mtime_ns == written
+    assert library.stat().st_mode & 0o777 == 0o755
+    library.unlink()  # this process has mapped it
+    library.write_bytes(b"")  # as after a power failure
+    assert subprocess.check_output([sys.executable, "-c", TRANSLATION], env=variables, text=True).strip() == NATIVE
+    assert library.stat().st_size > 0
+
+
+@compiled
+@pytest.mark.slow
+def test_a_compiler_with_a_wrapper_and_options(tmp_path: Path, translated: Callable[..., tuple[str, str]]) -> None:
+    assert translated(tmp_path, CC="env cc -O0") == (NATIVE, "")
 
 
 @pytest.mark.slow
@@ -669,7 +686,7 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copy = tmp_path / "engine.c"
     copy.write_text(native.SOURCE.read_text())
-    compiler = ["sh", "-c", 'while [ "$1" != -o ]; do shift; done; echo made > "$2"', "sh"]
+    compiler = [str(shutil.which("sh")), "-c", 'while [ "$1" != -o ]; do shift; done; echo made > "$2"', "sh"]
 
     def build_library(*options: str) -> Path:
         native.engine_id.cache_clear()

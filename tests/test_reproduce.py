@@ -117,6 +117,8 @@ def test_changed_tokenizer_raises(nmt: CommandLine) -> None:
 def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     corpus, long = "files(train='text')", {"train__steps": "100", "train__valid_every": "20"}
     assert nmt.train("runs/long", corpus, **long).code == 0
+    (nmt.directory / "runs/long-again").mkdir()  # of a process that was killed before its first checkpoint
+    shutil.copy(nmt.directory / "runs/long/config.yaml", nmt.directory / "runs/long-again")
     process = nmt.start("reproduce", "runs/long")
     while not list((nmt.directory / "runs/long-again").glob("step-*")):
         assert process.poll() is None

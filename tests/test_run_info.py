@@ -208,3 +208,6 @@ def test_scores_name_their_checkpoint_and_the_card_has_those_of_the_best(nmt: Co
     card = (nmt.directory / "runs/tiny" / CARD).read_text()
     results = yaml.safe_load(card.split("---\n", 2)[1])["model-index"][0]["results"]
     assert [result["dataset"]["name"] for result in results] == ["probe.en"]
+    (report,) = (nmt.directory / "runs/tiny/eval" / best).glob("probe*.json")
+    report.write_text(json.dumps(json.loads(report.read_text()) | {"weights": "those of an earlier average"}))
+    assert [test["model"] for test in collect(nmt.directory / "runs/tiny")["tests"]] == [f"runs/tiny/{other}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -126,6 +127,7 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
     [
         (["--grid", "train.labelsmoothing=0,1"], "label_smoothing"),
         (["--grid", "train.label_smoothing=0,nine"], "train.label_smoothing"),
+        (["--grid", "train.optimizer=adamw,moun"], "did you mean 'muon'?"),
         (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set changes an option of --grid"),
         (["--grid", "model.dim=32", "--time-limit", "soon"], "invalid --time-limit 'soon'"),
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
@@ -232,6 +234,21 @@ def test_interrupted_sweep_saves_a_checkpoint(
     assert process.returncode == 130, err
     assert b"run the same command again to continue the sweep" in err
     assert len(list(run.glob("step-*"))) == 1
+
+
+@pytest.mark.slow
+def test_a_run_whose_training_is_stopped_has_failed(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(arguments: Sequence[str]) -> tuple[int, str]:
+        shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / arguments[2])
+        meta = sorted((nmt.directory / arguments[2]).glob("step-*/meta.json"))[-1]
+        content = json.loads(meta.read_text())
+        content["progress"]["scores"] = {}  # as after SIGTERM
+        meta.write_text(json.dumps(content))
+        return 0, ""
+
+    monkeypatch.setattr("nmt.train.sweep._run_nmt", stop)
+    assert nmt("sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON).code == 1
+    assert not list(nmt.directory.glob("runs/sweep/*/.trained"))
 
 
 @pytest.mark.slow

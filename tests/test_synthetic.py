@@ -220,7 +220,8 @@ def test_backtranslate(trained: CommandLine) -> None:
     done = trained(*again, "--resume")
     assert (done.code, done.out) == (0, "data/bt\n")
     assert "data/bt is complete" in done.err
-    trained(*again, "--resume", "--search", "greedy").assert_fails(2, "data/bt was made in another way", "hint: ")
+    for change in (("--search", "greedy"), ("--ignore", "missing"), ("--test", "phrasebook"), ("--min-score", "-1")):
+        trained(*again, "--resume", *change).assert_fails(2, "data/bt was made in another way", "hint: ")
 
 
 @pytest.mark.slow
@@ -287,6 +288,10 @@ def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.Mo
         assert parse(spec)[1]["columns"] == ("de", "en")
         split = next(iter(open_split(spec, "train", "en", "de").pairs()))
         assert split[0].startswith("the ")
+    # The sources of tagged corpora are translations, which are no targets.
+    tagged = teacher(f"data.train=[{pairs}, {pairs[:-1]}, tag=True)]")
+    _, changes = options(back_translation_command(tagged, Path("bt"), "", tag=False))
+    assert len(yaml.safe_load(changes["data.train"])) == 2
     # The schedule of a fine-tuned teacher does not suit random weights.
     config, changes = options(distillation_command(teacher("train.init_from=runs/a"), Path("student"), ""))
     assert config == "tatoeba"

@@ -708,6 +708,14 @@ def test_first_and_skipped_updates_are_not_loss_spikes() -> None:
     assert spikes.mean == mean
 
 
+def test_a_period_of_skipped_updates_has_no_loss() -> None:
+    period = loop.PeriodStats()
+    period.add(UpdateStats(math.inf, 10, math.inf, skipped=True))
+    assert period.means().keys() == {"tokens_per_second", "skipped"}
+    period.add(UpdateStats(2.0, 10, 3.0))
+    assert (period.means()["loss"], period.means()["grad_norm"]) == (2.0, 3.0)
+
+
 def test_existing_run_is_not_overwritten(directory: Path) -> None:
     run(config(directory), directory)
     with pytest.raises(UsageError, match="already contains a run") as caught:

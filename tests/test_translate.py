@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -320,6 +321,21 @@ def test_a_batch_that_runs_out_of_memory_is_split(
     with pytest.raises(NMTError, match="this sentence does not fit into memory") as raised:
         list(translator.score(pairs))
     assert raised.value.hint == "split it, or remove it"
+
+
+def test_threads_load_the_scoring_model_once(translator: Translator) -> None:
+    engine = translator.engine
+    assert isinstance(engine, BatchEngine)
+    loaded: list[str] = []
+
+    def make_model(precision: str) -> Any:
+        loaded.append(precision)
+        time.sleep(0.1)
+        return engine.scoring_model
+
+    threaded = BatchEngine(make_model, "bf16", lambda _: "", num_threads=4)
+    threaded.score([[5] * 300] * 40, [[6] * 300] * 40)
+    assert loaded == ["bf16", "fp32"]
 
 
 def test_other_errors_are_not_treated_as_out_of_memory(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

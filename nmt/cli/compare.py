@@ -74,7 +74,7 @@ def compare(
     check_test_options(src, ref, test)
     import json
 
-    from nmt.evaluate.comparison import System
+    from nmt.evaluate.comparison import System, check_resamples
     from nmt.evaluate.comparison import compare as compare_systems
     from nmt.paths import check_not_overwriting
 
@@ -89,6 +89,8 @@ def compare(
     if None in translators and test and len(test) > 1:
         raise UsageError("a translation file belongs to one test set", "pass a single --test")
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
+    for test_set in test_sets:  # before translating
+        check_resamples(resamples, test_set)
     if html:
         check_file_names(test_sets)
     counts = _training_counts(train, translator, test_sets, encoding_errors)

@@ -79,7 +79,11 @@ def distill(
     search = search or (N_BEST_SEARCH if select else "")
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
     synthesis.check_options(output, search, select, min_score, steps, ignored)
-    if synthesis.report_if_complete(output, resume, "distill", search):
+    given = {
+        "command": "distill", "select": select, "min_score": min_score, "clean": steps, "ignore": ignored,
+        "tests": test or (),
+    }  # fmt: skip
+    if synthesis.report_if_complete(output, resume, given | ({"search": search} if search else {})):
         return
     teacher = load_translator(model, device, precision)
     filters = Filters(

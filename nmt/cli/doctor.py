@@ -47,15 +47,16 @@ def _system_info() -> dict[str, Any]:
     from nmt.runs.run_info import memory_gb
 
     flags = native.cpu_flags().split()
-    engine = f"not available: {native.unavailable_reason()}"
+    engine, versions = f"not available: {native.unavailable_reason()}", [f"torch {torch.__version__}"]
     if native.is_available():
         native.fastest_precision(ModelConfig())  # measures if necessary
         support = ("emulated", "in hardware", "in the matrix unit (AMX)")
         library = native.library()
         types = ", ".join(f"{name} {support[library.hardware_support(i) - 1]}" for i, name in enumerate(native.TYPES))
+        versions.append(native.engine_id(*native.compiler_command()))
         engine = f"compiled, {library.lanes()}-lane vectors; {types}"
     cpu = runtime.cpu_name()
-    current = tuple(f"; {cpu}; {version}; " for version in (native.engine_id(), f"torch {torch.__version__}"))
+    current = [f"; {cpu}; {version}; " for version in versions]
     rates = [
         _format_rates(key, rates) for key, rates in autotune.cached_rates().items() if any(c in key for c in current)
     ]

@@ -17,7 +17,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -152,22 +152,24 @@ def parse_shard(text: str | None) -> Shard:
     return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
 
 
-def report_if_complete(output: Path, resume: bool, command: str, search: str) -> bool:
+def report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) -> bool:
     """Print the corpus and return True if it exists and `resume` is set; return False if it does not exist.
 
     Raises:
-        UsageError: it exists, but is incomplete, or `resume` is not set, or another command or search (unless that is
-            empty) wrote it.
+        UsageError: it exists, but is incomplete, or `resume` is not set, or its record has another of the settings:
+            `command` or the fields of the origin and its filters.
     """
     from nmt.data.sources.corpus import RECORD
 
     if not output.exists():
         return False
     if resume and (output / RECORD).is_file():
-        found = {}
+        found: dict[str, Any] = {"command": ""}
         with suppress(ValueError, KeyError, TypeError):  # a damaged record, or one of another source
-            found = {**json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]}
-        if found.get("command") != command or search not in ("", found.get("search")):
+            origin = json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]
+            found |= origin | origin.get("filters", {})
+        current = json.loads(json.dumps(settings))  # converts tuples to lists
+        if any(found[name] != value for name, value in current.items() if name in found):
             raise UsageError(f"{output} was made in another way", "choose another --output, or delete it")
         log(f"{output} is complete")
         if not SILENT:
@@ -202,7 +204,7 @@ def synthesize(
     with _output_locked(options):
         try:
             # Another process may have completed it after the first check.
-            if report_if_complete(options.output, options.resume, options.command, options.search):
+            if report_if_complete(options.output, options.resume, settings | asdict(options.filters)):
                 _remove(options)
                 return
             saved = _prepare(options, text, settings, models[0])

@@ -132,14 +132,13 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     from nmt.runs import discovery
 
     run, _ = discovery.resolve_model(init_from)
-    config, start = config_io.load(path), config_io.load(run / "config.yaml")
+    config, start = config_io.read(path), config_io.load(run / "config.yaml")
     in_file = config_io.keys_in_file(path)
-    if "data.train" not in in_file and not any(text.partition("=")[0].strip() == "data.train" for text in overrides):
+    given = in_file | {text.partition("=")[0].strip() for text in overrides}
+    if "data.train" not in given:
         raise UsageError(
             f"there is no data to fine-tune {init_from} on", "name it: --set \"data.train=files(train='my/corpus')\""
         )
-    max_length = max(start.train.max_length, config.train.max_length)
-    max_length = min(max_length, config.train.batch_tokens, max_positions(start.model) or max_length)
     config = replace(
         config,
         search=config.search if "search" in in_file else start.search,
@@ -147,14 +146,14 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
         data=replace(config.data, **{name: getattr(start.data, name) for name in ("src", "tgt", "placeholders")}),
         model=start.model,
         tokenizer=replace(start.tokenizer, model=str(tokenizer_file(run))),
-        train=replace(
-            config.train,
-            init_from=str(init_from),
-            max_length=config.train.max_length if "train.max_length" in in_file else max_length,
-        ),
+        train=replace(config.train, init_from=str(init_from)),
     )
     for override in overrides:
         config = config_io.override(config, override)
+    if "train.max_length" not in given:
+        max_length = max(start.train.max_length, config.train.max_length)
+        max_length = min(max_length, config.train.batch_tokens, max_positions(start.model) or max_length)
+        config = replace(config, train=replace(config.train, max_length=max_length))
     config_io.check(config)
     return config
 

@@ -68,11 +68,16 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: the file cannot be read or is not YAML, a key is unknown, or a value has the wrong type or range.
     """
-    tree: dict[str, Any] = read_yaml(path) if path else {}
-    config: Config = _build(Config, tree, "")
+    config = read(path)
     for text in overrides:
         config = override(config, text)
     check(config)
+    return config
+
+
+def read(path: Path | None) -> Config:
+    """Read a config file like `load`, without checking the ranges of its values."""
+    config: Config = _build(Config, read_yaml(path) if path else {}, "")
     return config
 
 

@@ -143,12 +143,7 @@ def compare(
         if len(system.hypotheses) != len(test.sources):
             lines = f"{system.name} has {len(system.hypotheses):,} lines and {test.name} {len(test.sources):,}"
             raise DataError(lines, "each line must be the translation of the source line with the same number")
-    max_resamples = MAX_RESAMPLED_LINES // 2 // len(test.sources)  # two systems
-    if resamples > max_resamples:
-        raise UsageError(
-            f"{resamples:,} resamples of {len(test.sources):,} lines need too much memory",
-            f"--resamples {max_resamples}" if max_resamples >= 100 else "use a smaller test set",
-        )
+    check_resamples(resamples, test)
     scores = [sentence_chrf(system.hypotheses, test.references) for system in (first, second)]
 
     def bucket(name: str, indices: Sequence[int]) -> Bucket:
@@ -181,6 +176,16 @@ def compare(
     )  # fmt: skip
 
 
+def check_resamples(resamples: int, test: TestSet) -> None:
+    """Raise a UsageError if the resamples of a test set need too much memory."""
+    max_resamples = MAX_RESAMPLED_LINES // 2 // len(test.sources)  # two systems
+    if resamples > max_resamples:
+        raise UsageError(
+            f"{resamples:,} resamples of {len(test.sources):,} lines need too much memory",
+            f"--resamples {max_resamples}" if max_resamples >= 100 else "use a smaller test set",
+        )
+
+
 def format_p(p: float) -> str:
     """Format a p-value with three decimals."""
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
@@ -207,7 +212,6 @@ def significance(
     from sacrebleu.significance import PairedTest
 
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)
-    identical = list(first.hypotheses) == list(second.hypotheses)
     metrics: dict[str, Callable[[], Any]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
@@ -221,8 +225,8 @@ def significance(
                 bar.update()
             ((label, signature),) = tests[0][0].items()
             (a, b), (_, randomized) = (scores[label] for _, scores in tests)
-            # For identical systems sacreBLEU returns a p-value near 0.
-            p_values = (1.0, 1.0) if identical else (float(b.p_value), float(randomized.p_value))
+            # For equal statistics of each sentence sacreBLEU returns a p-value near 0.
+            p_values = (1.0, 1.0) if a.score == b.score else (float(b.p_value), float(randomized.p_value))
             scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
             results.append(MetricResult(label, *scores, *p_values, str(signature)))
     return results

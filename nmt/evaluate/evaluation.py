@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt import __version__
 from nmt.console import log, progress
-from nmt.errors import NMTError, UsageError
+from nmt.errors import CheckpointError, NMTError, UsageError
 from nmt.evaluate.metrics import METRICS, Score, comet_segments
 from nmt.evaluate.test_sets import TestSet, safe_filename
 from nmt.inference.chunking import chunked
 from nmt.inference.translator import Translator
 from nmt.paths import write_text
+from nmt.runs.run_info import weights_checksum
 
 RESAMPLES = 1000
 """Bootstrap resamples for confidence intervals; the default of sacreBLEU."""
@@ -95,6 +97,8 @@ def evaluate(
         "nmt": __version__,
         "scores": [asdict(score) for score in scores],
     }
+    with suppress(CheckpointError):  # an export of another engine is not a checkpoint
+        report["weights"] = weights_checksum(translator.checkpoint)
     stem = safe_filename(test.name)
     try:
         write_text(output / f"{stem}.hyp", "".join(f"{line}\n" for line in hypotheses))

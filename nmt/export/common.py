@@ -13,6 +13,7 @@ from nmt.config import ModelConfig
 from nmt.data.tokenizer import BOS, EOS, Tokenizer, encoder_input, tokenizer_file
 from nmt.errors import UsageError
 from nmt.inference import max_target_length
+from nmt.inference.ctranslate2 import LENGTH_MULTIPLE
 from nmt.model.transformer import Transformer
 from nmt.registry import parse
 from nmt.runs.discovery import LoadedModel
@@ -64,8 +65,8 @@ def run_files(loaded: LoadedModel) -> list[Path]:
 
 
 def num_positions(loaded: LoadedModel) -> int:
-    """Return the number of positions to export: enough for the longest translation."""
-    return max(1024, max_target_length(loaded.max_source_length) + 2)
+    """Return the number of positions to export: enough for the longest translation of every engine."""
+    return max(1024, max_target_length(loaded.max_source_length) + 2 + LENGTH_MULTIPLE)
 
 
 def translate_in_batches(sentences: Sequence[str], translate: Callable[[list[str]], list[str]]) -> list[str]:

@@ -66,7 +66,7 @@ def read(directory: Path) -> ImportedModel:
         has_bias = isinstance(vocabulary.tokenizer, SeparateTokenizer) or bool(weights["final_logits_bias"].any())
         config = _config(directory, options, vocabulary.tokenizer, output_bias=has_bias)
         converted = convert(weights, config.model, vocabulary)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{directory / 'config.json'} is incomplete or damaged: {error}", RETRY) from None
     except IndexError:
         raise CheckpointError(f"{directory / 'vocab.json'} does not fit the weights", RETRY) from None

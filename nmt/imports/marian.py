@@ -46,9 +46,10 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
     "transformer-train-position-embeddings": (False,), "transformer-decoder-autoreg": ("self-attention",),
     "transformer-tied-layers": ([],), "transformer-no-projection": (False,), "transformer-rnn-projection": (False,),
     "transformer-ffn-depth": (2,), "transformer-decoder-dim-ffn": (0,), "transformer-decoder-ffn-depth": (0, 2),
-    "transformer-pool": (False,), "transformer-depth-scaling": (False,), "input-types": ([],),
+    "transformer-pool": (False,), "transformer-ffn-activation": ("swish", "relu"), "input-types": ([],),
     "factors-combine": ("sum",), "lemma-dim-emb": (0,),
     "transformer-no-bias": (False,), "transformer-no-affine": (False,), "ulr": (False,),
+    "output-omit-bias": (False,), "right-left": (False,),
 }  # fmt: skip
 """Options of a Marian model with their supported values. Missing options have one of these values, too."""
 _PROJECTIONS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
@@ -106,13 +107,14 @@ def read(directory: Path) -> ImportedModel:
         weights = {**convert(Weights(file, _rename(arrays)), config, vocabulary), **positions}
         if not decoder.get("allow-unk"):
             weights["output_bias_V"][UNK] = MASKED
-    except (KeyError, TypeError, ValueError) as error:
+        beam_size, length_penalty = max(1, int(decoder.get("beam-size", 6))), float(decoder.get("normalize", 1))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{file} is incomplete or damaged: {error}", RETRY) from None
     except IndexError:
         raise CheckpointError(f"the vocabularies do not fit {file}", RETRY) from None
     return ImportedModel(
         Config(
-            search=f"beam(beam_size={int(decoder.get('beam-size', 6))}, length_normalization='average')",
+            search=f"beam(beam_size={beam_size}, length_penalty={length_penalty}, length_normalization='average')",
             data=DataConfig(*UNKNOWN_LANGUAGES),
             tokenizer=TokenizerConfig(vocab_size=len(vocabulary.tokenizer)),
             model=config,
@@ -134,7 +136,7 @@ def _vocabulary(path: Path) -> dict[str, int]:
 def _yaml(path: Path, content: bytes, loader: str = "SafeLoader") -> dict[str, Any]:
     try:
         value = yaml.load(content, Loader=getattr(yaml, f"C{loader}", getattr(yaml, loader)))
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError):  # such as a date 2001-13-01
         value = None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not valid YAML", RETRY)

@@ -98,7 +98,10 @@ class BatchEngine:
         lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
         max_tokens = MAX_SCORE_TOKENS * self.batch_scale
         batches = make_batches(lengths, max_tokens, max_tokens)
-        return self._run(pairs, batches, self._score, "remove it", lambda _: None)
+        model = self.scoring_model  # loaded once, before the threads use it
+        return self._run(
+            pairs, batches, lambda batch: model.score(*zip(*batch, strict=True)), "remove it", lambda _: None
+        )
 
     def _run(
         self,
@@ -145,9 +148,6 @@ class BatchEngine:
         if not all(hypotheses) or any(math.isnan(n_best[0].log_prob) for n_best in hypotheses):
             raise NMTError("the model's scores are NaN or infinite", "its weights are damaged; use another checkpoint")
         return hypotheses
-
-    def _score(self, pairs: list[tuple[Sequence[int], Sequence[int]]]) -> list[TokenScores]:
-        return self.scoring_model.score([source for source, _ in pairs], [target for _, target in pairs])
 
 
 def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: list[T]) -> list[R]:

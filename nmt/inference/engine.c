@@ -54,7 +54,7 @@
 #endif
 
 /* Intel's matrix unit (AMX) multiplies blocks of up to 16 rows by 16 units by 16 outputs. */
-#if LANES == 16 && defined __AMX_BF16__ && defined __AMX_INT8__ && defined __linux__
+#if LANES == 16 && defined __AVX512VNNI__ && defined __AMX_BF16__ && defined __AMX_INT8__ && defined __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
 #define AMX 16
@@ -231,7 +231,9 @@ static void *arena_alloc(Arena *a, int64_t bytes) {
     while (a->current < a->count && a->used + bytes > a->sizes[a->current])
         a->current++, a->used = 0;
     if (a->current == a->count) {
-        int64_t size = bytes > SLAB ? bytes : SLAB;
+        int64_t size = SLAB; /* doubled, so that a slightly larger batch fits into the slabs of the one before */
+        while (size < bytes)
+            size *= 2;
         char *slab = aligned_alloc(64, size), **slabs = realloc(a->slabs, (a->count + 1) * sizeof *slabs);
         int64_t *sizes = realloc(a->sizes, (a->count + 1) * sizeof *sizes);
         a->slabs = slabs ? slabs : a->slabs, a->sizes = sizes ? sizes : a->sizes;

@@ -57,7 +57,7 @@ class EnsembleState:
 def mean_log_prob(log_probs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return log (1/n Σ exp(log p)) over arrays of equal shape."""
     stacked = np.stack(log_probs)
-    max_log_prob = stacked.max(0)
-    with np.errstate(divide="ignore"):  # a probability may be zero in all models
+    max_log_prob = stacked.max(0).clip(np.finfo(np.float32).min)  # a probability may be zero in all models
+    with np.errstate(divide="ignore"):
         mean: NDArray[np.float32] = max_log_prob + np.log(np.exp(stacked - max_log_prob).mean(0))
     return mean

@@ -106,7 +106,7 @@ def _native_engine(
 def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     try:
         model = NativeModel(files.config.model, checkpoint.read_weights(files.checkpoint), precision)
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None
     except MemoryError:
         raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of the memory") from None
@@ -131,10 +131,11 @@ def _pytorch_engine(
         raise UsageError(f"int8 needs the native engine: {reason}", "use --precision auto, which selects fp32 or bf16")
     if precision == "auto":
         precision = runtime.gpu_precision(torch.device(device)) if device != "cpu" else "fp32"
-    models = [model.to(device) for model in models]
 
     def make_model(precision: str) -> Model:
-        return TorchModel(models, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
+        with runtime.out_of_memory_as(NMTError("the model does not fit into memory", "use --device cpu")):
+            on_device = [model.to(device) for model in models]
+            return TorchModel(on_device, None if precision == "fp32" and not copy else runtime.torch_dtype(precision))
 
     scale = 1 if device == "cpu" else GPU_BATCH_SCALE
     return BatchEngine(make_model, precision, detokenize, source_eos=models[0].config.source_eos, batch_scale=scale)

@@ -284,12 +284,15 @@ class Matrix:
         self._handle = self._library.matrix_new(
             self.outputs, inputs, TYPES.index(precision), _pointer(weight_OI), _pointer(bias_O)
         )
+        NativeModel._check_memory(self._handle)
         weakref.finalize(self, self._library.model_free, self._handle).atexit = False
 
     def multiply(self, x_RI: Floats) -> Floats:
         """Return xWᵀ + b."""
         y_RO = np.empty((len(x_RI), self.outputs), np.float32)
-        self._library.matrix_multiply(self._handle, len(x_RI), _pointer(x_RI), _pointer(y_RO))
+        NativeModel._check_memory(
+            self._library.matrix_multiply(self._handle, len(x_RI), _pointer(x_RI), _pointer(y_RO))
+        )
         return y_RO
 
 
@@ -317,7 +320,9 @@ def fastest_precision(config: ModelConfig) -> str:
 
     candidates = {precision: product(precision) for precision in ("fp32", "bf16")}
     task = f"decoding, matrix product {rows}x{config.dim} by {config.dim}x{config.ffn_dim}"
-    return autotune.select_fastest(task, engine_id(), candidates, 2.0 * rows * config.dim * config.ffn_dim)
+    return autotune.select_fastest(
+        task, engine_id(*compiler_command()), candidates, 2.0 * rows * config.dim * config.ffn_dim
+    )
 
 
 def is_available() -> bool:
@@ -344,18 +349,21 @@ def _library() -> tuple[ctypes.CDLL | None, str]:
 @functools.cache
 def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
     try:
-        compiler, *options = shlex.split(os.environ.get("CC", "")) or ["cc"]
-        if not (program := shutil.which(compiler)):
-            return _unavailable(f"C compiler '{compiler}' not found")
-        loaded = ctypes.CDLL(str(_compile([program, *FLAGS.split(), *options])))
+        command = compiler_command()
+        path = _compile(command)
+        try:
+            loaded = ctypes.CDLL(str(path))
+        except OSError:  # damaged, for example by a power failure
+            path.unlink()
+            loaded = ctypes.CDLL(str(_compile(command)))
         for name, (result_type, argument_types) in _FUNCTIONS.items():
             function = getattr(loaded, name)
             function.restype, function.argtypes = result_type, argument_types
         loaded.engine_init()
         return loaded, ""
     except subprocess.SubprocessError:
-        return _unavailable(f"{compiler} failed to compile it")
-    # The disk is full, a file cannot be written or loaded, there is no home directory, or CC is malformed.
+        return _unavailable(f"{command[0]} failed to compile it")
+    # No compiler, a full disk, a file that cannot be written or loaded, no home directory, or a malformed CC.
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
         return _unavailable(str(error))
 
@@ -363,6 +371,20 @@ def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
 def _unavailable(reason: str) -> tuple[None, str]:
     log(f"the native engine is not available ({reason}); using PyTorch, which is slower")
     return None, reason
+
+
+def compiler_command() -> list[str]:
+    """Return the command of the compiler: `$CC`, which may start with a wrapper such as ccache, around nmt's options.
+
+    Raises:
+        FileNotFoundError: there is no such compiler.
+        ValueError: CC is malformed.
+    """
+    words = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    if not (program := shutil.which(words[0])):
+        raise FileNotFoundError(f"C compiler '{words[0]}' not found")
+    num_programs = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    return [program, *words[1:num_programs], *FLAGS.split(), *words[num_programs:]]
 
 
 def _compile(command: list[str]) -> Path:
@@ -377,6 +399,8 @@ def _compile(command: list[str]) -> Path:
                 [*command, str(SOURCE), "-o", temporary, "-lm"],
                 check=True, timeout=COMPILE_SECONDS, stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip
+            os.chmod(temporary, 0o755)  # other users may share the cache
+            paths.sync(Path(temporary))
             os.replace(temporary, path)  # atomic, because another process may compile it at the same time
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -387,7 +411,8 @@ def _compile(command: list[str]) -> Path:
 @functools.cache
 def engine_id(*command: str) -> str:
     """Return a hash of the engine's source code, the compiler command and the processor."""
-    identity = (SOURCE.read_text(encoding="utf-8"), command, platform.platform(), cpu_flags())
+    compiler = os.stat(command[0]).st_mtime_ns if command else 0  # changes with its version
+    identity = (SOURCE.read_text(encoding="utf-8"), command, compiler, platform.platform(), cpu_flags())
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
 

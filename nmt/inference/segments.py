@@ -10,7 +10,7 @@ from nmt.config import Config
 from nmt.data.normalization import normalize, normalize_case
 from nmt.data.sentences import count_sentences, split_to_fit
 from nmt.data.spans import find_spans
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import UsageError
 from nmt.inference import Source
 from nmt.inference.whitespace import separator
@@ -127,6 +127,8 @@ class Segmenter:
                 f"prefix and constraints are longer than the model was trained for ({self.max_source_length} tokens)",
                 "shorten them",
             )
+        if UNK in prefix or any(UNK in each for each in constraints):
+            raise UsageError("prefix or constraints have characters that the model's vocabulary lacks", "change them")
         return Source(ids, prefix, list(filter(None, constraints)))
 
     def _target_language(self, line: Line) -> str:

@@ -53,6 +53,7 @@ def interpolate_models(first: Path, second: Path, share: float, run: Path | None
         "max_source_length": max(model.max_source_length for model in models),
         "max_sentences_per_line": max(model.max_sentences_per_line for model in models),
         "derived_from": parents,
+        "data_unknown": run_info.is_imported(models[1].run),
     }
     with new_directory(run) as work:
         (work / "config.yaml").write_text(config_io.dump(models[1].config), encoding="utf-8")

@@ -70,7 +70,7 @@ def collect(run: Path) -> dict[str, Any]:
         raise CheckpointError(f"{run} has no checkpoint", "choose a directory under runs/")
     data = read_json(run / "data.json")
     recipe = data.get("recipe", {})
-    last = _last_progress(run, best)
+    last = last_progress(run) or checkpoint.read_progress(best)
     report_paths = sorted((pretrained.output_dir(run) / "eval").rglob("*.json"))
     config, tokenizer, max_source_length, _ = discovery.load_settings(run)
     return {
@@ -108,7 +108,7 @@ def collect(run: Path) -> dict[str, Any]:
         ],
         "comparison": comparison if _is_comparison(comparison := read_json(run / COMPARISON)) else None,
         "calibration": _calibration(run, best),
-        "tests": list(filter(_is_report, map(read_json, report_paths))),
+        "tests": [report for report in map(read_json, report_paths) if _is_report(report, run)],
         "sessions": list(filter(_is_session, read_jsonl(run / SESSIONS))),
         "checkpoints": [path.name for path in checkpoint.checkpoints(run)],
         "bytes": sum(map(_file_size, run.rglob("*"))),
@@ -126,14 +126,15 @@ def parent_record(model: discovery.ModelFiles) -> dict[str, Any]:
     return {
         "model": model.run.resolve().name,
         "checkpoint": model.checkpoint.name,
-        "sha256": checkpoint.read_meta(model.checkpoint)["sha256"][checkpoint.WEIGHTS],
+        "sha256": weights_checksum(model.checkpoint),
         "imported": imported,
     }
 
 
 def is_imported(run: Path) -> bool:
-    """Return whether a run is an import without training by nmt, so that its training data is unknown."""
-    return bool(read_json(run / "data.json").get("imported"))
+    """Return whether a run is an import without training by nmt, or an average with one: its data is unknown."""
+    data = read_json(run / "data.json")
+    return bool(data.get("imported") or data.get("data_unknown"))
 
 
 def check_data_is_known(run: Path, hint: str) -> None:
@@ -170,12 +171,12 @@ def _licenses(specs: Sequence[str]) -> list[str]:
     return licenses
 
 
-def _last_progress(run: Path, best: Path) -> checkpoint.Progress:
+def last_progress(run: Path) -> checkpoint.Progress | None:
     """Return the progress of the latest intact checkpoint."""
     for path in reversed(checkpoint.checkpoints(run)):
         with suppress(CheckpointError):
             return checkpoint.read_progress(path)
-    return checkpoint.read_progress(best)
+    return None
 
 
 def _count_parameters(path: Path) -> int:
@@ -193,9 +194,18 @@ def _count_parameters(path: Path) -> int:
         raise CheckpointError(f"{path} is damaged", checkpoint.USE_ANOTHER) from None
 
 
-def _is_report(content: dict[str, Any]) -> bool:
-    """Return whether the content of a JSON file is a report of `nmt evaluate` on one model."""
+def weights_checksum(path: Path) -> str:
+    """Return the SHA-256 of the weights of a checkpoint."""
+    return str(checkpoint.read_meta(path)["sha256"].get(checkpoint.WEIGHTS, ""))
+
+
+def _is_report(content: dict[str, Any], run: Path) -> bool:
+    """Return whether the content of a JSON file is a report of `nmt evaluate` on one model with its current weights."""
     scores = content.get("scores")
+    if content.get("weights"):
+        with suppress(CheckpointError, TypeError):  # deleted, or a file of another program
+            if weights_checksum(run / Path(content["model"]).name) != content["weights"]:
+                return False  # a longer run has replaced average-N
     return (
         {"model", "test", "search"} <= content.keys()
         and isinstance(content["model"], str)
@@ -211,7 +221,7 @@ def _is_parent(entry: Any) -> bool:
 
 def _calibration(run: Path, best: Path) -> dict[str, Any] | None:
     """Return the calibration of the best checkpoint: the user's own one of a pretrained model, or that of the run."""
-    weights = checkpoint.read_meta(best)["sha256"].get(checkpoint.WEIGHTS)
+    weights = weights_checksum(best)
     for path in pretrained.calibration_files(run):
         content = read_json(path)
         is_complete = {"definition", "data", "sentences", "held_out", "weights"} <= content.keys()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import DataConfig, TrainConfig
-from nmt.data.sources import get_corpus, open_split, without_corpus_options
+from nmt.data.sources import get_corpus, open_split, parse_corpus, without_corpus_options
 from nmt.data.sources.corpus import SPLITS
 from nmt.data.sources.files import pair_format
 from nmt.errors import NMTError
@@ -25,7 +25,8 @@ _SAFE = re.compile(r"[\w@%+=:,./-]+")
 
 def back_translation_command(teacher: ModelFiles, directory: Path, build_command: str, *, tag: bool) -> str:
     """Return the command that trains the other direction on the teacher's data and on its translations."""
-    data, known = teacher.config.data, _known_corpora(teacher)
+    data = teacher.config.data
+    known = [spec for spec in _known_corpora(teacher) if not parse_corpus(spec)[1].tag]  # their sources are synthetic
     is_reused = _has_own_config(teacher, known)
     corpora = [*(_with_columns(spec, data) for spec in known or ["CORPUS"]), _spec(directory, build_command, tag=tag)]
     changes = [f"data.src={data.tgt}", f"data.tgt={data.src}", f"data.train={_yaml_list(corpora)}"]

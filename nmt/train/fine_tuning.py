@@ -48,8 +48,8 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
 def compare_with_start(config: Config, run: Path, prepared: PreparedData, device: str, *, has_time_limit: bool) -> None:
     """Compare the start model with the best checkpoint on the test set of the new data and on general test sets.
 
-    Logs a table and writes `comparison.json`. Does nothing if that file is up to date. A test set that cannot be
-    loaded is logged and left out: the training run is complete.
+    Logs a table and writes `comparison.json`. Does nothing if that file is of this checkpoint and these test sets. A
+    test set that cannot be loaded is logged and left out: the training run is complete.
 
     Args:
         config: config of the run.
@@ -65,8 +65,9 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     path = run / run_info.COMPARISON
     if best is None:
         return
-    weights = checkpoint.read_meta(best)["sha256"][checkpoint.WEIGHTS]  # a longer run replaces average-N
-    if run_info.read_json(path).get("weights") == weights:
+    weights = run_info.weights_checksum(best)  # a longer run replaces average-N
+    saved = run_info.read_json(path)
+    if saved.get("weights") == weights and {*config.data.general_test} <= {*saved.get("general_test", [])}:
         return
     start = discovery.find_model(Path(config.train.init_from))
     max_lines = MAX_LINES_WITH_TIME_LIMIT if has_time_limit else MAX_LINES
@@ -92,6 +93,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         "checkpoint": best.name,
         "weights": weights,
         "search": config.search,
+        "general_test": config.data.general_test,
         "tests": [
             {
                 "test": test.name,

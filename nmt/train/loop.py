@@ -206,16 +206,14 @@ class PeriodStats:
 
     def tokens_per_second(self) -> float:
         """Return the target tokens per second."""
-        return self.tokens / (time.monotonic() - self.start_time)
+        return self.tokens / max(1e-9, time.monotonic() - self.start_time)  # coarse clocks
 
     def means(self) -> dict[str, float]:
-        """Return the loss per token, gradient norm and speed."""
-        return {
-            "loss": self.loss / max(1, self.tokens),
-            "grad_norm": self.grad_norm / max(1, self.num_updates),
-            "tokens_per_second": self.tokens_per_second(),
-            **({"skipped": self.num_skipped} if self.num_skipped else {}),
-        }
+        """Return the speed and, unless all updates were skipped, the loss per token and gradient norm."""
+        means = {"tokens_per_second": self.tokens_per_second()}
+        if self.num_updates:
+            means |= {"loss": self.loss / max(1, self.tokens), "grad_norm": self.grad_norm / self.num_updates}
+        return means | ({"skipped": self.num_skipped} if self.num_skipped else {})
 
 
 class LossSpikeDetector:

@@ -71,7 +71,7 @@ def reproduce(run: Path, new_run: Path, *, device: str = "auto", allow_changed_d
         time_limit = _time_limit(run, original)
         progress = f"{training['updates']:,} of {training['total_updates']:,} updates"
         log(f"{run} was stopped after {progress}; the reproduction gets the same training time")
-        if resume:
+        if resume and checkpoint.checkpoints(new_run):
             time_limit = max(1.0, time_limit - 3600 * run_info.collect(new_run)["training"]["hours"])
     precision = runtime.precision_name(training["precision"])
     train(config, new_run, resume=resume, device=device, precision=precision, time_limit=time_limit)
@@ -96,7 +96,7 @@ def _can_resume(new_run: Path, config: Config) -> bool:
     """Return whether `new_run` contains an interrupted reproduction of `config`."""
     if not (new_run / "config.yaml").exists():
         return False
-    if config_io.load(new_run / "config.yaml") != config or not checkpoint.checkpoints(new_run):
+    if config_io.load(new_run / "config.yaml") != config:
         raise UsageError(f"{new_run} already contains a run", "choose another directory with --run")
     return True
 

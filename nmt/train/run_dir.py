@@ -95,7 +95,7 @@ def _check_config_unchanged(config: Config, run: Path) -> None:
     saved = replace(saved, data=replace(saved.data, general_test=config.data.general_test))  # does not affect training
     changed = [name for name in fixed if getattr(saved, name) != getattr(config, name)]
     # The metric's values, or positions in an epoch, are not comparable.
-    for name in ("best_metric", "valid_search", "valid_pairs", "replay_share"):
+    for name in ("best_metric", "valid_search", "valid_pairs", "replay_share", "init_from"):
         if getattr(saved.train, name) != getattr(config.train, name):
             changed.append(f"train.{name}")
     if parse(saved.train.optimizer)[0] != parse(config.train.optimizer)[0]:  # their states differ

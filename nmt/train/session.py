@@ -20,11 +20,11 @@ from nmt.data.mixing import describe
 from nmt.data.prepare import PreparedData, check_data_specs, prepare
 from nmt.data.subword_regularization import resolve_method
 from nmt.data.tokenizer import tokenizer_file
-from nmt.errors import NMTError, TrainingError, UsageError
+from nmt.errors import ConfigError, NMTError, TrainingError, UsageError
 from nmt.evaluate.calibration import calibrate as calibrate_translator
 from nmt.evaluate.test_sets import TestSet, check_name, sample
 from nmt.inference.translator import Translator
-from nmt.model.build import check_model, count_parameters
+from nmt.model.build import check_model, count_parameters, max_positions
 from nmt.paths import write_text
 from nmt.runs import checkpoint, discovery, model_card, run_info
 from nmt.search import parse_search
@@ -44,7 +44,8 @@ def check_specs(config: Config) -> None:
     """Resolve all spec strings of a config, so that errors show before any work is done.
 
     Raises:
-        ConfigError: a spec string is invalid; the error names the first one.
+        ConfigError: a spec string is invalid; the error names the first one. Or the model does not support
+            `train.max_length`.
     """
     parse_search(config.search)
     parse_search(config.train.valid_search)
@@ -55,6 +56,12 @@ def check_specs(config: Config) -> None:
         model_type = None if config.tokenizer.model else config.tokenizer.model_type
         resolve_method(config.train.subword_regularization, model_type)
     check_model(config.model)
+    max_length, limit = config.train.max_length, max_positions(config.model)
+    if limit and max_length > limit:
+        raise ConfigError(
+            f"train.max_length ({max_length}) must not exceed the positions of the model ({limit})",
+            f"set train.max_length={limit}, or model.position_encoding=learned(max_positions={max_length})",
+        )
     check_compile(config)
     check_data_specs(config.data)
     for name in config.data.general_test:
@@ -135,9 +142,10 @@ def train(
             finished = loop.run(trainer, metrics, stop, time_limit and time_limit - (time.monotonic() - start_time))
         if finished and config.train.average_last and group.is_main and checkpoint.validated(run):
             _average_checkpoints(trainer)
+        is_interrupted = False
         if finished and config.train.calibration_pairs and group.is_main:
-            _calibrate(trainer, start_time + time_limit if time_limit else None)
-        if finished and config.train.init_from and group.is_main:
+            is_interrupted = _calibrate(trainer, start_time + time_limit if time_limit else None)
+        if finished and config.train.init_from and group.is_main and not is_interrupted:
             _compare_with_start(trainer, has_time_limit=time_limit is not None)
     best = checkpoint.best(run)
     if best is None:
@@ -227,8 +235,11 @@ def _log_summary(trainer: Trainer) -> None:
     )
 
 
-def _calibrate(trainer: Trainer, deadline: float | None) -> None:
-    """Calibrate the confidence of the best checkpoint, unless it is calibrated already."""
+def _calibrate(trainer: Trainer, deadline: float | None) -> bool:
+    """Calibrate the confidence of the best checkpoint, unless it is calibrated already.
+
+    Return whether a stop signal interrupted it.
+    """
     config, run = trainer.config, trainer.run
 
     def calibrate() -> None:
@@ -245,7 +256,9 @@ def _calibrate(trainer: Trainer, deadline: float | None) -> None:
             f"calibration error {held_out.calibration_error:.2f}"
         )
 
-    _run_optional(calibrate, "no calibration", f"to calibrate later: nmt calibrate --model {shlex.quote(str(run))}")
+    return _run_optional(
+        calibrate, "no calibration", f"to calibrate later: nmt calibrate --model {shlex.quote(str(run))}"
+    )
 
 
 def _compare_with_start(trainer: Trainer, *, has_time_limit: bool) -> None:
@@ -266,17 +279,21 @@ def _device_name(trainer: Trainer) -> str:
     return str(trainer.device) if trainer.group.world_size == 1 else trainer.device.type
 
 
-def _run_optional(function: Callable[[], None], failure: str, hint: str) -> None:
-    """Run a function at the end of training; only log an error or a stop signal, because the run is complete."""
+def _run_optional(function: Callable[[], None], failure: str, hint: str) -> bool:
+    """Run a function at the end of training; only log an error or a stop signal, because the run is complete.
+
+    Return whether a stop signal interrupted it.
+    """
     problem = "interrupted"
     try:
         with handle_stop_signals() as stop:
             stop.interruptible(function)
         if not stop.requested:
-            return
+            return False
     except NMTError as error:
         problem = error.message
     log(f"{failure}: {problem}; {hint}")
+    return stop.requested
 
 
 def _average_checkpoints(trainer: Trainer) -> None:

@@ -138,10 +138,14 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
     for name, count in names.items():
         if count > 1:
             raise UsageError(f"two combinations of --grid would be in {directory / name}", "use one --grid for each")
+    from nmt.train.session import check_specs
+
     complete = {result.name for result in read_results(directory) if not result.exit_code}
     tests = set()
     for options, seed in sweep.runs():
-        data = config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed)).data
+        config = config_io.load(config_io.find(sweep.config), _overrides(sweep, options, seed))
+        check_specs(config)
+        data = config.data
         if _name(options, seed) not in complete:
             tests.add((data.test or data.train[0], "test", data.src, data.tgt))
     for test in tests:  # of the evaluations
@@ -247,6 +251,8 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
     if not (run / TRAINED).exists():
         if code := _run_nmt(command)[0]:
             return RunResult(name, dict(options), seed, exit_code=code)
+        if not ((last := run_info.last_progress(run)) and last.scores):  # a signal stopped only the training
+            return RunResult(name, dict(options), seed, exit_code=1)
         (run / TRAINED).touch()
     code, out = _run_nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", sweep.device])
     if code:
@@ -260,11 +266,10 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
 
 def _remaining_seconds(time_limit: float, run: Path) -> int:
     """Return the remaining training time of a run, at least a second."""
-    from nmt.runs import checkpoint
+    from nmt.runs import run_info
 
-    paths = checkpoint.checkpoints(run)
-    used = checkpoint.read_progress(paths[-1]).seconds if paths else 0.0
-    return max(1, round(time_limit - used))
+    last = run_info.last_progress(run)
+    return max(1, round(time_limit - (last.seconds if last else 0.0)))
 
 
 def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from nmt.data.batching import Batch, collate, plan_batches
 from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.prepare import PreparedData
 from nmt.data.tokenizer import tokenizer_file
-from nmt.errors import CheckpointError, ConfigError, TrainingError
+from nmt.errors import CheckpointError, TrainingError
 from nmt.evaluate import metrics
 from nmt.evaluate.test_sets import TestSet, sample
 from nmt.inference.load import engine_from_models
@@ -53,7 +53,6 @@ class Trainer:
 
         Raises:
             CheckpointError: the teacher cannot be loaded.
-            ConfigError: the model does not support train.max_length.
         """
         self.config, self.run, self.prepared, self.device = config, run, prepared, device
         self.group = group or RankGroup()
@@ -61,7 +60,6 @@ class Trainer:
         self.teacher = load_teacher(config, self.tokenizer, device, dtype) if config.train.teacher else None
         runtime.seed_everything(config.seed)  # after the teacher, whose construction draws random weights
         self.model = build_model(config.model, len(self.tokenizer)).to(device)
-        _check_max_length(config, self.model)
         self.model.compute_dtype = None if dtype == torch.float32 else dtype
         self.ema = copy.deepcopy(self.model).eval() if config.train.ema else None
         if "model" in config.train.compile:
@@ -305,15 +303,6 @@ class Trainer:
             self.progress.validations_since_best += 1
         patience = self.config.train.patience
         return not patience or self.progress.validations_since_best < patience
-
-
-def _check_max_length(config: Config, model: Seq2Seq) -> None:
-    max_length, max_positions = config.train.max_length, model.max_positions
-    if max_positions and max_length > max_positions:
-        raise ConfigError(
-            f"train.max_length ({max_length}) must not exceed the positions of the model ({max_positions})",
-            f"set train.max_length={max_positions}, or model.position_encoding=learned(max_positions={max_length})",
-        )
 
 
 def _rng_states(device: torch.device) -> dict[str, Tensor]:

@@ -837,3 +837,11 @@ def test_mojibake_of_common_encodings_is_repaired(encoding: str, text: str) -> N
 )  # fmt: skip
 def test_box_drawings_and_roots_are_not_mojibake(text: str) -> None:
     assert "mojibake" not in [each.check.name for each in check([*CLEAN[:50], ("This is it.", text)]).findings]
+
+
+def test_unequal_line_counts_of_a_corpus_with_held_out_sets(nmt: CommandLine) -> None:
+    write(nmt.directory / "long", [pair[0] for pair in CLEAN[:600]], [pair[1] for pair in CLEAN[:599]])
+    done = nmt("data", "check", "--config", "quickstart", "--set", "data.train=files(train='long')", "--fix", "fixed")
+    assert done.code == 4
+    assert "long.en has 600 lines and long.de has 599" in done.out
+    assert len((nmt.directory / "fixed.en").read_text().splitlines()) > 500

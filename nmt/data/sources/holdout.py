@@ -16,11 +16,12 @@ import heapq
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 
 from nmt.data.normalization import UNSPACED
-from nmt.data.pairs import Pair, hash_text
+from nmt.data.pairs import Pair, UnequalLineCountsError, hash_text
 from nmt.data.sources.corpus import PairReader
 from nmt.errors import DataError
 
@@ -59,7 +60,7 @@ def hold_out(read: PairReader, splits: Sequence[str] = ("valid", "test")) -> dic
 
     @cache
     def split_of_hash() -> dict[int, str]:
-        return _select(read(), splits)
+        return _select(_until_unequal(read()), splits)
 
     readers: dict[str, PairReader] = {split: _held_out_reader(read, split_of_hash, split) for split in splits}
     return {"train": lambda: _read_train(read, split_of_hash())} | readers
@@ -99,9 +100,15 @@ def _select(pairs: Iterable[Pair], splits: Sequence[str]) -> dict[int, str]:
 
 
 def _read_train(read: PairReader, split_of_hash: dict[int, str]) -> Iterator[Pair]:
-    held_out = [_read_held_out(read(), split_of_hash, split) for split in set(split_of_hash.values())]
+    held_out = [_read_held_out(_until_unequal(read()), split_of_hash, split) for split in set(split_of_hash.values())]
     targets = {_hash(target) for _, target in chain.from_iterable(held_out)}
     return (pair for pair in read() if _hash(pair[0]) not in split_of_hash and _hash(pair[1]) not in targets)
+
+
+def _until_unequal(pairs: Iterator[Pair]) -> Iterator[Pair]:
+    """Yield pairs up to the end of the shorter side. The last reading of a split raises the error, after its pairs."""
+    with suppress(UnequalLineCountsError):
+        yield from pairs
 
 
 def _read_held_out(pairs: Iterator[Pair], split_of_hash: dict[int, str], split: str) -> Iterator[Pair]:

@@ -37,11 +37,15 @@ def test_equal_steps_are_counted_together() -> None:
 
 def test_letters_of_scripts_without_spaces_count_as_words() -> None:
     english = "We met the new teacher in front of the school on Monday."
-    good = [(english, "星期一我们在学校门前见到了新老师。"), (english, "เราพบครูคนใหม่หน้าโรงเรียน")]
+    good = [
+        (english, "星期一我们在学校门前见到了新老师。"),
+        (english, "เราพบครูคนใหม่หน้าโรงเรียน"),
+        ("Good morning.", "สวัสดีตอนเช้า"),
+    ]
     bad = [("Good morning.", good[0][1]), (english, "学校")]
     assert run_clean([*good, *bad], "ratio(max=3.0)") == good
-    assert run_clean([*good, *bad], "length(max=12)") == bad[1:]
-    assert [count_words(text) for text in ("“东京 iPhone手机”", "Ich bin müde.", "")] == [7, 3, 0]
+    assert run_clean([*good, *bad], "length(max=12)") == [*good[1:], bad[1]]
+    assert [count_words(text) for text in ("“东京 iPhone手机”", "ตอนเช้า", "Ich bin müde.", "")] == [7, 2, 3, 0]
 
 
 def test_second_iteration_resets_the_counts() -> None:

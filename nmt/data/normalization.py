@@ -14,6 +14,8 @@ _CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+# A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone marks are characters.
+_ABUGIDA_WORD = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")
 
 
 def normalize_case(text: str, *, lowercase_all_caps: bool) -> str:
@@ -46,5 +48,5 @@ def words(text: str) -> list[str]:
 
 
 def count_words(text: str) -> int:
-    """Return the number of words; see `words`."""
-    return len(words(text))
+    """Return the number of words; see `words`. Four letters of Thai, Lao, Burmese or Khmer count as one."""
+    return len(words(text if text.isascii() else _ABUGIDA_WORD.sub("\u0e01", text)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 
-VERSION = 3
+VERSION = 4
 """Part of every fingerprint. Increase it when the file format changes, or when cleaning, placeholders or tokenization
 give another result for the same options."""
 CHUNK_SIZE = 20_000

@@ -17,7 +17,7 @@ from nmt.errors import UsageError
 from nmt.inference.segments import FixedSpan, Line
 
 MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.4, 2.5
-"""Limits of the ratio of the numbers of characters, each plus `LENGTH_SMOOTHING`."""
+"""Limits of the ratio of the lengths (see `_length`), each plus `LENGTH_SMOOTHING`."""
 LENGTH_SMOOTHING = 10
 MIN_REPEATS = 3
 """Minimum number of consecutive occurrences of a phrase in a repetition loop."""
@@ -35,6 +35,8 @@ _NEGATIVES = {
 }
 """Words that negate a sentence, and all words that may translate one."""
 LETTER = re.compile(r"[^\W\d_]")
+_DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Kana, Han and Hangul: one character has about as much content as three letters of an alphabet."""
 _TAG = re.compile(r"<(/?)(\w[\w-]*)[^<>]*>")
 _TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
 
@@ -136,7 +138,7 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
     is_repetitive = len(words) >= len(set(words)) + MIN_REPEATS - 1  # the pattern is slow
     if is_repetitive and (match := _REPETITION.search(text)) and not _REPETITION.search(source):
         yield f"repetition: {match[1]}"
-    ratio = (len(text) + LENGTH_SMOOTHING) / (len(source) + LENGTH_SMOOTHING)
+    ratio = (_length(text) + LENGTH_SMOOTHING) / (_length(source) + LENGTH_SMOOTHING)
     if not MIN_LENGTH_RATIO <= ratio <= MAX_LENGTH_RATIO:
         yield "too-short" if ratio < 1 else "too-long"
     if src != tgt:
@@ -148,6 +150,11 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
     negation, negative = _NEGATIONS.get(base_language(src)), _NEGATIVES.get(base_language(tgt))
     if negation and negative and _contains(negation, _TAG_QUESTION.sub("?", source)) and not _contains(negative, text):
         yield "lost-negation"
+
+
+def _length(text: str) -> int:
+    """Return the number of characters; one of Chinese, Japanese or Korean counts three times."""
+    return len(text) + 2 * len(_DENSE.findall(text))
 
 
 def _contains(pattern: str, text: str) -> bool:

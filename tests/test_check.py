@@ -845,3 +845,11 @@ def test_unequal_line_counts_of_a_corpus_with_held_out_sets(nmt: CommandLine) ->
     assert done.code == 4
     assert "long.en has 600 lines and long.de has 599" in done.out
     assert len((nmt.directory / "fixed.en").read_text().splitlines()) > 500
+
+
+@pytest.mark.parametrize("options", [(), ("--test", "phrasebook")])
+def test_held_out_files_of_a_config_are_not_overwritten(nmt: CommandLine, options: tuple[str, ...]) -> None:
+    before = (nmt.directory / "test.en").read_bytes()
+    corpus = ("--config", "quickstart", "--set", "data.train=files(train='good', test='test', hold_out=False)")
+    nmt("data", "check", *corpus, *options, "--fix", "test").assert_fails(2, "test.en would be overwritten")
+    assert (nmt.directory / "test.en").read_bytes() == before

@@ -89,13 +89,15 @@ def check(
         if not LANGUAGE_CODE.fullmatch(code):
             raise UsageError(f"'{code}' is not a language code", "for example de or pt-BR")
     tests: list[tuple[str, list[Pair]]] = []
+    held_out_files: list[Path] = []
     if src is not None:
         languages, corpora = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
-        languages, corpora, tests = _config_corpora(str(config), set_ or [], with_tests=test is None)
+        languages, corpora, tests, held_out_files = _config_corpora(str(config), set_ or [], with_tests=test is None)
     tests += [load_test_pairs(name, languages, encoding_errors) for name in test or []]
     outputs = _outputs(fix, languages) if fix is not None else []
     inputs = [
+        *held_out_files,
         *(path for text in corpora for path in text.files),
         *(path for name in test or [] for path in _test_files(name)),
     ]
@@ -167,7 +169,8 @@ def _file_corpora(
 
 def _config_corpora(
     name: str, overrides: list[str], *, with_tests: bool
-) -> tuple[tuple[str, str], list[ParallelCorpus], list[tuple[str, list[Pair]]]]:
+) -> tuple[tuple[str, str], list[ParallelCorpus], list[tuple[str, list[Pair]]], list[Path]]:
+    """Return the languages, the training corpora, the held-out sets with `with_tests`, and the files of these sets."""
     from nmt.config import config_io
     from nmt.data.check import ParallelCorpus
     from nmt.data.sources import open_split
@@ -175,21 +178,24 @@ def _config_corpora(
     data = config_io.load(config_io.find(name), overrides).data
     splits = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
     tests: list[tuple[str, list[Pair]]] = []
+    files: list[Path] = []
     missing: dict[str, list[str]] = {}
-    for split, spec in (("valid", data.valid), ("test", data.test)) if with_tests else ():
+    for split, spec in (("valid", data.valid), ("test", data.test)):
         try:
             held_out = open_split(spec or data.train[0], split, data.src, data.tgt)
-            tests.append((held_out.name, list(held_out.pairs())))
+            files += held_out.files
+            if with_tests:
+                tests.append((held_out.name, list(held_out.pairs())))
         except DataError as error:
-            if spec:  # the config requires it
+            if spec and with_tests:  # the config requires it
                 raise
             missing.setdefault(error.message, []).append(split)
-    for message, names in missing.items():
+    for message, names in missing.items() if with_tests else ():
         log(f"not checking for overlap with the {' and '.join(names)} data: {message}")
     corpora = [
         ParallelCorpus(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits
     ]
-    return (data.src, data.tgt), corpora, tests
+    return (data.src, data.tgt), corpora, tests, files
 
 
 def _test_files(name: str) -> tuple[()] | tuple[Path, Path]:

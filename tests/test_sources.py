@@ -713,3 +713,14 @@ def test_real_tatoeba_splits_are_disjoint() -> None:
 def test_real_messy_text_stays_aligned() -> None:
     spec = f"files(test='{REAL / 'software' / 'lo-help'}')"
     assert sum(1 for _ in open_split(spec, "test", "en", "de").pairs()) == 44_386
+
+
+def test_edited_files_of_an_installed_corpus_change_its_checksum(tmp_path: Path) -> None:
+    directory = install("multi30k", write(tmp_path / "mine" / "train", TEXT).parent)
+    split = open_split("multi30k", "train", "de", "en")
+    assert split.files == (directory / "train.de", directory / "train.en")
+    recorded = json.loads((directory / "corpus.json").read_text())["files"]
+    both = "\n".join(recorded[path.name]["sha256"] for path in split.files)
+    assert split.checksum == hashlib.sha256(both.encode()).hexdigest()  # prepared data of earlier versions is reused
+    write(directory / "train", TEXT[1:])
+    assert open_split("multi30k", "train", "de", "en").checksum != split.checksum

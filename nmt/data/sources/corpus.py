@@ -6,13 +6,14 @@ import datetime
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from nmt import __version__
-from nmt.data.pairs import Pair
+from nmt.data.pairs import Pair, open_text
 from nmt.errors import ConfigError
 from nmt.paths import sha256, write_text
 
@@ -68,7 +69,7 @@ class Split:
     count: Callable[[], int] | None = None
     """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
-    """The user's files that are read."""
+    """The files that are read, unless they are part of nmt."""
 
 
 class Corpus(Protocol):
@@ -112,6 +113,18 @@ def write_record(directory: Path, name: str, origin: object, lines: Mapping[str,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     write_text(directory / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def hash_files(paths: Sequence[Path]) -> list[str]:
+    """Return the SHA-256 of each file in hex.
+
+    Raises:
+        DataError: a file is missing or cannot be read.
+    """
+    for path in paths:
+        open_text(path).close()  # raises the DataError
+    with ThreadPoolExecutor() as pool:  # hashing releases the GIL
+        return list(pool.map(sha256, paths))
 
 
 def hash_strings(*strings: str) -> str:

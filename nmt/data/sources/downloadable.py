@@ -28,8 +28,8 @@ from nmt.data.sources.corpus import (
     PairReader,
     Split,
     SplitReaders,
+    hash_files,
     hash_strings,
-    swap_sides,
     write_record,
 )
 from nmt.errors import DataError, NMTError
@@ -85,26 +85,26 @@ class DownloadableCorpus:
         if {src, tgt} != set(self.languages):
             raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
         self.install()
-        checksums = self._checksums()
-        if f"{split}.{src}" not in checksums:
-            available = [name for name in SPLITS if f"{name}.{src}" in checksums]
+        names = self._file_names()
+        if f"{split}.{src}" not in names:
+            available = [name for name in SPLITS if f"{name}.{src}" in names]
             raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
-        paths = [self.directory / f"{split}.{language}" for language in self.languages]
-        read: PairReader = partial(read_pairs, *paths)
-        checksum = hash_strings(checksums[f"{split}.{src}"], checksums[f"{split}.{tgt}"])
-        read = read if src == self.languages[0] else swap_sides(read)
-        return Split(f"{self.name}/{split}", checksum, read, partial(count_lines, paths[0]))
+        paths = (self.directory / f"{split}.{src}", self.directory / f"{split}.{tgt}")
+        checksum = hash_strings(*hash_files(paths))  # the user may have changed the files
+        return Split(
+            f"{self.name}/{split}", checksum, partial(read_pairs, *paths), partial(count_lines, paths[0]), paths
+        )
 
-    def _checksums(self) -> dict[str, str]:
+    def _file_names(self) -> set[str]:
         command = f"nmt data download {self.spec or self.name} --force"
         try:
             meta = json.loads((self.directory / RECORD).read_text(encoding="utf-8"))
-            checksums = {name: entry["sha256"] for name, entry in meta["files"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            names = set(meta["files"])
+        except (OSError, ValueError, KeyError, TypeError):
             raise DataError(f"{self.directory / RECORD} is corrupted", command) from None
         if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
             log(f"the test set in {self.directory} was held out by another version of nmt; to update it: {command}")
-        return checksums
+        return names
 
     @property
     def is_installed(self) -> bool:

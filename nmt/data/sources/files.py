@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nmt.data.pairs import COMPRESSED, Pair, count_lines, open_text, read_pairs, read_tsv
+from nmt.data.pairs import COMPRESSED, Pair, count_lines, read_pairs, read_tsv
 from nmt.data.sources import holdout
-from nmt.data.sources.corpus import CorpusInfo, PairReader, Split, hash_strings, swap_sides
+from nmt.data.sources.corpus import CorpusInfo, PairReader, Split, hash_files, hash_strings, swap_sides
 from nmt.data.tmx import read_tmx
 from nmt.errors import ConfigError, DataError
-from nmt.paths import sha256
 
 FileSpec = str | tuple[str, str]
 
@@ -70,7 +68,7 @@ class Files:
         name = f"{Path(spec if isinstance(spec, str) else spec[0]).name}/{split}"
         try:
             paths = _resolve_paths(spec, src, tgt)
-            checksums = _checksums(paths)
+            checksums = hash_files(paths)
         except DataError as error:
             if self.build_command:
                 error.hint = f"create it with {self.build_command}"
@@ -138,10 +136,3 @@ def pair_format(path: Path) -> str:
 def language_suffix(path: Path) -> str:
     """Return the suffix of a file name without compression: "en" for a.en.gz."""
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix[1:]
-
-
-def _checksums(paths: tuple[Path, ...]) -> list[str]:
-    for path in paths:
-        open_text(path).close()  # raises a DataError if the file is not readable
-    with ThreadPoolExecutor() as pool:  # hashing releases the GIL
-        return list(pool.map(sha256, paths))

@@ -317,3 +317,16 @@ def test_directories_and_files_are_not_extracted(tmp_path: Path) -> None:
         extracted_files([tmp_path / "none"], scratch_parent=tmp_path),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ALL_PROXY", "socks://localhost:9"), ("HTTPS_PROXY", "ftp://x"), ("SSL_CERT_FILE", "/missing.pem")],
+)
+def test_unusable_proxy_or_certificates_are_reported(
+    name: str, value: str, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(DownloadError, match="proxy or certificates of the environment") as caught:
+        fetch(f"{server.url}/a", tmp_path / "a")
+    assert name in caught.value.hint

@@ -122,10 +122,8 @@ class _PartialDownload:
         """Download the missing bytes, with retries."""
         import httpx
 
-        headers = {"User-Agent": f"Mozilla/5.0 (compatible; nmt/{__version__})", "Accept-Encoding": "identity"}
-        timeout = httpx.Timeout(30.0, connect=10.0)
         num_failures = 0
-        with httpx.Client(follow_redirects=True, timeout=timeout, headers=headers) as client:
+        with _create_client() as client:
             while True:
                 offset = self.num_bytes
                 if offset and not self.validator.exists() and not resume_without_validator:
@@ -194,6 +192,19 @@ class _PartialDownload:
             self.restart()
             raise DownloadError(f"{url} is not the expected file: {problem}", hint)
         return checksum
+
+
+def _create_client() -> httpx.Client:
+    import httpx
+
+    headers = {"User-Agent": f"Mozilla/5.0 (compatible; nmt/{__version__})", "Accept-Encoding": "identity"}
+    try:
+        return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30.0, connect=10.0), headers=headers)
+    except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
+        raise DownloadError(
+            f"cannot use the proxy or certificates of the environment: {error}",
+            "check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+        ) from None
 
 
 def _get_validator(response: httpx.Response) -> str:

@@ -91,6 +91,10 @@ class Files:
         languages = suffixes if set(suffixes) == {src, tgt} else self.columns or (src, tgt)
         if sorted(languages) != sorted((src, tgt)):
             raise DataError(f"{paths[0]} is {'-'.join(languages)}, not {src}-{tgt}")
+        for path, suffix, language in zip(paths, suffixes, languages, strict=False):
+            if suffix != language and suffix in languages and not self.columns:
+                hint = f"exchange the files, or name their languages: columns=('{tgt}', '{src}')"
+                raise DataError(f"{path} would be read as language {language}", hint)
 
         def read() -> Iterator[Pair]:
             return read_tsv(paths[0], self.errors) if len(paths) == 1 else read_pairs(*paths, errors=self.errors)

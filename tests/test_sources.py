@@ -724,3 +724,40 @@ def test_edited_files_of_an_installed_corpus_change_its_checksum(tmp_path: Path)
     assert split.checksum == hashlib.sha256(both.encode()).hexdigest()  # prepared data of earlier versions is reused
     write(directory / "train", TEXT[1:])
     assert open_split("multi30k", "train", "de", "en").checksum != split.checksum
+
+
+def test_files_in_the_wrong_order_are_rejected(tmp_path: Path) -> None:
+    write(tmp_path / "a", TEXT)
+    shutil.copy(tmp_path / "a.en", tmp_path / "x.txt")
+    spec = f"files(test=('{tmp_path / 'a.de'}', '{tmp_path / 'x.txt'}')"
+    with pytest.raises(DataError, match=r"a\.de would be read as language en") as caught:
+        open_split(f"{spec})", "test", "en", "de")
+    assert "columns=" in caught.value.hint
+    assert list(open_split(f"{spec}, columns=('de', 'en'))", "test", "en", "de").pairs()) == TEXT
+    assert list(open_split(f"{spec})", "test", "de", "en").pairs()) == [(de, en) for en, de in TEXT]
+
+
+def test_download_with_another_encoding_is_kept(server: Loopback) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("deu.txt", b"".join(f"{en}\t{de} \xe9\n".encode("latin-1") for en, de in TEXT))
+    server.serve("/www.manythings.org/anki/deu-eng.zip", buffer.getvalue())
+    with pytest.raises(DataError, match="not UTF-8"):
+        install("tatoeba")
+    corpus = get_corpus("tatoeba")
+    assert isinstance(corpus, DownloadableCorpus)
+    corpus.install(errors="replace")
+    assert len(server.requests) == 1
+
+
+def test_prefix_with_both_languages_is_preferred(tmp_path: Path) -> None:
+    write(tmp_path / "b" / "train", TEXT)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "train.en").write_text("only English\n")
+    archive = Path(shutil.make_archive(str(tmp_path / "c"), "zip", tmp_path))
+    install("multi30k", archive)
+    assert list(open_split("multi30k", "train", "en", "de").pairs()) == TEXT
+    write(tmp_path / "a" / "train", TEXT)
+    archive = Path(shutil.make_archive(str(tmp_path / "d"), "zip", tmp_path))
+    with pytest.raises(DataError, match="the train split is ambiguous: a/train, b/train"):
+        install("multi30k", archive, force=True)

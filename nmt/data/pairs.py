@@ -39,6 +39,10 @@ class UnequalLineCountsError(DataError):
     """Two parallel files have different numbers of lines."""
 
 
+class EncodingError(DataError):
+    """A file is not UTF-8."""
+
+
 def open_text(path: Path) -> BinaryIO:
     """Open a plain, .gz, .xz, .bz2 or .zst file in binary mode; iteration yields lines that end in `\\n`.
 
@@ -112,7 +116,8 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
         errors: for bytes that are not UTF-8: "strict" raises an error, "replace" decodes them as U+FFFD.
 
     Raises:
-        DataError: the file is missing or corrupted, or a line is not UTF-8; the message has its line and byte, from 1.
+        DataError: the file is missing or corrupted.
+        EncodingError: a line is not UTF-8; the message has its line and byte, from 1.
     """
     return decode_lines(_raw_lines(path), str(path), errors)
 
@@ -126,7 +131,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str, errors: str = "strict") 
         try:
             yield line.decode("utf-8", errors)
         except UnicodeDecodeError as error:
-            raise DataError(
+            raise EncodingError(
                 f"{name}, line {number}, byte {error.start + 1} of the line: not UTF-8 (0x{line[error.start]:02x})",
                 "save it as UTF-8, or use --encoding-errors replace, or errors='replace' in files(...)",
             ) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 from nmt.console import log, progress, with_progress
 from nmt.data import download
 from nmt.data.archives import extracted_files
-from nmt.data.pairs import COMPRESSED, count_lines, read_pairs, write_pairs
+from nmt.data.pairs import COMPRESSED, EncodingError, count_lines, read_pairs, write_pairs
 from nmt.data.sources import holdout
 from nmt.data.sources.corpus import (
     RECORD,
@@ -153,6 +154,8 @@ class DownloadableCorpus:
             raise
         try:
             directory = self._build([downloads / name for name in checksums], self.info.source, checksums, errors)
+        except EncodingError:  # the next command may have another `errors`
+            raise
         except NMTError:  # the downloaded files are bad; they are kept after an OSError such as a full disk
             shutil.rmtree(downloads)
             raise
@@ -209,7 +212,7 @@ def find_standard_splits(
     paths = group_by_prefix(files, languages)
     readers: dict[str, PairReader] = {}
     for split in SPLITS:
-        prefix = _find_prefix(list(paths), split, split_stems.get(split, ""))
+        prefix = _find_prefix(paths, split, split_stems.get(split, ""))
         if not prefix:
             continue
         for language in languages:
@@ -229,13 +232,16 @@ def group_by_prefix(files: Sequence[Path], languages: Sequence[str]) -> dict[Pat
     return groups
 
 
-def _find_prefix(prefixes: Sequence[Path], split: str, published_stem: str) -> Path | None:
-    for stem in (*_SPLIT_STEMS[split], published_stem):
-        if exact := [prefix for prefix in prefixes if prefix.name == stem]:
-            return exact[0]
-    similar = [prefix for prefix in prefixes if prefix.name.startswith(_SPLIT_STEMS[split])]
-    if len(similar) > 1:
-        names = ", ".join(prefix.name for prefix in similar)
-        hint = f"rename the right one to {_SPLIT_STEMS[split][0]}"
-        raise DataError(f"the {split} split is ambiguous: {names}", hint)
-    return similar[0] if similar else None
+def _find_prefix(paths: Mapping[Path, Mapping[str, Path]], split: str, published_stem: str) -> Path | None:
+    """Return the prefix of a split, preferably one with both languages."""
+    stems = _SPLIT_STEMS[split]
+    exact = [[prefix for prefix in paths if prefix.name == stem] for stem in (*stems, published_stem)]
+    for prefixes in (*exact, [prefix for prefix in paths if prefix.name.startswith(stems)]):
+        complete = [prefix for prefix in prefixes if len(paths[prefix]) == 2]
+        if len(complete) > 1:
+            parent = os.path.commonpath([prefix.parent for prefix in complete])
+            names = ", ".join(prefix.relative_to(parent).as_posix() for prefix in complete)
+            raise DataError(f"the {split} split is ambiguous: {names}", f"keep one of them and name it {stems[0]}")
+        if prefixes:
+            return (complete or prefixes)[0]
+    return None

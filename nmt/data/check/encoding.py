@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html.entities
 import re
+from collections.abc import Container
 
 from nmt.data.check.checks import BITS, CONTROL_CHARACTERS, ESCAPED_ENTITIES, MOJIBAKE, REPLACEMENT_CHARACTERS
 
@@ -32,15 +33,19 @@ def encoding_problems(text: str) -> int:
     return problems
 
 
-def repair_encoding(text: str) -> str:
-    """Decode mojibake, unescape HTML entities and remove control characters."""
+def repair_encoding(text: str, ignored: Container[str] = ()) -> str:
+    """Decode mojibake, unescape HTML entities and remove control characters, except for the checks in `ignored`."""
     import ftfy
 
+    has_mojibake, has_control = (check.name not in ignored for check in (MOJIBAKE, CONTROL_CHARACTERS))
     config = ftfy.TextFixerConfig(
-        unescape_html=True, fix_latin_ligatures=False, fix_character_width=False, uncurl_quotes=False,
-        fix_line_breaks=False, normalization=None,
+        unescape_html=ESCAPED_ENTITIES.name not in ignored, fix_encoding=has_mojibake, fix_c1_controls=has_control,
+        remove_control_chars=has_control, remove_terminal_escapes=has_control, fix_latin_ligatures=False,
+        fix_character_width=False, uncurl_quotes=False, fix_line_breaks=False, normalization=None,
     )  # fmt: skip
-    return _CONTROL.sub("", _decode_mojibake(ftfy.fix_text(text, config)))
+    text = ftfy.fix_text(text, config)
+    text = _decode_mojibake(text) if has_mojibake else text
+    return _CONTROL.sub("", text) if has_control else text
 
 
 def _is_mojibake(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,6 +45,8 @@ class Report:
     problems_N: NDArray[np.uint32]
     """Bits of the problems of each pair."""
     misaligned_N: NDArray[np.bool_]
+    ignored: Container[str] = ()
+    """Names of the checks that were skipped."""
 
     @property
     def severity(self) -> Severity | None:

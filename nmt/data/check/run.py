@@ -79,6 +79,7 @@ def run_checks(
             findings.collect(errors),
             findings.problems_N,
             findings.misaligned_N,
+            findings.ignore,
         )
 
 
@@ -90,8 +91,9 @@ def repair(corpora: Sequence[ParallelCorpus], report: Report) -> Iterator[Pair]:
         pairs, report.problems_N.tolist(), report.dropped_N.tolist(), strict=True
     ):
         if not is_dropped:
-            is_rewritten = problems & rewrite_bits
-            yield (repair_encoding(source), repair_encoding(target)) if is_rewritten else (source, target)
+            if problems & rewrite_bits:
+                source, target = (repair_encoding(text, report.ignored) for text in (source, target))
+            yield source, target
 
 
 def _extract_parallel(pairs: Iterable[Pair], *options: *_Options) -> Iterator[Records]:

@@ -853,3 +853,27 @@ def test_held_out_files_of_a_config_are_not_overwritten(nmt: CommandLine, option
     corpus = ("--config", "quickstart", "--set", "data.train=files(train='good', test='test', hold_out=False)")
     nmt("data", "check", *corpus, *options, "--fix", "test").assert_fails(2, "test.en would be overwritten")
     assert (nmt.directory / "test.en").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("ignored", "repaired"),
+    [
+        ("control-characters", "Gr\x07üße & mehr"),
+        ("escaped-entities", "Grüße &amp; mehr"),
+        ("mojibake", "GrÃ¼ÃŸe & mehr"),
+    ],
+)
+def test_repair_keeps_what_is_ignored(ignored: str, repaired: str) -> None:
+    pairs = [*CLEAN[:50], ("This is all that I have.", "Gr\x07Ã¼ÃŸe &amp; mehr")]
+    report = check(pairs, ignore=[ignored, "length-ratio"])
+    fixed = list(repair([ParallelCorpus("corpus", lambda: iter(pairs))], report))[-1][1]
+    assert fixed == repaired
+
+
+@pytest.mark.parametrize(
+    "command", ["check --config quickstart --encoding-errors replace", "check good.tsv --test wmt14"]
+)
+def test_options_that_do_not_apply_are_rejected(nmt: CommandLine, command: str) -> None:
+    (nmt.directory / "good.tsv").write_text("".join(f"{en}\t{de}\n" for en, de in CLEAN[:99]))
+    hint = "errors='replace' in files(...)" if "config" in command else "set --src-lang and --tgt-lang"
+    nmt("data", *command.split()).assert_fails(2, hint)

@@ -465,6 +465,7 @@ def test_a_corpus_that_another_process_completed_is_kept(
         ("distill -m en-de-small -o x --select bleu --search beam --data phrasebook", 2, ["needs several hypotheses"]),
         ("distill -m en-de-small -o x --select bleu --input text.en", 2, ["--select does not apply to --input"]),
         ("distill -m en-de-small -o x --data phrasebook --input text.en", 2, ["--data does not apply to --input"]),
+        ("distill -m en-de-small -o x --data phrasebook --encoding-errors replace", 2, ["is for --input"]),
         ("distill -m en-de-small -o x --data phrasebok", 2, ["unknown corpus 'phrasebok'"]),
         ("distill -m en-de-small -o x", 1, ["no such file"]),  # the training data of the pretrained model
         ("distill -m en-de-small -m de-en-small -o x --data phrasebook", 1, ["translate in different directions"]),

@@ -85,6 +85,8 @@ def check(
         raise UsageError("--set requires --config", "add --config CONFIG")
     if config is not None and (src_lang or tgt_lang):
         raise UsageError("--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config")
+    if config is not None and encoding_errors != "strict":
+        raise UsageError("--encoding-errors is for files", "use errors='replace' in files(...) of the config")
     for code in filter(None, (src_lang, tgt_lang)):
         if not LANGUAGE_CODE.fullmatch(code):
             raise UsageError(f"'{code}' is not a language code", "for example de or pt-BR")
@@ -212,6 +214,8 @@ def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str)
         return str(files[0]), list(read_pairs(*files, errors=encoding_errors))
     from nmt.evaluate.test_sets import named_test_set
 
+    if not all(languages):
+        raise UsageError(f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang")
     test = named_test_set(name, *languages)
     return test.name, [pair for references in test.references for pair in zip(test.sources, references, strict=True)]
 

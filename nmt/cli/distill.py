@@ -67,6 +67,8 @@ def distill(
         raise UsageError(
             f"{'--data' if data else '--select'} does not apply to --input, which has no references", "leave it out"
         )
+    if not input and encoding_errors != "strict":
+        raise UsageError("--encoding-errors is for --input", "use errors='replace' in files(...) of --data")
     if input:
         open_text(input).close()
 

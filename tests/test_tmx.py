@@ -76,6 +76,7 @@ def test_written_pairs_are_read_in_both_directions(
         ("<![CDATA[a <b> c]]>", "a <b> c"),
         ("\n  first\r\n\t second&#10;third  ", "first second third"),
         ("no\u00a0break\u2028here", "no\u00a0break\u2028here"),
+        ("the <term>hard disk</term> is full", "the hard disk is full"),
     ],
 )
 def test_inline_markup_and_whitespace(tmp_path: Path, segment: str, text: str) -> None:

@@ -30,7 +30,7 @@ TBX = {
     "tbx": "tmx", "conceptEntry": "tu", "langSec": "tuv",  # version 3
     "term": "seg",
 }  # fmt: skip
-"""The corresponding element of TMX."""
+"""The corresponding element of TMX, in files with a root element of TBX."""
 MAX_LISTED = 20
 """Maximum number of languages in an error message."""
 
@@ -100,6 +100,7 @@ class _Parser:
         self._language = ""
         self._pieces: list[str] | None = None  # text of the current segment
         self._markup_depth = 0
+        self._tmx_names: dict[str, str] = {}
         self._expat = expat.ParserCreate("utf-8")  # the text is decoded before it is parsed
         self._expat.buffer_text = True
         self._expat.StartElementHandler = self._start_root
@@ -123,10 +124,11 @@ class _Parser:
     def _start_root(self, name: str, attributes: dict[str, str]) -> None:
         if TBX.get(name, name) != "tmx":
             raise DataError(f"{self._path} is not a translation memory: it has <{name}> in place of <tmx>")
+        self._tmx_names = TBX if name in TBX else {}
         self._expat.StartElementHandler = self._start
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        name = TBX.get(name, name)
+        name = self._tmx_names.get(name, name)
         if self._markup_depth:
             self._markup_depth += 1
         elif self._pieces is not None:
@@ -141,7 +143,7 @@ class _Parser:
             self._segments = {}
 
     def _end(self, name: str) -> None:
-        name = TBX.get(name, name)
+        name = self._tmx_names.get(name, name)
         if self._markup_depth:
             self._markup_depth -= 1
             if name == "ph" and not self._markup_depth and self._pieces is not None:

@@ -877,3 +877,17 @@ def test_options_that_do_not_apply_are_rejected(nmt: CommandLine, command: str) 
     (nmt.directory / "good.tsv").write_text("".join(f"{en}\t{de}\n" for en, de in CLEAN[:99]))
     hint = "errors='replace' in files(...)" if "config" in command else "set --src-lang and --tgt-lang"
     nmt("data", *command.split()).assert_fails(2, hint)
+
+
+def test_letters_of_scripts_without_spaces_count_as_words() -> None:
+    test_pairs = [("政府昨天宣布了新政策。", "x"), ("谢谢", "y")]
+    pairs = [
+        *CLEAN[:50],
+        ("政府昨天宣布了新政策。", "a"),
+        ("谢谢", "b"),
+        ("这本书很有意思。", "这本书很有意思"),
+        ("北京", "北京"),
+    ]
+    report = run_checks([ParallelCorpus("t", lambda: iter(pairs))], [("test", test_pairs)], ("", ""))
+    assert [example.line for example in finding(report, "test-overlap").examples] == [51]
+    assert [example.line for example in finding(report, "untranslated").examples] == [53]

@@ -24,6 +24,7 @@ from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import NUM_HASHES, hash_words, minhash, normalized_words
 from nmt.data.check.overlap_index import OverlapIndex, Words
 from nmt.data.clean import is_blank
+from nmt.data.normalization import count_words
 from nmt.data.pairs import Pair, hash_text
 
 NUM_BUCKETS = 256
@@ -113,7 +114,9 @@ def is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
     """Return whether the target has all or nearly all words of the source."""
     length = max(len(source), len(target))
     max_changed = int(MAX_CHANGED_FRACTION * length + 1e-9)
-    if length < MIN_COPY_WORDS or length - min(len(source), len(target)) > max_changed:
+    if length - min(len(source), len(target)) > max_changed:
+        return False
+    if length < MIN_COPY_WORDS and sum(map(count_words, source)) < MIN_COPY_WORDS:
         return False
     if len(set(target).difference(source)) > max_changed:  # fast path for most pairs
         return False

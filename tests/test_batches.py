@@ -121,6 +121,21 @@ def test_corrupted_store_is_an_error(directory: Path) -> None:
         Store(prepared.directory, "valid", "en", "de")
 
 
+def test_damaged_metadata_of_prepared_data_is_an_error(directory: Path) -> None:
+    (prepare(config(directory)).directory / "meta.json").write_text('{"fingerprint": "')
+    with pytest.raises(DataError, match=r"meta\.json is damaged") as caught:
+        prepare(config(directory))
+    assert "re-run the command" in caught.value.hint
+
+
+def test_tokenizer_without_placeholders_is_logged(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for placeholders in ("false", "true"):
+        model = prepare(config(directory, f"data.placeholders={placeholders}")).directory / Tokenizer.FILE
+        capsys.readouterr()
+        prepare(config(directory, "data.placeholders=true", f"tokenizer.model={model}"))
+        assert ("has no pieces for placeholders" in capsys.readouterr().err) is (placeholders == "false")
+
+
 def test_prepared_data_is_cached_by_recipe(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = prepare(config(directory)).directory
     builds: list[int] = []

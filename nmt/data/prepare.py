@@ -98,7 +98,12 @@ def prepare(config: Config) -> PreparedData:
                 with resumable_directory(directory) as work:
                     meta = {"fingerprint": fingerprint, "recipe": recipe} | _build(config, train, replay, valid, work)
                     (work / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
-    meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+    try:
+        meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+    except ValueError:
+        raise DataError(
+            f"{directory / 'meta.json'} is damaged", "delete its directory and re-run the command"
+        ) from None
     return PreparedData(directory, data.src, data.tgt, meta)
 
 
@@ -265,7 +270,11 @@ def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:
     """Load `tokenizer.model`, or train a tokenizer on the training text, which has `num_train` pairs before replay."""
     options = config.tokenizer
     if options.model:
-        return Tokenizer.load(Path(options.model))
+        tokenizer = Tokenizer.load(Path(options.model))
+        pieces = tokenizer.ids_to_pieces(range(len(tokenizer)))
+        if config.data.placeholders and not set(PLACEHOLDERS) <= set(pieces):
+            log(f"{options.model} has no pieces for placeholders, so the model may not copy them")
+        return tokenizer
     num_sentences = min(2 * num_train, options.max_training_sentences)
     log(f"training a {options.model_type} tokenizer on {num_sentences:,} sentences")
     files = (work / f"train.{code}" for code in (config.data.src, config.data.tgt))

@@ -219,51 +219,39 @@ def _clean(config: Config, train: list[Split], replay: list[Split], valid: Split
         completed: dict[str, Any] = json.loads((work / CLEANING_FILE).read_text(encoding="utf-8"))
         return completed
     src, tgt = config.data.src, config.data.tgt
-    corpora = _Corpora([*train, *replay])
-    cleaned = cleaning_pipeline(corpora.read(), config.data.clean)
-    text = corpora.count(replace_spans(cleaned) if config.data.placeholders else cleaned)
+    splits = [*train, *replay]
+    num_kept: list[int] = []
+
+    def read() -> Iterator[Pair]:
+        sizes = [split.count() if split.count else None for split in splits]
+        total = sum(size or 0 for size in sizes) if None not in sizes else None
+        with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
+            for split in splits:
+                num_kept.append(0)
+                for pair in split.pairs():
+                    bar.update()
+                    yield pair
+
+    def count(pairs: Iterable[Pair]) -> Iterator[Pair]:
+        for pair in pairs:  # a cleaning step does not read ahead, so the pair is from the corpus that was read last
+            num_kept[-1] += 1
+            yield pair
+
+    cleaned = cleaning_pipeline(read(), config.data.clean)
+    text = count(replace_spans(cleaned) if config.data.placeholders else cleaned)
     pairs = {"train": write_pairs(work / f"train.{src}", work / f"train.{tgt}", text)}
     for step, num_dropped in cleaned.dropped.items():
         if num_dropped:
             log(f"cleaning step {step} dropped {num_dropped:,} pairs")
-    for label, counts in (("training", corpora.counts[: len(train)]), ("replay", corpora.counts[len(train) :])):
+    for label, counts in (("training", num_kept[: len(train)]), ("replay", num_kept[len(train) :])):
         if counts and not sum(counts):
             raise DataError(f"no {label} pair is left after cleaning", "check data.clean, data.src and data.tgt")
     pairs["valid"] = write_pairs(work / f"valid.{src}", work / f"valid.{tgt}", valid.pairs())
     if not pairs["valid"]:
         raise DataError(f"the validation split of {valid.name} is empty")
-    results = {"pairs": pairs, "corpora": corpora.counts, "dropped": cleaned.dropped}
+    results = {"pairs": pairs, "corpora": num_kept, "dropped": cleaned.dropped}
     write_text(work / CLEANING_FILE, json.dumps(results))
     return results
-
-
-class _Corpora:
-    """Reads corpora one after the other, and counts the pairs of each that cleaning keeps.
-
-    A cleaning step does not read ahead, so a pair that it yields is from the corpus that was read last.
-    """
-
-    def __init__(self, splits: list[Split]) -> None:
-        self._splits = splits
-        self._index = 0
-        self.counts = [0] * len(splits)
-
-    def read(self) -> Iterator[Pair]:
-        """Yield the pairs of all corpora, with a progress bar."""
-        counts = [split.count() if split.count else None for split in self._splits]
-        total = sum(count or 0 for count in counts) if None not in counts else None
-        with progress(total, "cleaning", " pairs", unit_scale=True) as bar:
-            for i, split in enumerate(self._splits):
-                self._index = i
-                for pair in split.pairs():
-                    bar.update()
-                    yield pair
-
-    def count(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Yield the pairs that cleaning yields, and count them."""
-        for pair in pairs:
-            self.counts[self._index] += 1
-            yield pair
 
 
 def _get_tokenizer(config: Config, work: Path, num_train: int) -> Tokenizer:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from nmt.config import DataConfig
 from nmt.data.sources import files, multi30k, opus, phrasebook, tatoeba, wmt
-from nmt.data.sources.corpus import SPLITS, Corpus, CorpusOptions, Split
+from nmt.data.sources.corpus import SPLITS, CorpusOptions, Split
+from nmt.data.sources.downloadable import DownloadableCorpus
 from nmt.errors import ConfigError, DataError
 from nmt.registry import format_spec, options_of, parse, resolve
 
@@ -15,14 +16,14 @@ __all__ = [
     "validate_all", "without_corpus_options",
 ]  # fmt: skip
 
+Corpus = phrasebook.Phrasebook | DownloadableCorpus | files.Files
+"""A corpus with its options. Creating one reads no files and opens no connections."""
+
 SOURCES: dict[str, Callable[..., Corpus]] = {
     "phrasebook": phrasebook.Phrasebook,
     "tatoeba": tatoeba.tatoeba,
     "multi30k": multi30k.multi30k,
-    "wmt14": wmt.wmt14,
-    "wmt16": wmt.wmt16,
-    "wmt17": wmt.wmt17,
-    "wmt19": wmt.wmt19,
+    **wmt.SOURCES,
     "europarl": opus.europarl,
     "news-commentary": opus.news_commentary,
     "opus100": opus.opus100,

@@ -1,4 +1,4 @@
-"""The interface of a corpus: named splits of sentence pairs, each with a checksum."""
+"""Parts of a corpus: splits of sentence pairs, each with a checksum, options and records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from nmt import __version__
 from nmt.data.pairs import Pair, open_text
@@ -70,28 +69,6 @@ class Split:
     """Returns the approximate number of pairs, if that is faster than reading them."""
     files: tuple[Path, ...] = ()
     """The files that are read, unless they are part of nmt."""
-
-
-class Corpus(Protocol):
-    """A corpus with its options. Creating one reads no files and opens no connections."""
-
-    @property
-    def name(self) -> str:
-        """Name in messages and of the directory on disk."""
-
-    @property
-    def info(self) -> CorpusInfo:
-        """Description for `nmt data list`."""
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether the corpus can be read without a download."""
-
-    def validate(self) -> None:
-        """Raise a ConfigError if the options are invalid."""
-
-    def open(self, split: str, src: str, tgt: str) -> Split:
-        """Return a split; download the corpus first if necessary."""
 
 
 def write_record(directory: Path, name: str, origin: object, lines: Mapping[str, int], **entries: object) -> None:

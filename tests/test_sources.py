@@ -101,9 +101,10 @@ def test_invalid_spec_is_rejected_before_reading(spec: str, message: str, hint: 
     assert hint in caught.value.hint
 
 
-def test_validation_imports_no_heavy_packages() -> None:
+def test_validation_and_reading_the_phrasebook_import_no_heavy_packages() -> None:
     code = (
-        "import sys; from nmt.data.sources import validate; import nmt.cli.data; validate('wmt14'); "
+        "import sys; from nmt.data.sources import open_split, validate; import nmt.cli.data; validate('wmt14'); "
+        "next(open_split('phrasebook', 'test', 'en', 'de').pairs()); "
         "print([m for m in ('torch', 'datasets', 'pyarrow', 'httpx', 'numpy') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -456,57 +457,35 @@ def test_missing_split_or_language_is_an_error(tmp_path: Path) -> None:
         open_split("multi30k", "train", "en", "fr")
 
 
-def broken_side(directory: Path) -> Path:
-    write(directory / "train", TEXT)
-    (directory / "train.de").unlink()
-    return directory
-
-
-def unequal(directory: Path) -> Path:
-    write(directory / "train", TEXT)
-    (directory / "train.de").write_bytes(b"only one\n")
-    return directory
-
-
-def cut_gzip(directory: Path) -> Path:
-    write(directory / "train", TEXT, ".gz")
-    path = directory / "train.de.gz"
-    path.write_bytes(path.read_bytes()[:-20])
-    return directory
-
-
-def empty(directory: Path) -> Path:
-    return write(directory / "train", []).parent
-
-
-def something_else(directory: Path) -> Path:
-    directory.mkdir()
-    (directory / "readme.md").touch()
-    return directory
+EN, DE = lines(TEXT, 0), lines(TEXT, 1)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("files", "message"),
     [
-        (broken_side, r"train\.en exists, but not train\.de"),
-        (unequal, r"train\.en has 200 lines and .*train\.de has 1"),
-        (cut_gzip, "corrupted or truncated"),
-        (empty, "train split of corpus 'wmt14' is empty"),
-        (something_else, "does not have corpus 'wmt14'"),
-        (lambda directory: directory, "no such file or directory"),
+        ({"train.en": EN}, r"train\.en exists, but not train\.de"),
+        ({"train.en": EN, "train.de": b"only one\n"}, r"train\.en has 200 lines and .*train\.de has 1"),
+        ({"train.en.gz": gzip.compress(EN), "train.de.gz": gzip.compress(DE)[:-20]}, "corrupted or truncated"),
+        ({"train.en": b"", "train.de": b""}, "train split of corpus 'wmt14' is empty"),
+        ({"readme.md": b""}, "does not have corpus 'wmt14'"),
+        ({}, "no such file or directory"),
     ],
 )
-def test_failed_installation_leaves_no_files(make, message: str, tmp_path: Path, data: Path) -> None:  # type: ignore[no-untyped-def]
+def test_failed_installation_leaves_no_files(files: dict[str, bytes], message: str, tmp_path: Path, data: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        install("wmt14", make(tmp_path / "mine"))
+        install("wmt14", tmp_path / "mine")
     assert contents(data) == []
     assert [path.name for path in (data / "corpora").iterdir()] == []
 
 
 def test_failed_reinstallation_keeps_old_corpus(tmp_path: Path) -> None:
     install("wmt14", write(tmp_path / "good" / "train", TEXT).parent)
+    (write(tmp_path / "bad" / "train", TEXT).parent / "train.de").unlink()
     with pytest.raises(DataError):
-        install("wmt14", unequal(tmp_path / "bad"), force=True)
+        install("wmt14", tmp_path / "bad", force=True)
     assert list(open_split("wmt14", "train", "en", "de").pairs()) == TEXT
 
 

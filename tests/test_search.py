@@ -91,13 +91,20 @@ def forced(model: Transformer, source: list[int], ids: list[int]) -> tuple[Tenso
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_beam_of_one_equals_greedy(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("spec", "equal"),
+    [
+        ("beam(beam_size=1, length_penalty=0.0)", "greedy"),
+        ("diverse(beam_size=4, groups=1, top_beams=3)", "beam(beam_size=4, top_beams=3)"),
+        ("diverse(beam_size=6, groups=2, top_beams=3, diversity_penalty=0.0)", "beam(beam_size=3, top_beams=3)"),
+        ("constrained(beam_size=4, top_beams=3)", "beam(beam_size=4, top_beams=3)"),
+    ],
+)
+def test_special_cases_equal_other_searches(spec: str, equal: str, seed: int) -> None:
     model = make_model(seed)
-    for greedy, (beam, *_) in zip(
-        run(model, "greedy"), run(model, "beam(beam_size=1, length_penalty=0.0)"), strict=True
-    ):
-        assert greedy[0].ids == beam.ids
-        assert greedy[0].log_prob == pytest.approx(beam.log_prob, abs=1e-5)
+    for one, other in zip(run(model, spec), run(model, equal), strict=True):
+        assert [h.ids for h in one] == [h.ids for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -166,13 +173,17 @@ def test_log_probs_equal_teacher_forced_log_probs(seed: int, spec: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_n_best_list_is_sorted_distinct_and_normalized(seed: int) -> None:
-    for hypotheses in run(make_model(seed), "beam(beam_size=6, top_beams=6, length_penalty=0.6)"):
+@pytest.mark.parametrize("normalization", ["gnmt", "average"])
+def test_n_best_list_is_sorted_distinct_and_normalized(seed: int, normalization: str) -> None:
+    spec = f"beam(beam_size=6, top_beams=6, length_penalty=0.6, length_normalization='{normalization}')"
+    for hypotheses in run(make_model(seed), spec):
         scores = [h.score for h in hypotheses]
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses)
         for h in hypotheses:
-            assert h.score == pytest.approx(h.log_prob / ((5 + len(h.ids) + 1) / 6) ** 0.6, rel=1e-5)
+            length = len(h.ids) + 1  # with the end token
+            norm = (length if normalization == "average" else (5 + length) / 6) ** 0.6
+            assert h.score == pytest.approx(h.log_prob / norm, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -284,16 +295,6 @@ def test_length_limit(spec: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_average_length_normalization(seed: int) -> None:
-    for hypotheses in run(
-        make_model(seed), "beam(beam_size=6, top_beams=6, length_penalty=0.7, length_normalization='average')"
-    ):
-        scores = [h.score for h in hypotheses]
-        assert scores == sorted(scores, reverse=True)
-        assert scores == pytest.approx([h.log_prob / (len(h.ids) + 1) ** 0.7 for h in hypotheses], rel=1e-5)
-
-
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 @pytest.mark.parametrize("end_bias", [-3.0, 3.0])
 def test_length_ratios(seed: int, spec: str, end_bias: float) -> None:
@@ -372,29 +373,6 @@ def test_coverage_penalty(seed: int) -> None:
             assert h.length_norm == pytest.approx(length_norm)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_diverse_beam_search_with_one_group_equals_beam_search(seed: int) -> None:
-    model = make_model(seed)
-    for one, other in zip(
-        run(model, "diverse(beam_size=4, groups=1, top_beams=3)"),
-        run(model, "beam(beam_size=4, top_beams=3)"),
-        strict=True,
-    ):
-        assert [h.ids for h in one] == [h.ids for h in other]
-        assert [h.score for h in one] == pytest.approx([h.score for h in other])
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_groups_without_a_diversity_penalty_are_equal(seed: int) -> None:
-    model = make_model(seed)
-    for one, other in zip(
-        run(model, "diverse(beam_size=6, groups=2, top_beams=3, diversity_penalty=0.0)"),
-        run(model, "beam(beam_size=3, top_beams=3)"),
-        strict=True,
-    ):
-        assert [h.ids for h in one] == [h.ids for h in other]
-
-
 def test_a_high_diversity_penalty_changes_the_first_token() -> None:
     def num_first_tokens(spec: str) -> int:
         return sum(
@@ -404,15 +382,6 @@ def test_a_high_diversity_penalty_changes_the_first_token() -> None:
     assert num_first_tokens("diverse(beam_size=4, groups=4, top_beams=4, diversity_penalty=50.0)") > num_first_tokens(
         "beam(beam_size=4, top_beams=4)"
     )
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_constrained_search_without_constraints_equals_beam_search(seed: int) -> None:
-    model = make_model(seed)
-    for one, other in zip(
-        run(model, "constrained(beam_size=4, top_beams=3)"), run(model, "beam(beam_size=4, top_beams=3)"), strict=True
-    ):
-        assert [h.ids for h in one] == [h.ids for h in other]
 
 
 def contains(ids: list[int], constraint: list[int]) -> bool:
@@ -602,10 +571,11 @@ def test_an_ensemble_averages_probabilities(engine: str) -> None:
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "unconstrained": {},
-    "prefixes": {"prefixes": [[4, 6, 4], [], [5]]},
-    "constraints": {"constraints": [[[4, 4, 5], [6]], [], [[5, 6, 5]]]},
-    "both": {"prefixes": [[6, 6], [4], []], "constraints": [[[4, 5]], [[5], [6, 6]], []], "suppressed_ids": (0, 1, 2)},
-}
+    "prefixes and constraints": {
+        "prefixes": [[4, 6, 4], [], [5]], "constraints": [[], [[4, 4, 5], [6]], [[5, 6, 5]]],
+        "suppressed_ids": (0, 1, 2),
+    },
+}  # fmt: skip
 
 
 @pytest.mark.slow

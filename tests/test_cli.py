@@ -20,7 +20,7 @@ from nmt.config import Config, config_io
 from nmt.errors import UsageError
 
 SLOW = ("torch", "datasets", "sacrebleu", "pyarrow", "pandas")
-HEAVY = (*SLOW, "sentencepiece", "httpx", "numpy")
+HEAVY = (*SLOW, "sentencepiece", "httpx", "numpy", "starlette", "uvicorn")
 """Modules that take 0.1 to several seconds to import."""
 
 

@@ -53,12 +53,11 @@ def commands() -> str:
 
 def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     """Yield each command without subcommands and its full name."""
-    subcommands = getattr(command, "commands", None)
-    if subcommands is None:
-        yield name, command
+    if hasattr(command, "list_commands"):
+        for sub in sorted(command.list_commands(None)):
+            yield from _leaves(f"{name} {sub}", command.get_command(None, sub))
     else:
-        for sub in sorted(subcommands):
-            yield from _leaves(f"{name} {sub}", subcommands[sub])
+        yield name, command
 
 
 def _command(name: str, command: Any) -> str:

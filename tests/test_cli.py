@@ -33,8 +33,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 def commands() -> list[list[str]]:
     root = typer.main.get_command(app)
     names: list[list[str]] = []
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
-        subcommands = getattr(command, "commands", {})
+    for name in root.list_commands(None):  # type: ignore[attr-defined]
+        subcommands = getattr(root.get_command(None, name), "commands", {})  # type: ignore[attr-defined]
         names += [[name, sub] for sub in subcommands] or [[name]]
     return names
 

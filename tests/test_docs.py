@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from test_cli import commands
 
 from nmt.cli import app
 from nmt.config import config_io
@@ -20,19 +21,6 @@ CARDS = ROOT.glob("nmt/runs/pretrained/*/README.md")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *CARDS])
 COMMAND_PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")])
 ARCHITECTURE = DOCS / "architecture.md"
-
-
-def commands() -> list[tuple[str, str]]:
-    """Return the full name and the help text of every command."""
-    root = typer.main.get_command(app)
-    names_and_help = []
-    for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
-        subcommands = getattr(command, "commands", None)
-        if subcommands:
-            names_and_help += [(f"{name} {sub}", c.help or "") for sub, c in subcommands.items()]
-        else:
-            names_and_help.append((name, command.help or ""))
-    return names_and_help
 
 
 def read(path: Path) -> str:
@@ -49,12 +37,10 @@ def python_snippets(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("name", "text"), commands(), ids=[name for name, _ in commands()])
-def test_every_command_is_documented_with_an_example(name: str, text: str) -> None:
+@pytest.mark.parametrize("name", [" ".join(words) for words in commands()])
+def test_every_command_is_documented_with_an_example(name: str) -> None:
     lines = [line for page in COMMAND_PAGES for line in command_lines(page)]
     assert any(re.match(rf"{name}\b", line) for line in lines), f"no page in docs/ has an example of nmt {name}"
-    assert "Example" in text
-    assert f"nmt {name}" in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -77,9 +63,9 @@ def test_commands_and_options_in_the_documents_exist() -> None:
             words = line.split()
             if words[0].startswith("-") or words[0].isupper():  # nmt --help, nmt COMMAND --help
                 continue
-            command = root.commands.get(words[0])  # type: ignore[attr-defined]
-            if hasattr(command, "commands"):
-                command = command.commands.get(words[1])
+            command = root.get_command(None, words[0])  # type: ignore[attr-defined]
+            if hasattr(command, "get_command"):
+                command = command.get_command(None, words[1])
             assert command, f"{page.name}: nmt {line}"
             options = {name for parameter in command.params for name in parameter.opts} | {"--help", "-h"}
             for word in words:

@@ -12,7 +12,6 @@ import keyword
 import os
 import select
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -47,21 +46,6 @@ TRAINING_COMMANDS = ("train", "reproduce")
 """Commands that train in their own process."""
 
 
-class Commands(Mapping[str, Any]):
-    """Click commands by name, made on first use: making all of them would take longer than a short translation."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
-        return _command(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
 @cache
 def _command(name: str) -> Any:
     module_name = f"{name}_" if keyword.iskeyword(name) else name
@@ -80,11 +64,11 @@ class ErrorHandlingGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = Commands()  # type: ignore[assignment]
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands."""
-        return [*COMMANDS]
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Make a command on first use: making all of them would take longer than a short translation."""
+        return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command and exit with its code."""

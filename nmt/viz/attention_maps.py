@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,18 +85,8 @@ class AttentionMaps:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON, with weights rounded to four decimals."""
-        return {
-            "model": self.model,
-            "languages": list(self.languages),
-            "source_text": self.source_text,
-            "source_tokens": self.source_tokens,
-            "target_tokens": self.target_tokens,
-            "decoder_input": self.decoder_input,
-            "translation": self.translation,
-            "weights": {name: weights.double().round(decimals=4).tolist() for name, weights in self.weights.items()},
-            "steps": [asdict(step) for step in self.steps],
-            "n_best": [asdict(translation) for translation in self.n_best],
-        }
+        weights = {part: weights.double().round(decimals=4).tolist() for part, weights in self.weights.items()}
+        return asdict(replace(self, weights={})) | {"decoder_input": self.decoder_input, "weights": weights}
 
     def to_html(self) -> str:
         """Return a self-contained HTML page."""
@@ -165,17 +155,11 @@ def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tup
     logits_TV = model.logits(hidden_BTD[0]).float()
     if not isinstance(model, Transformer):  # it has one attention layer with one head
         return {"cross": state.cross_attention_RTS[None].float()}, logits_TV
-    names = {
-        "encoder": "encoder.{}.self_attention",
-        "decoder": "decoder.{}.self_attention",
-        "cross": "decoder.{}.cross_attention",
-    }
-    weights = {}
-    for part, name in names.items():
-        layers = [module for key, module in seen.items() if key in {name.format(i) for i in range(len(seen))}]
-        # Layers that share weights are calls of the same module.
-        weights[part] = torch.stack([weights_BHQS[0] for calls in layers for weights_BHQS in calls]).float()
-    return weights, logits_TV
+    weights: dict[str, list[Tensor]] = {part: [] for part in PARTS}
+    for name, calls in seen.items():  # layers that share weights are calls of the same module
+        part = "cross" if name.endswith("cross_attention") else name.partition(".")[0]
+        weights[part] += [weights_BHQS[0] for weights_BHQS in calls]
+    return {part: torch.stack(layers).float() for part, layers in weights.items()}, logits_TV
 
 
 def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int, count: int) -> list[tuple[str, float]]:

@@ -152,7 +152,6 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("evaluate --src a.en", "--src and --ref must be used together"),
         ("evaluate --ref a.de", "--src and --ref must be used together"),
         ("evaluate --src a.en --ref a.de --test wmt14", "or --test"),
-        ("evaluate --encoding-errors ignore", "--encoding-errors must be strict or replace"),
         ("train --time-limit nonsense", "invalid --time-limit 'nonsense'"),
         ("train --time-limit -5", "invalid --time-limit '-5'"),
         ("train --config nope", "config nope does not exist"),
@@ -171,9 +170,8 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
         ("train --set train.clip_norm=nan", "train.clip_norm must be 0 or more, got nan"),
         ("train --set tokenizer.model_type=bqe", "did you mean 'bpe'?"),
         ("config --set a.b=c", "unknown key a.b"),
-        ("config nope", "config nope does not exist"),
         ("tokenizer train text.en --model-type bqe", "did you mean 'bpe'?"),
-        ("tokenizer train text.en --vocab-size 0", "--vocab-size must be between 1 and 65536, got 0"),
+        ("tokenizer train text.en --vocab-size 65537", "--vocab-size must be between 1 and 65536, got 65537"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare: CommandLine) -> None:
@@ -195,11 +193,9 @@ def test_usage_errors_are_one_line_and_exit_2(arguments: str, message: str, bare
     ("arguments", "message"),
     [
         ("--beam-size 0", "beam_size must be between 1 and 1000, got 0"),
-        ("--beam-size 2 --top-beams 5", "top_beams must be between 1 and beam_size (2), got 5"),
         ("--length-penalty nan", "--length-penalty must be a number, got nan"),
         ("--search greedy --beam-size 4", "--search greedy is not a beam search"),
         ("--search greedy --length-penalty 0.6", "--search greedy is not a beam search"),
-        ("--search beam(sise=3)", "search 'beam' has no option 'sise'"),
         ("--output nowhere/out.de", "cannot write nowhere/out.de: No such file or directory"),
         ("--output runs", "cannot write runs: Is a directory"),
     ],

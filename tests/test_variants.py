@@ -303,7 +303,7 @@ def test_unknown_or_incompatible_options_are_rejected(change: dict[str, object],
         check_model(dataclasses.replace(TINY, **change))  # type: ignore[arg-type]
 
 
-def test_learned_positions_limit_training_and_translation(tmp_path: Path) -> None:
+def test_learned_positions_limit_training_translation_and_scoring(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"max_length \(64\) must not exceed the positions .* \(32\)") as caught:
         train(tiny.config(tmp_path, "model.position_encoding=learned(max_positions=32)"), tmp_path / "run")
     assert caught.value.hint == "set train.max_length=32, or model.position_encoding=learned(max_positions=64)"
@@ -312,18 +312,9 @@ def test_learned_positions_limit_training_and_translation(tmp_path: Path) -> Non
     )
     train(config, tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
-    (ids,) = translator.engine.search([Source([5] * 15)], parse_search("greedy(min_length_ratio=9.0)"), lambda _: None)[
-        0
-    ][:1]
-    assert len(ids.ids) == 15  # and the start before them
-
-
-def test_pair_exceeding_learned_positions_is_reported(tmp_path: Path) -> None:
-    config = tiny.config(
-        tmp_path, "model.position_encoding=learned(max_positions=16)", "train.max_length=16", "train.steps=2"
-    )
-    train(config, tmp_path / "run")
-    translator = Translator.load(tmp_path / "run")
+    longest = parse_search("greedy(min_length_ratio=9.0)")
+    ((best, *_),) = translator.engine.search([Source([5] * 15)], longest, lambda _: None)
+    assert len(best.ids) == 15  # and the start before them
     short = ("ba be", "du")
     most = "ba " * 40
     while len(translator.tokenizer.encode(most)) > 15:  # the end, or the start, is the sixteenth

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,23 @@ TEST_PAIRS = [pair for pair in open_split("phrasebook", "test", "en", "de").pair
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "europarl"
 
 
-def check(pairs: Sequence[Pair], tests: Sequence[Pair] = (), **options: object) -> Report:
-    text = ParallelCorpus("corpus", lambda: iter(pairs), len(pairs))
-    return run_checks([text], [("test", tests)] if tests else [], ("en", "de"), **options)  # type: ignore[arg-type]
+def as_corpus(pairs: Sequence[Pair], name: str = "corpus") -> ParallelCorpus:
+    return ParallelCorpus(name, partial(iter, pairs), len(pairs))
+
+
+def check(
+    pairs: Sequence[Pair], tests: Sequence[Pair] = (), languages: tuple[str, str] = ("en", "de"), **options: Any
+) -> Report:
+    return run_checks([as_corpus(pairs)], [("test", tests)] if tests else [], languages, **options)
+
+
+def names(report: Report) -> list[str]:
+    """Return the names of the checks that found something."""
+    return [finding.check.name for finding in report.findings]
+
+
+def repaired(pairs: Sequence[Pair], report: Report) -> list[Pair]:
+    return list(repair([as_corpus(pairs)], report))
 
 
 CLEAN: list[Pair] = []
@@ -76,11 +91,10 @@ def test_every_check_has_a_corruption() -> None:
     assert CORRUPTIONS.keys() == BITS.keys()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_problem_is_reported_at_its_line_only(name: str) -> None:
-    corrupted, index = CLEAN[:1500], 1000
-    corrupted[index] = CORRUPTIONS[name](CLEAN[2500])
+    corrupted, index = CLEAN[:600], 400
+    corrupted[index] = CORRUPTIONS[name](CLEAN[1500])
     report = check(corrupted, TEST_PAIRS)
     found = finding(report, name)
     assert [(found.count, example.line) for example in found.examples] == [(1, index + 1)]
@@ -89,27 +103,23 @@ def test_problem_is_reported_at_its_line_only(name: str) -> None:
         assert found.examples[0].detail == "see line 8"
     if "overlap" in name:
         assert found.examples[0].detail == "line 4 of test"
-    assert [each.check.name for each in report.findings] == [name]
+    assert names(report) == [name]
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_ignored_check_is_not_reported(name: str) -> None:
     corrupted = [*CLEAN[:200], CORRUPTIONS[name](CLEAN[300])]
-    assert BITS[name] & check(corrupted, TEST_PAIRS).problems_N[-1] or name in (
-        "duplicate",
-        "near-duplicate",
-        "multiple-targets",
-    )
+    assert name in names(check(corrupted, TEST_PAIRS))
     report = check(corrupted, TEST_PAIRS, ignore=[name])
-    assert name not in [each.check.name for each in report.findings]
+    assert name not in names(report)
     assert not BITS[name] & report.problems_N[-1]
 
 
 def test_different_numbers_are_near_duplicates() -> None:
     first, second = ("We met him in Berlin on day 12 of May.", "Wir trafen ihn in Berlin am 12. Mai."), \
                  ("We met him in Berlin on day 17 of May.", "Wir trafen ihn in Berlin am 17. Mai.")  # fmt: skip
-    assert [each.check.name for each in check([*CLEAN[:99], first, second]).findings] == ["near-duplicate"]
-    assert [each.check.name for each in check([*CLEAN[:99], first], [second]).findings] == ["near-test-overlap"]
+    assert names(check([*CLEAN[:99], first, second])) == ["near-duplicate"]
+    assert names(check([*CLEAN[:99], first], [second])) == ["near-test-overlap"]
 
 
 def test_short_sentences_are_not_reported() -> None:
@@ -152,8 +162,7 @@ def shuffle_targets(pairs: Sequence[Pair], first: int = 0, end: int | None = Non
 
 
 def misaligned(pairs: Sequence[Pair]) -> list[str]:
-    report = run_checks([ParallelCorpus("corpus", lambda: iter(pairs))], [], ("", ""))
-    findings = [each for each in report.findings if each.check.name == "misaligned"]
+    findings = [each for each in check(pairs, languages=("", "")).findings if each.check.name == "misaligned"]
     return [example.detail for each in findings for example in each.examples]
 
 
@@ -180,7 +189,7 @@ def test_misaligned_corpus_is_an_error_and_repair_drops_all_pairs() -> None:
     pairs = shuffle_targets(CLEAN[:1000])
     report = check(pairs)
     assert report.severity is Severity.ERROR
-    assert list(repair([ParallelCorpus("corpus", lambda: iter(pairs))], report)) == []
+    assert repaired(pairs, report) == []
     assert report.fix_counts()["misaligned"] == 1000
 
 
@@ -278,23 +287,20 @@ def test_repair_drops_or_rewrites_pairs() -> None:
     corrupted = CLEAN[:1500]
     for i, corrupt in enumerate(CORRUPTIONS.values()):
         corrupted[100 * i + 50] = corrupt(corrupted[100 * i + 50])
-    text = ParallelCorpus("corpus", lambda: iter(corrupted), len(corrupted))
-    report = check(corrupted, TEST_PAIRS)
-    kept = list(repair([text], report))
+    kept = repaired(corrupted, check(corrupted, TEST_PAIRS))
     drops = sum(check.fix == "drop" for check in CHECKS if not check.is_corpus_level)
     assert len(kept) == len(corrupted) - drops
-    remaining = {each.check.name for each in check(kept, TEST_PAIRS).findings}
-    assert remaining == {"near-duplicate", "multiple-targets"}
+    assert {*names(check(kept, TEST_PAIRS))} == {"near-duplicate", "multiple-targets"}
     assert all(pair in kept for pair in CLEAN[:40])
     mojibake_index = corrupted.index(CORRUPTIONS["mojibake"](CLEAN[100 * list(CORRUPTIONS).index("mojibake") + 50]))
     assert (corrupted[mojibake_index][0], CLEAN[mojibake_index][1] + " Grüße, schöne!") in kept
 
 
 def test_repair_drops_pair_that_becomes_blank() -> None:
-    text = ParallelCorpus("corpus", lambda: iter([*CLEAN[:9], ("&nbsp;", "&nbsp;")]), 10)
-    report = run_checks([text], [], ("en", "de"))
+    pairs = [*CLEAN[:9], ("&nbsp;", "&nbsp;")]
+    report = check(pairs)
     assert finding(report, "escaped-entities").count == 1
-    assert list(repair([text], report)) == CLEAN[:9]
+    assert repaired(pairs, report) == CLEAN[:9]
 
 
 @pytest.mark.parametrize("code", ["en", "de", "fr", "zh"])
@@ -319,7 +325,7 @@ def test_shift_in_europarl_is_reported_at_exact_line() -> None:
     del targets[3000]
     report = check([(source, target) for (source, _), target in zip(pairs, targets, strict=False)])
     assert abs(finding(report, "misaligned").examples[0].line - 3001) <= 2
-    assert "misaligned" not in [each.check.name for each in check(pairs).findings]
+    assert "misaligned" not in names(check(pairs))
 
 
 @pytest.mark.slow
@@ -376,15 +382,8 @@ def test_test_sets_from_files_corpora_and_config(nmt: CommandLine) -> None:
     done = nmt("data", "check", "leaky.en", "leaky.de", "--test", "phrasebook")
     assert "compared with phrasebook/test" in done.out
     assert done.code == 4
-    done = nmt(
-        "data",
-        "check",
-        "--config",
-        "quickstart",
-        "--json",
-        "--set",
-        "data.train=[\"files(train='leaky', test='test')\"]",
-    )
+    train = "data.train=[\"files(train='leaky', test='test')\"]"
+    done = nmt("data", "check", "--config", "quickstart", "--json", "--set", train)
     assert {test["name"] for test in json.loads(done.out)["test_sets"]} == {"leaky/valid", "test/test"}
 
 
@@ -455,9 +454,7 @@ def test_dead_worker_raises_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_line_numbers_are_per_corpus() -> None:
     parts = [CLEAN[:300], [CLEAN[300], CLEAN[7], *CLEAN[301:400], CLEAN[300]]]
-    texts = [
-        ParallelCorpus(name, partial(iter, part), len(part)) for name, part in zip(("one", "two"), parts, strict=True)
-    ]
+    texts = [as_corpus(part, name) for name, part in zip(("one", "two"), parts, strict=True)]
     found = finding(run_checks(texts, [], ("en", "de")), "duplicate")
     indices = [(each.corpus, each.line, each.detail) for each in found.examples]
     assert indices == [("two", 2, "see line 8 of one"), ("two", 102, "see line 1 of two")]
@@ -465,10 +462,7 @@ def test_line_numbers_are_per_corpus() -> None:
 
 def test_length_ratio_is_relative_to_corpus() -> None:
     long = [(source, " ".join([target] * 4)) for source, target in CLEAN[1000:1100]]
-    texts = [
-        ParallelCorpus(name, partial(iter, part), len(part)) for name, part in (("one", CLEAN[:900]), ("two", long))
-    ]
-    report = run_checks(texts, [], ("en", "de"))
+    report = run_checks([as_corpus(CLEAN[:900], "one"), as_corpus(long, "two")], [], ("en", "de"))
     assert not np.any(report.problems_N[900:] & BITS["length-ratio"])
 
 
@@ -477,12 +471,12 @@ def test_repair_drops_misaligned_region() -> None:
     del targets[1000]
     pairs = list(zip(sources, targets, strict=False))
     report = check(pairs)
-    kept = list(repair([ParallelCorpus("corpus", lambda: iter(pairs), len(pairs))], report))
+    kept = repaired(pairs, report)
     assert 990 < len(kept) < 1003
     assert set(kept[:990]) <= set(CLEAN)
     ignored = check(pairs, ignore=["misaligned"])
     assert not ignored.misaligned_N.any()
-    assert "misaligned" not in [each.check.name for each in ignored.findings]
+    assert "misaligned" not in names(ignored)
 
 
 def test_length_ratio_needs_minimum_factor() -> None:
@@ -492,10 +486,8 @@ def test_length_ratio_needs_minimum_factor() -> None:
         return "".join(rng.choices("abcdefgh ", k=length - 1)) + "x"
 
     even = [(line(60), line(60)) for _ in range(300)]
-    for length, names in ((90, []), (100, ["length-ratio"]), (200, ["length-ratio"])):
-        text = [*even, (line(60), line(length))]
-        report = run_checks([ParallelCorpus("corpus", partial(iter, text))], [], ("", ""))
-        assert [each.check.name for each in report.findings] == names
+    for length, expected in ((90, []), (100, ["length-ratio"]), (200, ["length-ratio"])):
+        assert names(check([*even, (line(60), line(length))], languages=("", ""))) == expected
 
 
 def test_test_overlap_of_one_side_needs_four_words() -> None:
@@ -512,10 +504,7 @@ def test_half_of_a_test_sentence_is_not_near() -> None:
         return " ".join([*words[: len(words) // 2], *(f"{new}{i}{new}" for i in range(-(-len(words) // 2)))])
 
     pairs = [(half(source, f"x{i}"), half(target, f"y{i}")) for i, (source, target) in enumerate(TEST_PAIRS)]
-    assert "near-test-overlap" not in [
-        found.check.name
-        for found in run_checks([ParallelCorpus("t", lambda: iter(pairs))], [("h", TEST_PAIRS)], ("", "")).findings
-    ]
+    assert "near-test-overlap" not in names(check(pairs, TEST_PAIRS, languages=("", "")))
 
 
 @pytest.mark.parametrize(("same", "near"), [(8, -1), (47, -1), (48, 0), (63, 0)])
@@ -551,8 +540,8 @@ def test_first_extra_line_is_reported(tmp_path) -> None:
 
 
 def test_test_overlap_note_has_line_in_its_test_set() -> None:
-    text = ParallelCorpus("corpus", lambda: iter([*CLEAN[:100], TEST_PAIRS[13]]))
-    report = run_checks([text], [("one", TEST_PAIRS[:10]), ("two", TEST_PAIRS[10:])], ("en", "de"))
+    test_sets = [("one", TEST_PAIRS[:10]), ("two", TEST_PAIRS[10:])]
+    report = run_checks([as_corpus([*CLEAN[:100], TEST_PAIRS[13]])], test_sets, ("en", "de"))
     assert finding(report, "test-overlap").examples[0].detail == "line 4 of two"
 
 
@@ -587,24 +576,18 @@ def test_input_files_are_not_overwritten(nmt: CommandLine) -> None:
 
 def test_checks_apply_to_repaired_encoding() -> None:
     test_pairs = [("The small house over there is green.", "Das kleine Haus dort drüben ist grün.")]
-    hidden = (
-        "The small h&ouml;use over there is green.".replace("&ouml;", "&#111;"),
-        "Das kleine Haus dort drüben ist grün.",
-    )
-    broken = (hidden[0], hidden[1].encode().decode("windows-1252"))
-    report = check([*CLEAN[:50], broken], test_pairs)
-    assert {each.check.name for each in report.findings} >= {"test-overlap", "escaped-entities", "mojibake"}
-    assert list(repair([ParallelCorpus("corpus", lambda: iter([*CLEAN[:50], broken]))], report)) == CLEAN[:50]
+    target = "Das kleine Haus dort drüben ist grün.".encode().decode("windows-1252")
+    pairs = [*CLEAN[:50], ("The small h&#111;use over there is green.", target)]
+    report = check(pairs, test_pairs)
+    assert {*names(report)} >= {"test-overlap", "escaped-entities", "mojibake"}
+    assert repaired(pairs, report) == CLEAN[:50]
 
 
 def test_sides_of_different_test_pairs_do_not_overlap() -> None:
     test_pairs = [("Right.", "Richtig."), ("Yes.", "Ja.")]
     assert check([*CLEAN[:50], ("Right.", "Ja.")], test_pairs).findings == []
-    assert (
-        finding(check([*CLEAN[:50], ("Right.", "Richtig.")], test_pairs), "test-overlap")
-        .examples[0]
-        .detail.startswith("line 1")
-    )
+    (example,) = finding(check([*CLEAN[:50], ("Right.", "Richtig.")], test_pairs), "test-overlap").examples
+    assert example.detail.startswith("line 1")
 
 
 @pytest.mark.parametrize("entity", ["&#128512;", "&#x1F600;", "&frac12;", "&sup2;", "&LeftDoubleBracket;"])
@@ -624,13 +607,9 @@ def test_repair_keeps_ignored_blank_pairs(nmt: CommandLine) -> None:
     assert "blank:" not in done.err
 
 
-def test_fix_counts_count_pairs(nmt: CommandLine) -> None:
-    text = [
-        *CLEAN[:50],
-        ("\x07 &amp; so it is all the time.", ""),
-        ("Ring the bell\x07 for me now.", "Läute für mich die Glocke."),
-    ]
-    report = check(text)
+def test_fix_counts_count_pairs() -> None:
+    bell = ("Ring the bell\x07 for me now.", "Läute für mich die Glocke.")
+    report = check([*CLEAN[:50], ("\x07 &amp; so it is all the time.", ""), bell])
     assert report.fix_counts() == {"blank": 1, "control-characters": 1}
 
 
@@ -723,7 +702,7 @@ def near_overlaps(source_changes: int, target_changes: int) -> float:
         (changed(source, source_changes, rng), changed(target, target_changes, rng)) for source, target in test_pairs
     ]
     tests = [(" ".join(source), " ".join(target)) for source, target in test_pairs]
-    report = run_checks([ParallelCorpus("corpus", lambda: iter(pairs))], [("test", tests)], ("", ""), max_examples=300)
+    report = check(pairs, tests, languages=("", ""), max_examples=300)
     found = [each for each in report.findings if each.check.name == "near-test-overlap"]
     for each in found:
         assert [example.detail for example in each.examples] == [
@@ -771,9 +750,7 @@ def test_length_ratio_spread_depends_on_length() -> None:
         return "x" * length, "y" * round((length + 5) * math.exp(rng.gauss(0, spread)) - 5)
 
     text = [pair(20, 0.3) for _ in range(1200)] + [pair(200, 0.05) for _ in range(1200)]
-    report = run_checks(
-        [ParallelCorpus("corpus", lambda: iter([*text, ("x" * 20, "y" * 40), ("x" * 200, "y" * 330)]))], [], ("", "")
-    )
+    report = check([*text, ("x" * 20, "y" * 40), ("x" * 200, "y" * 330)], languages=("", ""))
     bit = BITS["length-ratio"]
     assert report.problems_N[-2] & bit == 0
     assert report.problems_N[-1] & bit == bit
@@ -793,27 +770,18 @@ def test_length_ratio_spread_depends_on_length() -> None:
     ],
 )
 def test_untranslated_allows_a_fifth_of_words_to_differ(source: str, target: str, copy: bool) -> None:
-    names = [
-        found.check.name
-        for found in run_checks([ParallelCorpus("t", lambda: iter([(source, target)]))], [], ("", "")).findings
-    ]
-    assert names == (["untranslated"] if copy else [])
+    assert names(check([(source, target)], languages=("", ""))) == (["untranslated"] if copy else [])
 
 
 def test_near_copy_is_untranslated_and_not_wrong_language() -> None:
     source = "We are going to see the old house by the river tomorrow."
-    report = check([*CLEAN[:50], (source, source.replace("river", "Fluss"))])
-    assert [each.check.name for each in report.findings] == ["untranslated"]
+    assert names(check([*CLEAN[:50], (source, source.replace("river", "Fluss"))])) == ["untranslated"]
 
 
 MOJIBAKE_TEXTS = (
-    "Das ist für mich.",
-    "Die Größe der Häuser ist schön – „sehr“ schön.",
-    "Ärger über Öl",
-    "Menü",
-    "Bäume und Häuser",
+    "Das ist für mich.", "Die Größe der Häuser ist schön – „sehr“ schön.", "Ärger über Öl", "Menü", "Bäume und Häuser",
     "für 5 €",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("encoding", ["cp437", "cp850", "mac_roman", "windows-1252"])
@@ -822,12 +790,9 @@ def test_mojibake_of_common_encodings_is_repaired(encoding: str, text: str) -> N
     broken = text.encode().decode(encoding, "surrogateescape")
     pairs = [*CLEAN[:50], ("This is a sentence.", f"Hier steht: {broken}")]
     if not encoding.startswith("windows") or "“" not in text:  # not encodable in Windows-1252
-        report = run_checks([ParallelCorpus("t", lambda: iter(pairs))], [], ("", ""), ignore=["length-ratio"])
+        report = check(pairs, languages=("", ""), ignore=["length-ratio"])
         assert finding(report, "mojibake").examples[0].line == 51
-        assert list(repair([ParallelCorpus("t", lambda: iter(pairs))], report))[-1] == (
-            pairs[-1][0],
-            f"Hier steht: {text}",
-        )
+        assert repaired(pairs, report)[-1] == (pairs[-1][0], f"Hier steht: {text}")
 
 
 @pytest.mark.parametrize(
@@ -836,7 +801,7 @@ def test_mojibake_of_common_encodings_is_repaired(encoding: str, text: str) -> N
      "α² + β² = γ²", "3√§ ist nichts", "Ost–Österreich und Ãkeçe", "naïf, cœur, für, ça"],
 )  # fmt: skip
 def test_box_drawings_and_roots_are_not_mojibake(text: str) -> None:
-    assert "mojibake" not in [each.check.name for each in check([*CLEAN[:50], ("This is it.", text)]).findings]
+    assert "mojibake" not in names(check([*CLEAN[:50], ("This is it.", text)]))
 
 
 def test_unequal_line_counts_of_a_corpus_with_held_out_sets(nmt: CommandLine) -> None:

@@ -428,9 +428,7 @@ def _tokenizer() -> Tokenizer:
     return train(TEXT, OPTIONS)
 
 
-def test_vocab_size_is_reduced_or_rejected(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_vocab_size_is_reduced_or_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     for kind in ("unigram", "bpe"):
         assert 260 < len(train(TEXT, TokenizerConfig(model_type=kind, vocab_size=9000))) < 500
         assert "reducing the vocabulary to" in capsys.readouterr().err

@@ -163,11 +163,7 @@ def test_compare_command(trained: CommandLine, tmp_path: Path) -> None:
         (["text.en", "text.de"], 2, "translation files require --src and --ref"),
         (["runs/tiny", "nowhere"], 1, "there is no model at nowhere"),
         (["text.en", "text.de", "--src", "text.en"], 2, "--src and --ref must be used together"),
-        (
-            ["text.en", "less", "--src", "text.en", "--ref", "text.de"],
-            1,
-            "less has 1 lines and text.en 400",
-        ),
+        (["text.en", "less", "--src", "text.en", "--ref", "text.de"], 1, "less has 1 lines and text.en 400"),
         (["runs/tiny", "text.en", "--test", "wmt13", "--test", "wmt14"], 2, "a translation file belongs to one"),
         (["runs/tiny", "runs/tiny", "--resamples", "5"], 2, "--resamples"),
     ],

@@ -288,8 +288,7 @@ MARTIF = """<?xml version="1.0"?><martif type="TBX"><text><body><termEntry>
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("terms.tsv", "network\tNetz\ta note\n\n"), ("terms.tbx", TBX), ("old.tbx", MARTIF)],
+    ("name", "text"), [("terms.tsv", "network\tNetz\ta note\n\n"), ("terms.tbx", TBX), ("old.tbx", MARTIF)]
 )
 def test_glossary_files(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)

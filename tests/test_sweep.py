@@ -216,8 +216,7 @@ def test_finished_run_is_not_repeated(nmt: CommandLine) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("send", "signal_number"),
-    [(os.kill, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)],
+    ("send", "signal_number"), [(os.kill, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)]
 )
 def test_interrupted_sweep_saves_a_checkpoint(
     nmt: CommandLine, send: Callable[[int, int], None], signal_number: int

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -25,6 +26,7 @@ import torch
 from nmt import cli
 from nmt.cli import process_settings
 
+T = TypeVar("T")
 TINY = {
     "tokenizer.vocab_size": "350",
     "model.dim": "32",
@@ -179,6 +181,20 @@ def write(prefix: Path, source: list[str] | bytes, target: list[str] | bytes) ->
     for code, text in (("en", source), ("de", target)):
         content = text if isinstance(text, bytes) else "".join(f"{line}\n" for line in text).encode()
         prefix.with_name(f"{prefix.name}.{code}").write_bytes(content)
+
+
+def wait_until(process: subprocess.Popen[bytes], condition: Callable[[], T]) -> T:
+    """Wait until the result of `condition` is true, and return it. Fails if the process ends, or after two minutes."""
+    end = time.monotonic() + 120
+    while not (result := condition()):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    return result
+
+
+def has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commandline import CommandLine, training, write
+from commandline import CommandLine, training, wait_until, write
 from safetensors.torch import load_file
 
 from nmt.cli.duration import format_duration
@@ -27,26 +27,13 @@ from nmt.train.profiling import Estimate
 FOREVER = {"train__steps": "100000", "train__schedule": "inverse_sqrt"}
 
 
-def wait_for(process: subprocess.Popen[bytes], run: Path, count: int) -> None:
-    """Wait until a training run has `count` checkpoints."""
-    end = time.monotonic() + 60
-    while len(checkpoint.checkpoints(run)) < count:
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def step(run: Path) -> int:
     return checkpoint.read_progress(checkpoint.checkpoints(run)[-1]).step
 
 
 def wait_past(process: subprocess.Popen[bytes], run: Path, before: int) -> None:
     """Wait until a training run has saved a checkpoint after update `before`."""
-    end = time.monotonic() + 120
-    while not checkpoint.checkpoints(run) or step(run) <= before:
-        assert process.poll() is None, f"it ended at update {step(run)}"
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    wait_until(process, lambda: checkpoint.checkpoints(run) and step(run) > before)
 
 
 def check_translates(nmt: CommandLine, run: str) -> None:
@@ -72,9 +59,7 @@ def check_resumes(nmt: CommandLine, run: str, extra: int = 5) -> None:
 def test_stopped_training_saves_and_can_be_resumed(number: signal.Signals, nmt: CommandLine) -> None:
     run = nmt.directory / "runs/a run"
     process = nmt.start(*training("runs/a run", train__valid_every="1000", train__log_every="1", **FOREVER))
-    while not (run / "metrics.jsonl").exists():  # training without a checkpoint yet
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, (run / "metrics.jsonl").exists)  # training without a checkpoint yet
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err.decode()
@@ -94,9 +79,7 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
         (nmt.directory / f"huge.{code}").write_text(text)
     corpus = "files(train='text', valid='huge', hold_out=False)"
     process = nmt.start(*training("runs/new", corpus, train__valid_every="2", train__valid_pairs="0", **FOREVER))
-    while not (nmt.directory / "runs/new/data.json").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, (nmt.directory / "runs/new/data.json").exists)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
@@ -112,9 +95,7 @@ def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
     # an update takes minutes, and the first interrupt waits for its end
     changes = FOREVER | {"train__grad_accumulation": "100000", "model__dim": "512", "data__clean": "normalize"}
     process = nmt.start(*training("runs/new", "files(train='huge', valid='text', hold_out=False)", **changes))
-    while not (nmt.directory / "runs/new/data.json").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, (nmt.directory / "runs/new/data.json").exists)
     time.sleep(2)
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
@@ -128,7 +109,7 @@ def test_second_interrupt_exits_immediately(nmt: CommandLine) -> None:
 @pytest.mark.slow
 def test_run_directory_is_locked(nmt: CommandLine) -> None:
     first = nmt.start(*training("runs/one", **FOREVER), stderr=subprocess.DEVNULL)
-    wait_for(first, nmt.directory / "runs/one", 1)
+    wait_until(first, lambda: checkpoint.checkpoints(nmt.directory / "runs/one"))
     resume = nmt("train", "--run", "runs/one", "--resume")
     resume.assert_fails(2, "another process is training in runs/one")
     first.kill()  # releases the lock and leaves the lock file
@@ -158,9 +139,7 @@ def test_interrupted_preparation_resumes_with_identical_results(
     options = ("data", "prepare", "--set", "data.train=files(train='much')", "--set", "tokenizer.vocab_size=400")
     broken = replace(nmt, environment={"NMT_DATA": "broken"})
     process = broken.start(*options)
-    while not (left := list((nmt.directory / "broken/prepared").glob(f".*/{moment}"))):
-        assert process.poll() is None
-        time.sleep(0.01)
+    left = wait_until(process, lambda: list((nmt.directory / "broken/prepared").glob(f".*/{moment}")))
     process.send_signal(sign)
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if sign == signal.SIGINT else -sign)

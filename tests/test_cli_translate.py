@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import CommandLine, heed_interrupts, sentences
+from commandline import CommandLine, has_content, heed_interrupts, sentences, wait_until
 from test_distributed import finish, start
 
 from nmt import Guard, Line, Translator
@@ -156,11 +156,7 @@ def test_a_killed_translation_can_be_resumed(many: CommandLine) -> None:
     command = ("translate", "--input", "long.en", "--no-guard", "--beam-size", "1", "--output")
     many(*command, "complete.de")
     process = many.start(*command, "killed.de")
-    deadline = time.monotonic() + 120
-    while not (many.directory / "killed.de").exists() or not (many.directory / "killed.de").stat().st_size:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(process, lambda: has_content(many.directory / "killed.de"))
     process.kill()
     process.communicate()
     assert 0 < len(lines(many.directory / "killed.de")) < len(SOURCE) * 30

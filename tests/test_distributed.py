@@ -9,13 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from commandline import CommandLine, training
+from commandline import CommandLine, training, wait_until
 from safetensors.torch import load_file
 
 from nmt.config import config_io
@@ -167,11 +166,7 @@ def children(process: subprocess.Popen[bytes]) -> list[int]:
 def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "10"}
     process = start(nmt, *training("runs/dies", "files(train='text')", **changes))
-    end = time.monotonic() + 120
-    while not checkpoint.checkpoints(nmt.directory / "runs/dies"):
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(process, lambda: checkpoint.checkpoints(nmt.directory / "runs/dies"))
     os.kill(sorted(children(process))[rank], signal.SIGKILL)
     _, err = finish(process)
     assert process.returncode != 0
@@ -182,11 +177,7 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
 def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
     process = start(nmt, *training("runs/stops", "files(train='text')", **changes))
-    end = time.monotonic() + 120
-    while not (nmt.directory / "runs/stops/metrics.jsonl").exists():
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(process, (nmt.directory / "runs/stops/metrics.jsonl").exists)
     os.kill(sorted(children(process))[1], signal.SIGTERM)
     _, err = finish(process)
     assert process.returncode == 0, err

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +26,7 @@ import pytest
 import sentencepiece as spm
 import torch
 import yaml
-from commandline import CommandLine, sentences, write
+from commandline import CommandLine, sentences, wait_until, write
 from safetensors.torch import load_file, save_file
 
 from nmt.data.loader import Loader
@@ -486,9 +485,7 @@ def test_a_published_model_is_imported_on_first_use(hub: tuple[CommandLine, list
     translate = ("translate", "the dog", "--model", REPOSITORY)
     is_complete.clear()
     killed = nmt.start(*translate)
-    while not any("safetensors" in path for path in requests):
-        assert killed.poll() is None
-        time.sleep(0.01)
+    wait_until(killed, lambda: any("safetensors" in path for path in requests))
     killed.kill()
     killed.communicate()
     is_complete.set()

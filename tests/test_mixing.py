@@ -14,10 +14,10 @@ from commandline import CommandLine, sentences, write
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from test_fine_tuning import loader, pair_ids
 from tiny import config, copy_text
 
 from nmt.config import Config, config_io
-from nmt.data.loader import Loader, Update
 from nmt.data.mixing import Mix, PreparedCorpus, sample_pairs
 from nmt.data.prepare import PreparedData, prepare
 from nmt.data.sources import CorpusOptions, parse_corpus
@@ -85,17 +85,6 @@ def mixed(directory: Path, options: str = ", weight=0.5, tag=True", *changes: st
     corpora = json.dumps([files(directory, "train"), files(directory, "bt", options)])
     experiment = config(directory, f"data.train={corpora}", *changes)
     return experiment, prepare(experiment)
-
-
-def loader(experiment: Config, prepared: PreparedData, rank: int = 0, world_size: int = 1) -> Loader:
-    mix = prepared.mix(experiment)
-    return Loader(
-        prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed, rank, world_size, mix
-    )
-
-
-def pair_ids(updates: list[Update]) -> list[tuple[int, ...]]:
-    return [batch.pair_ids for update in updates for batch in update.batches]
 
 
 def test_a_large_replay_corpus_does_not_repeat_the_training_corpora() -> None:

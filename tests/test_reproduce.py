@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, write
+from commandline import CommandLine, has_content, wait_until, write
 
 
 @pytest.mark.slow
@@ -87,10 +86,7 @@ def test_a_stopped_reproduction_of_a_time_limited_run_is_no_result(nmt: CommandL
     corpus, long = "files(train='text')", {"train__steps": "100000", "train__valid_every": "100000"}
     assert nmt.train("runs/limited", corpus, "--time-limit", "6s", **long).code == 0
     process = nmt.start("reproduce", "runs/limited")
-    metrics = nmt.directory / "runs/limited-again/metrics.jsonl"
-    while not metrics.exists() or not metrics.stat().st_size:
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, lambda: has_content(nmt.directory / "runs/limited-again/metrics.jsonl"))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, b""), err
@@ -120,9 +116,7 @@ def test_interrupted_reproduction_is_resumed(nmt: CommandLine) -> None:
     (nmt.directory / "runs/long-again").mkdir()  # of a process that was killed before its first checkpoint
     shutil.copy(nmt.directory / "runs/long/config.yaml", nmt.directory / "runs/long-again")
     process = nmt.start("reproduce", "runs/long")
-    while not list((nmt.directory / "runs/long-again").glob("step-*")):
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, lambda: list((nmt.directory / "runs/long-again").glob("step-*")))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err

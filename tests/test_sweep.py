@@ -7,11 +7,10 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from commandline import TINY, CommandLine
+from commandline import TINY, CommandLine, wait_until
 
 from nmt.errors import UsageError
 from nmt.paths import locked
@@ -98,9 +97,7 @@ def test_killed_sweep_resumes_the_current_run(nmt: CommandLine) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0,0.1", "--run", "runs/sweep", *COMMON]
     process = nmt.start(*command, start_new_session=True)
     run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
-    while not list(run.glob("step-*")):
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, lambda: list(run.glob("step-*")))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     done = nmt(*command)
@@ -225,9 +222,7 @@ def test_interrupted_sweep_saves_a_checkpoint(
     command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
     process = nmt.start(*command, start_new_session=True)
     run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
-    while not (run / "metrics.jsonl").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(process, (run / "metrics.jsonl").exists)
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

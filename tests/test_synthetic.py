@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import shlex
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from typing import cast
 
 import pytest
 import yaml
-from commandline import CommandLine, Done, sentences, write
+from commandline import CommandLine, Done, has_content, sentences, wait_until, write
 
 from nmt import Translator
 from nmt.cli import synthesis
@@ -363,11 +362,7 @@ def equal_corpora(nmt: CommandLine, name: str) -> bool:
 def test_a_killed_command_resumes(mono: CommandLine) -> None:
     process = mono.start(*BIG, "-o", "killed")
     path = mono.directory / ".killed-part/candidates.1-of-1"
-    deadline = time.monotonic() + 120
-    while not path.exists() or not path.stat().st_size:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(process, lambda: has_content(path))
     process.kill()
     process.communicate()
     before = path.read_bytes()

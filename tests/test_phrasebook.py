@@ -297,33 +297,17 @@ def test_present_tense(verb: str, forms: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "perfect"),
     [
-        ("machen", "haben gemacht"),
-        ("arbeiten", "haben gearbeitet"),
-        ("an|rufen", "haben angerufen"),
-        ("auf|stehen", "sein aufgestanden"),
-        ("ein|kaufen", "haben eingekauft"),
-        ("auf|wachen", "sein aufgewacht"),
-        ("an|kommen", "sein angekommen"),
-        ("bekommen", "haben bekommen"),
-        ("besuchen", "haben besucht"),
-        ("verkaufen", "haben verkauft"),
-        ("reparieren", "haben repariert"),
-        ("an|probieren", "haben anprobiert"),
-        ("gefallen", "haben gefallen"),
-        ("gehören", "haben gehört"),
-        ("gehen", "sein gegangen"),
-        ("fahren", "sein gefahren"),
-        ("bleiben", "sein geblieben"),
-        ("um|ziehen", "sein umgezogen"),
-        ("an|ziehen", "haben angezogen"),
-        ("ein|schlafen", "sein eingeschlafen"),
-        ("schlafen", "haben geschlafen"),
-        ("beeilen", "haben beeilt"),
-        ("fern|sehen", "haben ferngesehen"),
-        ("mit|bringen", "haben mitgebracht"),
+        ("machen", "haben gemacht"), ("arbeiten", "haben gearbeitet"), ("an|rufen", "haben angerufen"),
+        ("auf|stehen", "sein aufgestanden"), ("ein|kaufen", "haben eingekauft"), ("auf|wachen", "sein aufgewacht"),
+        ("an|kommen", "sein angekommen"), ("bekommen", "haben bekommen"), ("besuchen", "haben besucht"),
+        ("verkaufen", "haben verkauft"), ("reparieren", "haben repariert"), ("an|probieren", "haben anprobiert"),
+        ("gefallen", "haben gefallen"), ("gehören", "haben gehört"), ("gehen", "sein gegangen"),
+        ("fahren", "sein gefahren"), ("bleiben", "sein geblieben"), ("um|ziehen", "sein umgezogen"),
+        ("an|ziehen", "haben angezogen"), ("ein|schlafen", "sein eingeschlafen"), ("schlafen", "haben geschlafen"),
+        ("beeilen", "haben beeilt"), ("fern|sehen", "haben ferngesehen"), ("mit|bringen", "haben mitgebracht"),
         ("wandern", "sein gewandert"),
     ],
-)
+)  # fmt: skip
 def test_perfect(verb: str, perfect: str) -> None:
     assert f"{german.auxiliary(verb)} {german.participle(verb)}" == perfect
 

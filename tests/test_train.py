@@ -445,30 +445,20 @@ def test_patience_stops_training_early(directory: Path, capsys: pytest.CaptureFi
     assert "training has already stopped early; increase train.patience to continue" in capsys.readouterr().err
 
 
-def test_best_checkpoint_is_kept_and_returned(directory: Path) -> None:
-    experiment = config(directory, "train.steps=20", "train.valid_every=4", "train.best_metric=loss")
-    values = iter([3.0, 1.0, 2.0, 4.0, 5.0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Trainer,
-            "validate",
-            lambda self: {"valid_loss": (v := next(values)), "valid_bleu": 0.0, "best_metric_value": -v},
-        )
-        best = run(experiment, directory)
-    assert best.name == "step-000008"
-    assert [p.name for p in checkpoint.checkpoints(directory / "run")] == ["step-000008", "step-000016", "step-000020"]
-
-
-def test_keep_best_keeps_several_checkpoints(directory: Path) -> None:
-    experiment = config(directory, "train.steps=24", "train.valid_every=4", "train.keep_last=1", "train.keep_best=3")
-    values = iter([3.0, 9.0, 7.0, 4.0, 5.0, 1.0])
-    with pytest.MonkeyPatch.context() as patch:
-        scores = {"valid_loss": 1.0, "valid_bleu": 1.0}
-        patch.setattr(Trainer, "validate", lambda self: scores | {"best_metric_value": next(values)})
-        best = run(experiment, directory)
-    assert best.name == "step-000008"
-    kept = [int(path.name.removeprefix("step-")) for path in checkpoint.checkpoints(directory / "run")]
-    assert kept == [8, 12, 20, 24]
+@pytest.mark.parametrize(
+    ("options", "values", "kept"),
+    [
+        (["train.steps=20"], [-3.0, -1.0, -2.0, -4.0, -5.0], [8, 16, 20]),
+        (["train.steps=24", "train.keep_last=1", "train.keep_best=3"], [3.0, 9.0, 7.0, 4.0, 5.0, 1.0], [8, 12, 20, 24]),
+    ],
+)
+def test_best_checkpoints_are_kept_and_the_best_is_returned(
+    directory: Path, options: list[str], values: list[float], kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores, left = {"valid_loss": 1.0, "valid_bleu": 1.0}, iter(values)
+    monkeypatch.setattr(Trainer, "validate", lambda self: scores | {"best_metric_value": next(left)})
+    assert run(config(directory, "train.valid_every=4", *options), directory).name == "step-000008"
+    assert [path.name for path in checkpoint.checkpoints(directory / "run")] == [f"step-{step:06d}" for step in kept]
 
 
 @pytest.mark.parametrize("best", ["bleu", "chrf", "loss"])

@@ -155,9 +155,13 @@ def test_token_probabilities_equal_nmt(to: str, loaded: LoadedModel) -> None:
         assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
 
 
+def greedy(loaded: LoadedModel) -> list[str]:
+    return greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(LINES)
+
+
 def test_translations_equal_nmt(to: str, loaded: LoadedModel) -> None:
     translate = LOADERS[to](exported(to, loaded))
-    expected = [*map(normalize, greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(LINES))]
+    expected = [*map(normalize, greedy(loaded))]
     assert len(set(expected)) > 1
     assert [*map(normalize, translate(LINES))] == expected  # what these models say may end on control characters
     assert normalize(translate(LINES[2:3])[0]) == expected[2]
@@ -199,9 +203,11 @@ def request_of(loaded: LoadedModel) -> SearchRequest:
 
 @pytest.mark.parametrize("make", [bare_graphs, pytest.param(written_graphs, marks=pytest.mark.slow)])
 def test_onnx_beam_search(loaded: LoadedModel, make: Callable[[LoadedModel], OnnxModel]) -> None:
-    model = make(loaded)
-    request = request_of(loaded)
-    beam = parse_search("beam(beam_size=3, top_beams=3)")
+    check_beam_search(make(loaded), loaded)
+
+
+def check_beam_search(model: OnnxModel, loaded: LoadedModel) -> None:
+    request, beam = request_of(loaded), parse_search("beam(beam_size=3, top_beams=3)")
     with torch.inference_mode():
         actual, expected = beam(model, request), beam(TorchModel([loaded.model]), request)
     assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
@@ -231,18 +237,13 @@ def variant(trained: CommandLine, **changes: Any) -> LoadedModel:
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
 def test_onnx_supports_every_transformer_variant(trained: CommandLine, changes: dict[str, Any]) -> None:
     loaded = variant(trained, **changes)
-    request, beam = request_of(loaded), parse_search("beam(beam_size=3, top_beams=3)")
-    with torch.inference_mode():
-        actual, expected = beam(bare_graphs(loaded), request), beam(TorchModel([loaded.model]), request)
-    assert [[h.ids for h in sentence] for sentence in actual] == [[h.ids for h in sentence] for sentence in expected]
+    check_beam_search(bare_graphs(loaded), loaded)
 
 
 def test_shared_layers_are_exported_repeatedly(trained: CommandLine, tmp_path: Path) -> None:
     loaded = variant(trained, layer_sharing=2, encoder_layers=3, decoder_layers=2)
     EXPORTS["ctranslate2"](loaded, tmp_path)
-    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(
-        LINES
-    )
+    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy(loaded)
 
 
 @pytest.mark.parametrize("positions", ["rotary", "rotary(base=100.0)", "learned(max_positions=64)"])
@@ -253,9 +254,7 @@ def test_positions_of_the_model_in_ctranslate2(trained: CommandLine, tmp_path: P
     ids = [loaded.tokenizer.encode(line) for line in LINES]
     for own_T, expected_T in zip(by_ctranslate2(tmp_path, loaded, ids), log_probs(loaded.model, ids), strict=True):
         assert own_T.tolist() == pytest.approx(expected_T.tolist(), abs=1e-3)
-    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy_translator(TorchModel([loaded.model]), loaded.tokenizer)(
-        LINES
-    )
+    assert LOADERS["ctranslate2"](tmp_path)(LINES) == greedy(loaded)
 
 
 @pytest.mark.parametrize(

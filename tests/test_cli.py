@@ -139,7 +139,7 @@ def test_commands_run_in_a_new_process(command: str, nmt: CommandLine) -> None:
     ("arguments", "message"),
     [
         ("--bogus", "No such option: --bogus"),
-        ("frobnicate", "No such command 'frobnicate'"),
+        ("tran", "No such command 'tran'. Did you mean 'train', 'translate'?"),
         ("data lsit", "Did you mean 'list'?"),
         ("data download", "Missing argument 'name'"),
         ("config one two", "unexpected extra argument"),

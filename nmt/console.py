@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if 
 def escape_control(message: str) -> str:
     """Escape control characters: a logged sentence must not move the cursor or change colors."""
     return message.translate(CONTROL)
+
+
+@cache
+def log_once(message: str) -> None:
+    """Log a message once in this process."""
+    log(message)
 
 
 def log(message: str, *, every_rank: bool = False) -> None:

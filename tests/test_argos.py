@@ -187,6 +187,7 @@ def test_import_of_an_export_is_the_identity(tmp_path: Path, options: dict[str, 
     assert (done.code, done.out) == (0, "runs/imported\n"), done.err
     first, second = (discovery.load(tmp_path / "runs" / name) for name in ("tiny", "imported"))
     assert first.config.model == second.config.model
+    assert first.max_source_length == second.max_source_length < 50
     assert first.tokenizer.model == second.tokenizer.model
     weights = second.model.state_dict()
     for name, weight in first.model.state_dict().items():

@@ -43,9 +43,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    evaluation = evaluate.evaluate(
-        translator, test, "greedy", tmp_path, evaluate.MetricOptions(["bleu", "chrf", "ter"])
-    )
+    evaluation = evaluate.evaluate(translator, test, "greedy", tmp_path, ["bleu", "chrf", "ter"])
     scores, report = evaluation.scores, evaluation.report
     reference = tmp_path / "ref"
     reference.write_text("".join(f"{line}\n" for line in test.references[0]), encoding="utf-8")
@@ -62,8 +60,8 @@ def test_scores_equal_the_sacrebleu_command(translator: Translator, tmp_path: Pa
 
 def test_report(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
-    options = evaluate.MetricOptions(["chrf"], resamples=0)
-    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", tmp_path / "new" / "directory", options)
+    output = tmp_path / "new" / "directory"
+    evaluation = evaluate.evaluate(translator, test, "beam(beam_size=2)", output, ["chrf"], resamples=0)
     report = json.loads(evaluation.report.read_text(encoding="utf-8"))
     assert report["search"] == "beam(beam_size=2)"
     assert report["lines"] == 6
@@ -130,7 +128,7 @@ def test_multi_reference_scores_equal_the_sacrebleu_command(tmp_path: Path) -> N
 def test_missing_comet_fails_before_translation(translator: Translator, tmp_path: Path) -> None:
     test = test_sets.default_test_set(translator.config.data)
     with pytest.raises(UsageError, match="COMET is not installed") as caught:
-        evaluate.evaluate(translator, test, "greedy", tmp_path, evaluate.MetricOptions(comet="Unbabel/wmt22-comet-da"))
+        evaluate.evaluate(translator, test, "greedy", tmp_path, comet="Unbabel/wmt22-comet-da")
     assert caught.value.hint == "pip install unbabel-comet"
     assert not list(tmp_path.iterdir())
 
@@ -190,10 +188,8 @@ def test_comet_input_and_scale(translator: Translator, tmp_path: Path, monkeypat
 
     fake = SimpleNamespace(download_model=lambda name: name, load_from_checkpoint=lambda _: Model())
     monkeypatch.setitem(sys.modules, "comet", fake)
-    options = evaluate.MetricOptions(metrics=(), comet="a/b")
-    result = evaluate.evaluate(
-        translator, test_sets.TestSet("test", ["s"], [["r"], ["other"]]), "greedy", tmp_path, options
-    )
+    test = test_sets.TestSet("test", ["s"], [["r"], ["other"]])
+    result = evaluate.evaluate(translator, test, "greedy", tmp_path, (), comet="a/b")
     assert result.scores == [metrics.Score("COMET", 85.0, "model:a/b")]
     assert inputs == [{"src": "s", "mt": (tmp_path / "test.hyp").read_text().rstrip("\n"), "ref": "r"}]
 

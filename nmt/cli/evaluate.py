@@ -80,7 +80,6 @@ def evaluate(
 
     import json
 
-    from nmt.evaluate.evaluation import MetricOptions
     from nmt.evaluate.evaluation import evaluate as evaluate_test_set
     from nmt.runs.model_card import write_card
 
@@ -89,11 +88,13 @@ def evaluate(
     test_sets = load_test_sets(translator, src, ref, test, encoding_errors)
     check_file_names(test_sets)
     metrics = [name for name, is_set in {"bleu": bleu, "chrf": chrf, "ter": ter}.items() if is_set]
-    options = MetricOptions(metrics or ([] if comet else ["bleu"]), resamples, comet)
+    metrics = metrics or ([] if comet else ["bleu"])
     directory = output or _default_output(translator, model[0] if model else None)
     evaluations = []
     for test_set in test_sets:
-        evaluation = evaluate_test_set(translator, test_set, spec, directory, options, models=model or ())
+        evaluation = evaluate_test_set(
+            translator, test_set, spec, directory, metrics, resamples=resamples, comet=comet, models=model or ()
+        )
         evaluations.append(evaluation)
         if not json_:
             for score in evaluation.scores:

@@ -5,11 +5,10 @@ Segments are spans of the text, and only whitespace is left between them, so no 
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from nmt.console import log
+from nmt.console import log_once
 
 Span = tuple[int, int]
 """Start and end offset of a segment."""
@@ -41,7 +40,7 @@ def split_sentences(text: str, language: str) -> list[Span]:
     try:
         from sentencex import segment
     except ImportError:
-        _log_missing_sentencex()
+        log_once("the package sentencex is not installed, so lines are split at every period, also after abbreviations")
         return _split_at(_SENTENCE_END, text)
     spans, end = [], 0
     for sentence in segment(language, text):
@@ -51,11 +50,6 @@ def split_sentences(text: str, language: str) -> list[Span]:
         end = start + len(sentence)
         spans += _trim(text, (start, end))
     return spans
-
-
-@functools.cache
-def _log_missing_sentencex() -> None:
-    log("the package sentencex is not installed, so lines are split at every period, also after abbreviations")
 
 
 def count_sentences(text: str, language: str) -> int:

@@ -14,12 +14,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from xml.parsers import expat
 
-from nmt.console import log
+from nmt.console import log_once
 from nmt.data.pairs import Pair, read_blocks
 from nmt.errors import DataError
 
@@ -72,13 +71,8 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
         languages = ", ".join(sorted(parser.languages)) or "none"
         raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")
     if parser.num_incomplete or parser.num_empty:
-        _log_skipped(path, src, tgt, parser.num_incomplete, parser.num_empty)
-
-
-@cache
-def _log_skipped(path: Path, src: str, tgt: str, num_incomplete: int, num_empty: int) -> None:
-    """Log the number of skipped units; cached, because a corpus is read several times."""
-    log(f"{path}: skipped units: {num_incomplete:,} without {src} or {tgt}, {num_empty:,} with an empty segment")
+        without = f"{parser.num_incomplete:,} without {src} or {tgt}, {parser.num_empty:,} with an empty segment"
+        log_once(f"{path}: skipped units: {without}")  # a corpus is read several times
 
 
 class _Parser:

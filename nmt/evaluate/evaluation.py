@@ -24,18 +24,6 @@ RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
-class MetricOptions:
-    """Metrics to compute."""
-
-    metrics: Sequence[str] = ("bleu",)
-    """Names in `METRICS`."""
-    resamples: int = RESAMPLES
-    """Bootstrap resamples; 0 disables confidence intervals."""
-    comet: str = ""
-    """Name of a COMET model; empty for no COMET."""
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """The scores of one test set and the path of the report."""
 
@@ -61,8 +49,10 @@ def evaluate(
     test: TestSet,
     search: str,
     output: Path,
-    options: MetricOptions | None = None,
+    metrics: Sequence[str] = ("bleu",),
     *,
+    resamples: int = RESAMPLES,
+    comet: str = "",
     models: Sequence[Path] = (),
 ) -> Evaluation:
     """Translate and score a test set, and write `TEST.hyp` and `TEST.json` to the directory `output`.
@@ -72,21 +62,22 @@ def evaluate(
         test: sources and references.
         search: spec string of the search.
         output: directory for hypotheses and report; created if necessary.
-        options: metrics; by default BLEU with a confidence interval.
+        metrics: names in `METRICS`.
+        resamples: bootstrap resamples; 0 disables confidence intervals.
+        comet: name of a COMET model; empty for no COMET.
         models: the models of an ensemble, for the report.
 
     Raises:
         UsageError: the directory cannot be created, or COMET is requested and not installed.
         NMTError: the hypotheses or the report cannot be written.
     """
-    options = options or MetricOptions()
     _make_directory(output)  # fail before translating
-    comet = comet_segments(options.comet) if options.comet else None
+    comet_scores = comet_segments(comet) if comet else None
     hypotheses = translate_test_set(translator, test, search)
-    scores = [METRICS[name](hypotheses, test.references, resamples=options.resamples) for name in options.metrics]
-    if comet:
-        values = comet(test.sources, hypotheses, test.references[0])
-        scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{options.comet}"))
+    scores = [METRICS[name](hypotheses, test.references, resamples=resamples) for name in metrics]
+    if comet_scores:
+        values = comet_scores(test.sources, hypotheses, test.references[0])
+        scores.append(Score("COMET", 100 * sum(values) / len(values), f"model:{comet}"))
     report = {
         "model": list(map(str, models)) if len(models) > 1 else str(translator.checkpoint),
         "test": test.name,

@@ -1,8 +1,8 @@
 """Import of published models of other toolkits as runs.
 
 A run from an import has one checkpoint, step-000000, and works with every command that uses a model. To add a format,
-write a module with `read(directory)`, which returns an `ImportedModel`, recognize its files in `read`, and add one of
-them to `MARKERS`. Downloads from the Hugging Face Hub have only the files that `huggingface.py` reads (`hub.py`).
+write a module with `read(directory)`, which returns an `ImportedModel`, and add it to `FORMATS`. Downloads from the
+Hugging Face Hub have only the files that `huggingface.py` reads (`hub.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,12 @@ if TYPE_CHECKING:  # finding an imported run does not require PyTorch
     from nmt.imports.common import ImportedModel
 
 ARCHIVES = (".zip", ".argosmodel")
-MARKERS = ("metadata.json", "model.bin", "config.json", "decoder.yml")
-"""Files in the directory of a model, by which a model is found in an archive."""
+FORMATS = {
+    "argos": ("metadata.json", "model"), "ctranslate2": ("model.bin",), "huggingface": ("config.json",),
+    "marian": ("decoder.yml",),
+}  # fmt: skip
+"""Module of each format, and names in the directory of a model by which it is recognized. In an archive, a model is
+found by the first of them."""
 
 
 def import_model(
@@ -92,27 +97,10 @@ def read(directory: Path) -> ImportedModel:
     Raises:
         CheckpointError: the format is unknown, a file is damaged, or the model is not supported.
     """
-    if (directory / "metadata.json").is_file() and (directory / "model").is_dir():
-        from nmt.imports import argos
-
-        return argos.read(directory)
-    if (directory / "model.bin").is_file():
-        from nmt.imports import ctranslate2
-
-        if not (directory / "config.yaml").is_file():
-            raise CheckpointError(
-                f"{directory} is a model of CTranslate2 without its tokenizer",
-                "import a package of Argos Translate, or an export of nmt",
-            )
-        return ctranslate2.read_export(directory)
-    if (directory / "config.json").is_file():
-        from nmt.imports import huggingface
-
-        return huggingface.read(directory)
-    if (directory / "decoder.yml").is_file():
-        from nmt.imports import marian
-
-        return marian.read(directory)
+    for module, names in FORMATS.items():
+        if all((directory / name).exists() for name in names):
+            model: ImportedModel = import_module(f"nmt.imports.{module}").read(directory)
+            return model
     raise CheckpointError(
         f"{directory} is not a model in a known format",
         "supported formats: Hugging Face MarianMT, Marian releases, Argos Translate packages, exports of nmt",
@@ -138,7 +126,8 @@ def _read_source(source: str, path: Path, revision: str | None) -> tuple[Importe
         from nmt.imports.common import extracted
 
         with extracted(path) as directory:
-            files = (file for file in directory.rglob("*") if file.name in MARKERS)
+            markers = {names[0] for names in FORMATS.values()}
+            files = (file for file in directory.rglob("*") if file.name in markers)
             root = min(files, key=lambda file: len(file.parts), default=directory / "file").parent
             try:
                 return read(root), {"source": source, "license": _license(root)}
@@ -179,7 +168,7 @@ def _write(model: ImportedModel, run: Path, record: dict[str, str]) -> None:
         (work / "config.yaml").write_text(config_io.dump(model.config), encoding="utf-8")
         model.tokenizer.save(work)
         limits = {"max_source_length": model.config.train.max_length - 1, "max_sentences_per_line": 1}
-        data = limits | {"imported": record | {"sha256": model.checksum}}
+        data = limits | model.limits | {"imported": record | {"sha256": model.checksum}}
         (work / "data.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
         checkpoint.save(work, checkpoint.Progress(), model.weights, {}, model.tokenizer.checksum)
     model_card.write_card(run)

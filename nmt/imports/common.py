@@ -7,7 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class ImportedModel:
     """Weights by the names of the parameters of `nmt.model`."""
     checksum: str
     """SHA-256 of the original file of the weights."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """Known limits of a line, in place of those of models that translate one sentence at a time."""
 
 
 @dataclass(frozen=True)

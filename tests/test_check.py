@@ -844,8 +844,13 @@ def test_options_that_do_not_apply_are_rejected(nmt: CommandLine, command: str) 
 
 
 def test_letters_of_scripts_without_spaces_count_as_words() -> None:
-    test_pairs = [("政府昨天宣布了新政策。", "x"), ("谢谢", "y")]
-    new = [("政府昨天宣布了新政策。", "a"), ("谢谢", "b"), ("这本书很有意思。", "这本书很有意思"), ("北京", "北京")]
+    test_pairs = [("政府昨天宣布了新政策。", "x"), ("ありがとう", "y")]
+    new = [
+        ("政府昨天宣布了新政策。", "a"),
+        ("ありがとう", "b"),
+        ("这本书真的很有意思。", "这本书真的很有意思"),
+        ("北京大学", "北京大学"),
+    ]
     report = check([*CLEAN[:50], *new], test_pairs, languages=("", ""))
     assert [example.line for example in finding(report, "test-overlap").examples] == [51]
     assert [example.line for example in finding(report, "untranslated").examples] == [53]

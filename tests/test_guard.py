@@ -198,12 +198,18 @@ def test_problems(source: str, text: str, problems: tuple[str, ...]) -> None:
         assert find_problems(Line(source, fixed=protected_spans(source)), text, languages) == problems
 
 
-@pytest.mark.parametrize("text", ["政府昨天宣布了新的经济政策。", "정부는 어제 새로운 경제 정책을 발표했다."])
-def test_lengths_are_compared_by_content(text: str) -> None:
-    english = "The government announced a new economic policy yesterday."
+@pytest.mark.parametrize(
+    ("english", "text"),
+    [
+        ("The government announced a new economic policy yesterday.", "政府昨天宣布了新的经济政策。"),
+        ("The government announced a new economic policy yesterday.", "정부는 어제 새로운 경제 정책을 발표했다."),
+        ("Thanks.", "ありがとうございました。"), ("Sorry", "申し訳ございません。"),
+    ],
+)  # fmt: skip
+def test_lengths_are_compared_by_content(english: str, text: str) -> None:
     assert find_problems(Line(english), text, ("en", "xx")) == ()
     assert find_problems(Line(text), english, ("xx", "en")) == ()
-    assert find_problems(Line(english * 2), text[:5], ("en", "xx")) == ("too-short",)
+    assert find_problems(Line(english * 2 + 40 * "a"), text[:3], ("en", "xx")) == ("too-short",)
 
 
 def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:

@@ -108,6 +108,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("<p>1 + 2</p>\r\n<p>One\r\ntwo</p>", "<p>2 + 1</p>\r\n<p>TWO ONE</p>"),
         ("<img alt=dog>", '<img alt="DOG">'),
         ("""<img alt='the {{1&"2"}} &quot;isn&#39;t'>""", """<img alt='"ISN&#39;T {{1&"2"}} THE'>"""),
+        ("<img alt='my &lt;%1%&gt; dog'>", "<img alt='DOG &lt;%1%&gt; MY'>"),
         ('<img alt="my {%1<2%} &quot;dog&quot;">', '<img alt="&quot;DOG&quot; {%1<2%} MY">'),
     ],
 )

@@ -488,13 +488,13 @@ def test_search_with_nan_weights_terminates(where: str, precision: str, spec: st
     assert done.wait(20)
 
 
-@compiled
 def test_a_token_that_is_impossible_in_all_models_is_impossible_in_the_ensemble() -> None:
     log_probs = [np.log(np.array(each, np.float32)) for each in ([0.5, 0.25], [0.125, 0.75])]
     log_probs = [np.append(each, np.float32(-np.inf)) for each in log_probs]
     assert np.exp(mean_log_prob(log_probs)).tolist() == pytest.approx([0.3125, 0.5, 0.0])
 
 
+@compiled
 def test_nan_token_ranks_first() -> None:
     network = make(vocabulary=700, tie_embeddings=False)
     network.output_weight_VD[600, 3] = math.nan

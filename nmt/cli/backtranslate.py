@@ -56,8 +56,10 @@ def backtranslate(
 
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
     synthesis.check_options(output, search, "", min_score, steps, ignored)
-    given = {"command": "backtranslate", "min_score": min_score, "clean": steps, "ignore": ignored, "tests": test or ()}
-    if synthesis.report_if_complete(output, resume, given | ({"search": search} if search else {})):
+    settings = {
+        "command": "backtranslate", "min_score": min_score, "clean": steps, "ignore": ignored, "tests": test or (),
+    }  # fmt: skip
+    if synthesis.report_if_complete(output, resume, settings | ({"search": search} if search else {})):
         return
     teacher = load_translator(model, device, precision)
     data = teacher.config.data

@@ -85,7 +85,7 @@ def check(
         raise UsageError("--set requires --config", "add --config CONFIG")
     if config is not None and (src_lang or tgt_lang):
         raise UsageError("--src-lang and --tgt-lang are for files", "set data.src and data.tgt in the config")
-    if config is not None and encoding_errors != "strict":
+    if config is not None and encoding_errors != "strict" and not any(map(test_files, test or ())):
         raise UsageError("--encoding-errors is for files", "use errors='replace' in files(...) of the config")
     for code in filter(None, (src_lang, tgt_lang)):
         if not LANGUAGE_CODE.fullmatch(code):
@@ -101,7 +101,7 @@ def check(
     inputs = [
         *held_out_files,
         *(path for text in corpora for path in text.files),
-        *(path for name in test or [] for path in _test_files(name)),
+        *(path for name in test or [] for path in test_files(name)),
     ]
     check_not_overwriting([*outputs, *([html] if html else [])], inputs)
     for code in languages:
@@ -175,7 +175,7 @@ def _config_corpora(
     """Return the languages, the training corpora, the held-out sets with `with_tests`, and the files of these sets."""
     from nmt.config import config_io
     from nmt.data.check import ParallelCorpus
-    from nmt.data.sources import open_split
+    from nmt.data.sources import get_corpus, open_split
 
     data = config_io.load(config_io.find(name), overrides).data
     splits = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
@@ -183,8 +183,11 @@ def _config_corpora(
     files: list[Path] = []
     missing: dict[str, list[str]] = {}
     for split, spec in (("valid", data.valid), ("test", data.test)):
+        spec_or_default = spec or data.train[0]
+        if not with_tests and not get_corpus(spec_or_default).is_installed:
+            continue
         try:
-            held_out = open_split(spec or data.train[0], split, data.src, data.tgt)
+            held_out = open_split(spec_or_default, split, data.src, data.tgt)
             files += held_out.files
             if with_tests:
                 tests.append((held_out.name, list(held_out.pairs())))
@@ -200,7 +203,7 @@ def _config_corpora(
     return (data.src, data.tgt), corpora, tests, files
 
 
-def _test_files(name: str) -> tuple[()] | tuple[Path, Path]:
+def test_files(name: str) -> tuple[()] | tuple[Path, Path]:
     """Return the two files of SRC:TGT, or an empty tuple for other test set names."""
     src, colon, tgt = name.partition(":")
     return (Path(src), Path(tgt)) if colon and "(" not in name else ()
@@ -210,7 +213,7 @@ def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str)
     """Return the name and the pairs of a test set that training data must not overlap with: a name or SRC:TGT."""
     from nmt.data.pairs import read_pairs
 
-    if files := _test_files(name):
+    if files := test_files(name):
         return str(files[0]), list(read_pairs(*files, errors=encoding_errors))
     from nmt.evaluate.test_sets import named_test_set
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt.cli import synthesis
+from nmt.cli.check import test_files
 from nmt.cli.options import DeviceOption, EncodingErrorsOption, SearchOption, SearchPrecisionOption, load_translator
 from nmt.errors import UsageError
 
@@ -67,7 +68,7 @@ def distill(
         raise UsageError(
             f"{'--data' if data else '--select'} does not apply to --input, which has no references", "leave it out"
         )
-    if not input and encoding_errors != "strict":
+    if not input and encoding_errors != "strict" and not any(map(test_files, test or ())):
         raise UsageError("--encoding-errors is for --input", "use errors='replace' in files(...) of --data")
     if input:
         open_text(input).close()
@@ -81,11 +82,11 @@ def distill(
     search = search or (N_BEST_SEARCH if select else "")
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
     synthesis.check_options(output, search, select, min_score, steps, ignored)
-    given = {
+    settings = {
         "command": "distill", "select": select, "min_score": min_score, "clean": steps, "ignore": ignored,
         "tests": test or (),
     }  # fmt: skip
-    if synthesis.report_if_complete(output, resume, given | ({"search": search} if search else {})):
+    if synthesis.report_if_complete(output, resume, settings | ({"search": search} if search else {})):
         return
     teacher = load_translator(model, device, precision)
     filters = Filters(

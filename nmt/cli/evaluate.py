@@ -63,8 +63,8 @@ def evaluate(
     """Translate test sets and report BLEU, chrF and TER with confidence intervals, and COMET.
 
     The default is BLEU on data.test of the config, or on the test split of the first training corpus; imported models
-    need --test, or --src and --ref. Scores are computed by sacreBLEU on cased, detokenized text (TER: lowercased) and
-    printed with their signatures; COMET uses the first reference only. Hypotheses and a JSON report are written to a
+    need --test, or --src and --ref. Scores are computed by sacreBLEU on cased, detokenized text and printed with their
+    signatures; TER ignores case, and COMET uses the first reference only. Hypotheses and a JSON report are written to a
     directory.
 
     Examples:

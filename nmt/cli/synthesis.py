@@ -164,12 +164,12 @@ def report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) 
     if not output.exists():
         return False
     if resume and (output / RECORD).is_file():
-        found: dict[str, Any] = {"command": ""}
+        recorded: dict[str, Any] = {"command": ""}
         with suppress(ValueError, KeyError, TypeError):  # a damaged record, or one of another source
-            origin = json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]
-            found |= origin | origin.get("filters", {})
+            origin = {**json.loads((output / RECORD).read_text(encoding="utf-8"))["origin"]}
+            recorded |= origin | origin.get("filters", {})
         current = json.loads(json.dumps(settings))  # converts tuples to lists
-        if any(found[name] != value for name, value in current.items() if name in found):
+        if any(recorded[name] != value for name, value in current.items() if name in recorded):
             raise UsageError(f"{output} was made in another way", "choose another --output, or delete it")
         log(f"{output} is complete")
         if not SILENT:

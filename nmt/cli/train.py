@@ -134,8 +134,8 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     run, _ = discovery.resolve_model(init_from)
     config, start = config_io.read(path), config_io.load(run / "config.yaml")
     in_file = config_io.keys_in_file(path)
-    given = in_file | {text.partition("=")[0].strip() for text in overrides}
-    if "data.train" not in given:
+    set_keys = in_file | {text.partition("=")[0].strip() for text in overrides}
+    if "data.train" not in set_keys:
         raise UsageError(
             f"there is no data to fine-tune {init_from} on", "name it: --set \"data.train=files(train='my/corpus')\""
         )
@@ -150,7 +150,7 @@ def _fine_tuning_config(path: Path, init_from: Path, overrides: list[str]) -> Co
     )
     for override in overrides:
         config = config_io.override(config, override)
-    if "train.max_length" not in given:
+    if "train.max_length" not in set_keys:
         max_length = max(start.train.max_length, config.train.max_length)
         max_length = min(max_length, config.train.batch_tokens, max_positions(start.model) or max_length)
         config = replace(config, train=replace(config.train, max_length=max_length))

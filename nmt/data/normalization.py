@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 # Control characters and invisible characters without meaning. Joiners (U+200C, U+200D) and direction marks are
 # meaningful in other scripts and kept. Whitespace (tab, U+0085, U+2028, ...) is replaced with a space first.
@@ -45,6 +46,11 @@ def remove_invisible(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words. Each letter of a script without spaces, such as Han or Thai, counts as a word."""
     return text.split() if text.isascii() else _WORD_OR_LETTER.findall(text)
+
+
+def estimate_num_words(words: Sequence[str]) -> int:
+    """Estimate the number of words of a tokenized sentence. In text without spaces, twice as many are counted."""
+    return max(len(words), sum(map(count_words, words)) // 2)
 
 
 def count_words(text: str) -> int:

@@ -71,8 +71,8 @@ def read_tmx(path: Path, src: str, tgt: str, errors: str = "strict") -> Iterator
         languages = ", ".join(sorted(parser.languages)) or "none"
         raise DataError(f"{path} has no unit in {src} and {tgt}", f"languages in the file: {languages}")
     if parser.num_incomplete or parser.num_empty:
-        without = f"{parser.num_incomplete:,} without {src} or {tgt}, {parser.num_empty:,} with an empty segment"
-        log_once(f"{path}: skipped units: {without}")  # a corpus is read several times
+        counts = f"{parser.num_incomplete:,} without {src} or {tgt}, {parser.num_empty:,} with an empty segment"
+        log_once(f"{path}: skipped units: {counts}")  # a corpus is read several times
 
 
 class _Parser:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape, unescape
@@ -107,24 +107,22 @@ class HtmlDocument(TranslatableSource):
     def _escape(self, text: str) -> str:
         return escape(text, quote=False).replace("\xa0", self._no_break_space)
 
-    def _quote(self, mark: str, text: str) -> str:
-        escaped = _outside_templates(lambda part: self._escape(part).replace(mark, QUOTES[mark]), text)
-        return f"{mark}{escaped}{mark}"
+    def _quote(self, quote: str, templates: Sequence[str], text: str) -> str:
+        """Escape all text but the code of templates."""
+        parts = re.split(f"({'|'.join(map(re.escape, templates))})", text) if templates else [text]
+        parts[::2] = [self._escape(part).replace(quote, QUOTES[quote]) for part in parts[::2]]
+        return f"{quote}{''.join(parts)}{quote}"
 
     def _attribute_values(self, tokens: Sequence[_Token]) -> Iterator[Value]:
         for token in tokens:
             if token.is_translated or (token.name in ("iframe", "textarea") and token.is_in_translated):
                 for name, match in token.attributes.items():
-                    if _is_text(token, name):
-                        text = _outside_templates(_decode_text, _value(match)).strip(" ")
-                        if text:
-                            start, end = match.span(match.lastgroup or 0)
-                            quoted = match.lastgroup != "bare"
-                            mark = self._source[end] if quoted else '"'
-                            code = tuple(FixedSpan(*each.span(), each[0]) for each in _TEMPLATE.finditer(text))
-                            yield Value(
-                                start - quoted, end + quoted, RichText(text, (), code), partial(self._quote, mark)
-                            )
+                    if _is_text(token, name) and (block := _attribute_block(_value(match))).text:
+                        start, end = match.span(match.lastgroup or 0)
+                        quoted = match.lastgroup != "bare"
+                        quote = self._source[end] if quoted else '"'
+                        encode = partial(self._quote, quote, [span.translation for span in block.fixed])
+                        yield Value(start - quoted, end + quoted, block, encode)
 
     def _runs(self, tokens: Sequence[_Token]) -> Iterator[list[Piece]]:
         """Yield the runs of text and inline markup."""
@@ -319,9 +317,14 @@ def _value(match: re.Match[str]) -> str:
     return match[match.lastgroup] if match.lastgroup else ""
 
 
-def _outside_templates(function: Callable[[str], str], text: str) -> str:
-    """Apply a function to the text between the code of templates."""
-    return "".join(part if i % 2 else function(part) for i, part in enumerate(_TEMPLATE.split(text)))
+def _attribute_block(value: str) -> RichText:
+    """Return the text of an attribute, in which the code of templates is fixed and not decoded."""
+    text, templates = "", []
+    for i, part in enumerate(_TEMPLATE.split(value.strip(" \t\r\n\f"))):
+        if i % 2:
+            templates.append(FixedSpan(len(text), len(text) + len(part), part))
+        text += part if i % 2 else _decode_text(part)
+    return RichText(text, (), tuple(templates))
 
 
 def _decode_text(source: str) -> str:

@@ -50,7 +50,7 @@ class ImportedModel:
     checksum: str
     """SHA-256 of the original file of the weights."""
     limits: dict[str, int] = field(default_factory=dict)
-    """Known limits of a line, in place of those of models that translate one sentence at a time."""
+    """Length limits of a line; by default those of a model that translates single sentences."""
 
 
 @dataclass(frozen=True)

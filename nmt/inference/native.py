@@ -353,8 +353,10 @@ def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
         path = _compile(command)
         try:
             loaded = ctypes.CDLL(str(path))
-        except OSError:  # damaged, for example by a power failure
-            path.unlink()
+        except OSError:
+            if path.read_bytes()[:4].strip(b"\0"):
+                raise
+            path.unlink(missing_ok=True)  # empty or zero after a power failure
             loaded = ctypes.CDLL(str(_compile(command)))
         for name, (result_type, argument_types) in _FUNCTIONS.items():
             function = getattr(loaded, name)
@@ -411,7 +413,7 @@ def _compile(command: list[str]) -> Path:
 @functools.cache
 def engine_id(*command: str) -> str:
     """Return a hash of the engine's source code, the compiler command and the processor."""
-    compiler = os.stat(command[0]).st_mtime_ns if command else 0  # changes with its version
+    compiler = os.stat(command[0]).st_mtime_ns if command else 0  # another version has another time
     identity = (SOURCE.read_text(encoding="utf-8"), command, compiler, platform.platform(), cpu_flags())
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 

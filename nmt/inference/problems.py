@@ -34,8 +34,8 @@ _NEGATIVES = {
 }
 """Words that negate a sentence, and all words that may translate one."""
 LETTER = re.compile(r"[^\W\d_]")
-_DENSE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
-"""Kana, Han and Hangul: one character has about as much content as three letters of an alphabet."""
+_KANA = re.compile("[\u3040-\u30ff]")
+_HAN_OR_HANGUL = re.compile("[\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _TAG = re.compile(r"<(/?)(\w[\w-]*)[^<>]*>")
 _TAG_QUESTION = re.compile(r",\s*\w+n['’]t \w+\s*\?")
 
@@ -147,8 +147,8 @@ def _text_problems(source: str, text: str, src: str, tgt: str) -> Iterator[str]:
 
 
 def _length(text: str) -> int:
-    """Return the number of characters; one of Chinese, Japanese or Korean counts three times."""
-    return len(text) + 2 * len(_DENSE.findall(text))
+    """Return the length in letters of an alphabet, to which Han and Hangul correspond three to one, kana two to one."""
+    return len(text) + len(_KANA.findall(text)) + 2 * len(_HAN_OR_HANGUL.findall(text))
 
 
 def _contains(pattern: str, text: str) -> bool:

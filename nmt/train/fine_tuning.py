@@ -48,8 +48,8 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
 def compare_with_start(config: Config, run: Path, prepared: PreparedData, device: str, *, has_time_limit: bool) -> None:
     """Compare the start model with the best checkpoint on the test set of the new data and on general test sets.
 
-    Logs a table and writes `comparison.json`. Does nothing if that file is of this checkpoint and these test sets. A
-    test set that cannot be loaded is logged and left out: the training run is complete.
+    Logs a table and writes `comparison.json`. Does nothing if that file belongs to this checkpoint and these test sets.
+    A test set that cannot be loaded is logged and left out: the training run is complete.
 
     Args:
         config: config of the run.

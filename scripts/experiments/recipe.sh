@@ -6,7 +6,7 @@
 : "${CONFIG:=multi30k}"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 options=("$@")
-change() { sweep "recipe/$1" --set "model.dropout=${DROPOUT:-0.15}" ${options[@]+"${options[@]}"} "${@:2}"; }
+change() { sweep "recipe/$1" ${DROPOUT:+--set "model.dropout=$DROPOUT"} ${options[@]+"${options[@]}"} "${@:2}"; }
 adamw=(--set train.batch_tokens=1024 --set "train.schedule=linear(peak=3e-3, warmup=300)")
 change positions --grid model.position_encoding=rotary,deberta,sinusoidal
 change adamw --grid train.optimizer=adamw "${adamw[@]}"

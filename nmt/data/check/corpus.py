@@ -17,7 +17,7 @@ class ParallelCorpus:
     pairs: Callable[[], Iterator[Pair]]
     count: int | None = None
     files: tuple[Path, ...] = ()
-    """The user's files that are read."""
+    """The files that are read."""
 
 
 class TolerantReader:

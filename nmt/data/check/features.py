@@ -24,7 +24,7 @@ from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import NUM_HASHES, hash_words, minhash, normalized_words
 from nmt.data.check.overlap_index import OverlapIndex, Words
 from nmt.data.clean import is_blank
-from nmt.data.normalization import count_words
+from nmt.data.normalization import estimate_num_words
 from nmt.data.pairs import Pair, hash_text
 
 NUM_BUCKETS = 256
@@ -116,7 +116,7 @@ def is_copy(source: Sequence[str], target: Sequence[str]) -> bool:
     max_changed = int(MAX_CHANGED_FRACTION * length + 1e-9)
     if length - min(len(source), len(target)) > max_changed:
         return False
-    if length < MIN_COPY_WORDS and sum(map(count_words, source)) < MIN_COPY_WORDS:
+    if length < MIN_COPY_WORDS and estimate_num_words(source) < MIN_COPY_WORDS:
         return False
     if len(set(target).difference(source)) > max_changed:  # fast path for most pairs
         return False

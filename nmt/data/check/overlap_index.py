@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.check.minhash import NUM_HASHES, band_keys, hash_word_pair, hash_words, minhash, normalized_words
-from nmt.data.normalization import count_words
+from nmt.data.normalization import estimate_num_words
 from nmt.data.pairs import Pair
 
 BANDS = tuple((start, 4) for start in range(0, NUM_HASHES - 3, 2))
@@ -72,7 +72,7 @@ class OverlapIndex:
         """Return the index of the test sentence that overlaps with a pair on a long side or on both sides, or -1."""
         matches = [self._find_side(side, words) for side, words in enumerate((source, target))]
         for match, words in zip(matches, (source, target), strict=True):
-            if match >= 0 and sum(map(count_words, words)) >= MIN_EXACT_WORDS:
+            if match >= 0 and estimate_num_words(words) >= MIN_EXACT_WORDS:
                 return match
         is_test_pair = min(matches) >= 0 and hash_word_pair(source, target) in self.pair_hashes
         return matches[0] if is_test_pair else -1

@@ -1,4 +1,4 @@
-"""Parts of a corpus: splits of sentence pairs, each with a checksum, options and records."""
+"""Splits, options and records of a corpus."""
 
 from __future__ import annotations
 

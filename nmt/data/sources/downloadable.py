@@ -86,26 +86,29 @@ class DownloadableCorpus:
         if {src, tgt} != set(self.languages):
             raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
         self.install()
-        names = self._file_names()
-        if f"{split}.{src}" not in names:
-            available = [name for name in SPLITS if f"{name}.{src}" in names]
+        checksums = self._checksums()
+        if f"{split}.{src}" not in checksums:
+            available = [name for name in SPLITS if f"{name}.{src}" in checksums]
             raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
         paths = (self.directory / f"{split}.{src}", self.directory / f"{split}.{tgt}")
-        checksum = hash_strings(*hash_files(paths))  # the user may have changed the files
+        # Hash the files only if the user may have changed them: they are installed before the record.
+        installed = (self.directory / RECORD).stat().st_mtime_ns
+        is_changed = any(not path.exists() or path.stat().st_mtime_ns > installed for path in paths)
+        checksum = hash_strings(*(hash_files(paths) if is_changed else (checksums[path.name] for path in paths)))
         return Split(
             f"{self.name}/{split}", checksum, partial(read_pairs, *paths), partial(count_lines, paths[0]), paths
         )
 
-    def _file_names(self) -> set[str]:
+    def _checksums(self) -> dict[str, str]:
         command = f"nmt data download {self.spec or self.name} --force"
         try:
             meta = json.loads((self.directory / RECORD).read_text(encoding="utf-8"))
-            names = set(meta["files"])
-        except (OSError, ValueError, KeyError, TypeError):
+            checksums = {name: entry["sha256"] for name, entry in meta["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{self.directory / RECORD} is corrupted", command) from None
         if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
             log(f"the test set in {self.directory} was held out by another version of nmt; to update it: {command}")
-        return names
+        return checksums
 
     @property
     def is_installed(self) -> bool:

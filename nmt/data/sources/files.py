@@ -93,7 +93,8 @@ class Files:
             raise DataError(f"{paths[0]} is {'-'.join(languages)}, not {src}-{tgt}")
         for path, suffix, language in zip(paths, suffixes, languages, strict=False):
             if suffix != language and suffix in languages and not self.columns:
-                hint = f"exchange the files, or name their languages: columns=('{tgt}', '{src}')"
+                languages_of_files = (tgt, src) if {*suffixes} > {suffix} else (src, tgt)
+                hint = f"swap the files, or name their languages: columns={languages_of_files}"
                 raise DataError(f"{path} would be read as language {language}", hint)
 
         def read() -> Iterator[Pair]:

@@ -3,7 +3,7 @@
 
     scripts/bench_train.py                          the CPU workload: Multi30k, 3+3 layers, width 256
     scripts/bench_train.py --workload gpu           the paper's base model on random data with WMT's sentence lengths
-    scripts/bench_train.py --workload gpu --switch train.compile=[loss] --switch "train.compile=[loss, model]"
+    scripts/bench_train.py --workload gpu --switch "train.compile=[loss]" --switch "train.compile=[loss, model]"
     scripts/bench_train.py --eole path/to/python    also benchmark Eole on the same data
 
 Updates come from the loader, as in training. Tokens are target tokens without padding. Measurements alternate, so that

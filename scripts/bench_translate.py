@@ -21,6 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from command_errors import error_messages
 from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, measure
 
 MAX_LENGTH = 80
@@ -140,4 +141,5 @@ def _ctranslate2(arguments: Any, kind: str) -> list[Translate]:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -23,7 +23,7 @@ recipe="$(cat "${parts[@]}" | cksum) ${TATOEBA:-} ${EUROPARL:-} ${SOFTWARE:-} ${
 if [ -f "$text/recipe" ] && [ "$(cat "$text/recipe")" = "$recipe" ]; then exit; fi
 mkdir -p "$text"
 rm -f "$text/recipe" # until the data is complete
-nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA"}
+nmt data download tatoeba ${TATOEBA:+--from "$TATOEBA" --force}
 if [ -z "${EUROPARL:-}" ]; then
   nmt data download europarl
   EUROPARL="$data/corpora/europarl/train"

@@ -38,7 +38,7 @@ require_parallel() {
 check_settings() {
   local settings="${*:2}"
   if [ -f "$1" ] && [ "$(cat "$1")" != "$settings" ]; then
-    usage_error "${1%.settings} was made with other settings: $(cat "$1")" "set NMT_RUNS to another directory, or delete ${1%.settings}*"
+    usage_error "${1%.settings} was made with other settings: $(cat "$1")" "set NMT_RUNS to another directory"
   fi
   mkdir -p "$(dirname -- "$1")"
   printf '%s\n' "$settings" > "$1"

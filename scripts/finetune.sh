@@ -22,6 +22,7 @@ replay="${REPLAY:-news-commentary}" general="${GENERAL:-wmt13}"
 activate
 runs="${NMT_RUNS:-runs}/finetune/$(basename -- "$start")"
 options=("$@")
+nmt config finetune "$@" > /dev/null # an invalid option must fail before the settings are saved
 check_settings "$runs.settings" "$start" "$software" "$replay" "$general" "$@"
 
 nmt data download multi30k ${MULTI30K:+--from "$MULTI30K"} > /dev/null
@@ -52,6 +53,8 @@ for run in map(Path, runs):
     tests = json.loads((run / "comparison.json").read_text(encoding="utf-8"))["tests"]
     scores = [metric for test in tests for metric in test["metrics"] if metric["name"] == "BLEU"]
     cells = [f"{score[system]:.1f}" for score in scores for system in ("first_score", "second_score")]
+    if len(cells) < 4:
+        sys.exit(f"finetune.sh: error: {run} was not compared on {general}\n     hint: nmt train --run {run} --resume")
     domain = run.name.removesuffix("-replay")
     print("|", " | ".join([domain, "no" if domain == run.name else "yes", *cells]), "|")
 PY

@@ -20,6 +20,7 @@ config="${CONFIG:-multi30k}"
 activate
 student="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")"
 distilled="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")-distilled"
+nmt config "$config" "$@" > /dev/null # an invalid option must fail before the settings are saved
 check_settings "$student.settings" "$teacher" "$corpus" "${SELECT:-}" "$config" "$@"
 
 languages="$(nmt info "$teacher" --json |

@@ -93,7 +93,8 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         "checkpoint": best.name,
         "weights": weights,
         "search": config.search,
-        "general_test": config.data.general_test,
+        # If one could not be loaded, resuming the run compares again.
+        "general_test": config.data.general_test if len(tests) > len(config.data.general_test) else [],
         "tests": [
             {
                 "test": test.name,

@@ -9,14 +9,15 @@
 case "$1" in /*) prefix="$1" ;; *) prefix="$here/$1" ;; esac
 require_parallel prefix
 shift
-text="${NMT_RUNS:-runs}/experiments/extrapolation.data"
-check_settings "$text.settings" "$prefix" "${SIZE:-500}"
+directory="${NMT_RUNS:-runs}/experiments/extrapolation"
+text="$directory.data"
+check_settings "$directory.settings" "$prefix" "${SIZE:-500}"
 scripts/experiments/by_length.py "$prefix" "$text" --limits 12 16 20 --size "${SIZE:-500}" >&2
 names="${POSITIONS:-sinusoidal,learned,floater,rotary,shaw,transformer_xl,t5,deberta,alibi,none}"
 sweep extrapolation --set "data.train=files(train='$text/train', valid='$text/valid', test='$text/to-12')" \
   --set train.max_length=20 --grid "model.position_encoding=$names" "$@" >&2
 
-python - "$text" "${NMT_RUNS:-runs}"/experiments/extrapolation/position_encoding=* << 'PY'
+python - "$text" "$directory"/position_encoding=* << 'PY'
 import sys
 from pathlib import Path
 

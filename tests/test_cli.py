@@ -355,6 +355,17 @@ def test_closed_pipe_is_not_an_error(trained: CommandLine) -> None:
 
 
 @pytest.mark.slow
+def test_a_thread_that_waits_for_standard_input_does_not_abort_the_command(trained: CommandLine) -> None:
+    with trained.start("translate", "--prefix", "der " * 99, stdin=subprocess.PIPE) as process:
+        process.stdin.write(b"the dog\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+        _, err = process.stdout.read(), process.stderr.read()  # type: ignore[union-attr]
+        process.stdin.close()  # type: ignore[union-attr]
+    assert process.returncode == 2, err
+    assert b"prefix and constraints are longer" in err
+    assert b"Fatal" not in err
+
+
 def test_a_closed_pipe_does_not_end_a_command_that_writes_files(trained: CommandLine) -> None:
     for name in ("one", "two"):
         write(trained.directory / name, ["the old dog"], ["der alte Hund"])

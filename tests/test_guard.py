@@ -69,14 +69,16 @@ def test_protected_spans(text: str, spans: list[str]) -> None:
     assert [text[span.start : span.end] for span in find_spans(text)] == spans
 
 
-def test_a_custom_pattern_takes_precedence() -> None:
-    text = "Ask ACME 3000 now."
-    assert [(text[s.start : s.end], s.kind) for s in find_spans(text, [re.compile(r"ACME \d+")])] == [
-        ("ACME 3000", "custom")
-    ]
+@pytest.mark.parametrize(
+    ("text", "span", "kind"),
+    [("Ask ACME 3000 now.", "ACME 3000", "custom"), ("See https://ACME.com/docs.", "https://ACME.com/docs", "url")],
+)
+def test_the_longest_of_custom_and_other_spans_is_protected(text: str, span: str, kind: str) -> None:
+    spans = find_spans(text, [re.compile(r"ACME( \d+)?")])
+    assert [(text[each.start : each.end], each.kind) for each in spans] == [(span, kind)]
 
 
-@pytest.mark.parametrize("expression", ["(", "a*", ""])
+@pytest.mark.parametrize("expression", ["(", "a*", "", "a{4294967295}"])
 def test_an_invalid_pattern_is_an_error(expression: str) -> None:
     with pytest.raises(UsageError, match="--protect"):
         compile_patterns([expression])
@@ -274,6 +276,8 @@ def test_the_longest_term_is_found_in_inflected_forms() -> None:
     ]  # fmt: skip
     found = Glossary([Term(".NET", "Punktnetz", "en"), Term("net", "Netz", "en")]).find("(.NET and a.NET net")
     assert [s.translation for s in found] == ["Punktnetz", "Netz", "Netz"]
+    words = Glossary([Term("it", "es", "en"), Term("IT", "EDV", "en")]).find("It is our IT.")
+    assert [span.translation for span in words] == ["es", "EDV"]
     assert [s.translation for s in Glossary([Term("Datei", "file", "de")]).find("Dateien und Datei")] == ["file"] * 2
 
 

@@ -30,6 +30,7 @@ from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.data.check.languages import is_wrong_language
 from nmt.server import app, fields, files, http, languages, limits, text
+from nmt.server.batching import split_into_parts
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 
@@ -485,6 +486,7 @@ def test_a_long_text_leaves_room_for_other_requests(gated: tuple[GatedGuard, Ser
         answer = translate(client, "\n".join(["Are we done?"] * 20))
     assert answer["translatedText"] == "\n".join(["Sind wir fertig?"] * 20)
     assert [len(texts) for texts, _, _ in guard.batches] == [8, 8, 4]
+    assert list(map(len, split_into_parts(["a" * 4000] * 3 + ["b" * 20000], 8))) == [2, 1, 1]
 
 
 def test_a_failure_does_not_affect_other_requests_of_its_batch(
@@ -571,7 +573,7 @@ def test_a_failure_to_count_a_batch_does_not_end_the_thread(gated: tuple[GatedGu
 
 def test_too_long_and_too_large_requests(service: Service) -> None:
     with serving(service, Limits(max_length=20)) as client:
-        for q in ("a" * 21, ["a" * 11, "a" * 10]):
+        for q in ("a" * 21, ["a" * 11, "a" * 10], [""] * 21):
             response = client.post("/translate", json={"q": q, "source": "en", "target": "de"})
             assert response.status_code == 400
             assert response.json()["error"] == "Invalid request: request (21) exceeds text limit (20)"
@@ -632,7 +634,7 @@ def test_clients_with_a_full_allowance_are_forgotten(monkeypatch: pytest.MonkeyP
 
 
 def test_requests_need_a_key(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "keys").write_text("key-of-ann\n\n  key-öf-bob\n", encoding="utf-8")
+    (tmp_path / "keys").write_text("key-of-ann\n\n  key-öf-bob\n", encoding="utf-8-sig")
     keys = limits.read_keys(tmp_path / "keys")
     with serving(service, Limits(keys=keys, rate=3)) as client:
         settings = client.get("/frontend/settings").json()

@@ -119,6 +119,10 @@ def test_languages_are_swapped(page: Any) -> None:
     ]
     page.locator("#source").select_option("en")
     assert page.locator("#target option").all_inner_texts() == ["German"]
+    translate(page, "Are we done?")
+    page.locator("#text").fill("I'm tired.")  # the translation is that of another text now
+    page.locator("#swap").click()
+    assert page.locator("#text").input_value() == "I'm tired."
 
 
 def test_warnings_are_shown(page: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
+from nmt.cli.documents import STANDARD_STREAM, DocumentJob, document_arguments, parser_of_format, plan_documents
 from nmt.cli.options import (
     MODELS_HELP,
     BeamSizeOption,
@@ -178,6 +178,7 @@ def translate(
     _check_document_options(is_document, not_for if is_document else only_for)
     if not guard and (protect or localize_numbers or glossary):
         raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
+    output = None if output == STANDARD_STREAM and not is_document else output
     if resume and not ((input and output) or documents):
         raise UsageError("--resume requires --input and --output, or documents")
     if resume and force:

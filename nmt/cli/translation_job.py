@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from nmt.cli.options import argument_lines
 from nmt.cli.output import OutputFormat, open_output, truncate_incomplete
@@ -113,8 +113,16 @@ def translate_stream(job: TranslationJob, text: list[str] | None, output: Path |
     if text:
         chunks = chunked(argument_lines(text, encoding_errors))
     else:
-        chunks = chunk_by_arrival(decode_lines(sys.stdin.buffer, "standard input", encoding_errors))
+        chunks = chunk_by_arrival(decode_lines(_open_stdin(), "standard input", encoding_errors))
     job.translate_chunks(chunks, output)
+
+
+def _open_stdin() -> BinaryIO:
+    """Return a reader of standard input for a thread: at exit, Python waits for the lock of `sys.stdin` and aborts."""
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except (OSError, ValueError):  # replaced by another object
+        return sys.stdin.buffer
 
 
 def translate_file(

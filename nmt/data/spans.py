@@ -130,7 +130,7 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     for expression in expressions:
         try:
             pattern = re.compile(expression)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"--protect {expression!r} is not a regular expression: {error}") from None
         if pattern.match(""):
             raise UsageError(f"--protect {expression!r} matches the empty string", "name the text to protect")
@@ -139,7 +139,10 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
 
 
 def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
-    """Return the protected spans of a text, in order and without overlaps; `custom` patterns take precedence."""
+    """Return the protected spans of a text, in order and without overlaps.
+
+    Of overlapping spans the longest is kept, of equally long ones that of a `custom` pattern.
+    """
     spans = [
         ProtectedSpan(match.start(), match.end(), "custom")
         for pattern in custom
@@ -148,7 +151,7 @@ def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[Protec
     ]
     if _MAY_MATCH.search(text):
         spans += (ProtectedSpan(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
-    return list(without_overlaps(spans))
+    return list(without_overlaps(sorted(spans, key=lambda span: span.start - span.end)))
 
 
 class _HasOffsets(Protocol):

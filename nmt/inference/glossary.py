@@ -41,8 +41,12 @@ class Term:
             form = rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)" if self.source.endswith("y") else rf"{stem}(?:e?s)?"
         elif base_language(self.language) == "de":
             form = stem + GERMAN_ENDINGS
-        is_abbreviation = self.source.isupper() and len(self.source) > 1
-        return re.compile(rf"{form}(?!\w)", 0 if is_abbreviation else re.IGNORECASE)
+        return re.compile(rf"{form}(?!\w)", 0 if self.is_abbreviation else re.IGNORECASE)
+
+    @property
+    def is_abbreviation(self) -> bool:
+        """Whether the term is an abbreviation in capitals, such as IT, which is another term than the word it."""
+        return self.source.isupper() and len(self.source) > 1
 
 
 class Glossary:
@@ -51,11 +55,14 @@ class Glossary:
     def __init__(self, terms: Iterable[Term]) -> None:
         """Create a glossary; of several terms with the same source, the first is used."""
         self._terms: dict[str, list[Term]] = defaultdict(list)
-        for term in {term.source.casefold(): term for term in reversed(list(terms))}.values():
+        by_source = {
+            term.source if term.is_abbreviation else term.source.casefold(): term for term in reversed(list(terms))
+        }
+        for term in by_source.values():
             stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
             self._terms[stem[:_PREFIX_LENGTH].casefold()].append(term)
         for each in self._terms.values():
-            each.sort(key=lambda term: -len(term.source))
+            each.sort(key=lambda term: (-len(term.source), not term.is_abbreviation))
 
     @classmethod
     def load(cls, path: Path, src: str, tgt: str) -> Glossary:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from queue import SimpleQueue
 from threading import Event, Thread
+from typing import TypeVar
 
 from nmt.errors import NMTError
-from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translation import Translation
@@ -18,6 +19,7 @@ MAX_BATCH_CHARACTERS = 10_000
 """A batch with more characters takes no further job. Limits the time that later requests wait."""
 
 NBest = list[Translation]
+L = TypeVar("L", bound=str | Line)
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,23 @@ class BatchTranslator:
             job.future.set_result([next(results) for _ in job.lines])
 
 
+def split_into_parts(lines: Iterable[L], max_lines: int) -> Iterator[list[L]]:
+    """Yield parts between which other requests get their turn, with at most `max_lines` lines.
+
+    They have at most `MAX_BATCH_CHARACTERS` characters unless a line is longer.
+    """
+    part, num_characters = list[L](), 0
+    for line in lines:
+        length = len(line if isinstance(line, str) else line.text)
+        if part and (len(part) == max_lines or num_characters + length > MAX_BATCH_CHARACTERS):
+            yield part
+            part, num_characters = [], 0
+        part.append(line)
+        num_characters += length
+    if part:
+        yield part
+
+
 class QueuedGuard(Guard):
     """Translates in the thread of a model of the server, together with the lines of other requests."""
 
@@ -122,8 +141,7 @@ class QueuedGuard(Guard):
         Raises:
             NMTError: `stop` was called.
         """
-        lines = (line for chunk in chunks for line in chunk)
-        for part in chunked(lines, self._batch_translator.max_lines):
+        for part in split_into_parts(chain.from_iterable(chunks), self._batch_translator.max_lines):
             if self._stopped.is_set():
                 raise NMTError("the translation was cancelled")
             future = self._batch_translator.submit(part, search or self.config.search, details=details)

@@ -183,7 +183,7 @@ def text_fields(fields: Fields, max_length: int) -> list[str]:
         raise HTTPException(400, "q must be a string or a list of strings")
     if any(map(SURROGATES.search, texts)):
         raise HTTPException(400, "q has half of a surrogate pair")
-    if (length := sum(map(len, texts))) > max_length:
+    if (length := sum(max(1, len(text)) for text in texts)) > max_length:  # an empty text is work, too
         raise HTTPException(400, f"Invalid request: request ({length}) exceeds text limit ({max_length})")
     return texts
 

@@ -56,7 +56,7 @@ def read_keys(path: Path) -> frozenset[str]:
         UsageError: the file cannot be read or has no key.
     """
     try:
-        keys = frozenset(filter(None, map(str.strip, path.read_text(encoding="utf-8").split("\n"))))
+        keys = frozenset(filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").split("\n"))))
     except OSError as error:
         hint = "name a file with one key per line"
         raise UsageError(f"cannot read --api-keys {path}: {error.strerror}", hint) from None

@@ -12,12 +12,11 @@ from typing import TypeVar
 from starlette.exceptions import HTTPException
 
 from nmt.errors import UsageError, suggest
-from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard
 from nmt.inference.translation import Translation
 from nmt.registry import format_spec, parse
 from nmt.search.beam import Beam
-from nmt.server.batching import BatchTranslator, QueuedGuard
+from nmt.server.batching import BatchTranslator, QueuedGuard, split_into_parts
 from nmt.server.languages import detect, language_name
 from nmt.server.metrics import Metrics
 from nmt.server.text import join_lines, split_lines
@@ -142,7 +141,7 @@ class Service:
         lines = [split_lines(text) for text in texts]
         search = self._search_spec(translator.guard, alternatives)
         n_bests: list[list[Translation]] = []
-        for chunk in chunked(chain.from_iterable(lines), translator.max_lines):  # other requests get their turn
+        for chunk in split_into_parts(chain.from_iterable(lines), translator.max_lines):
             future = translator.submit(chunk, search, details=details or self.confidence)
             results = await asyncio.wrap_future(future)
             n_bests += results

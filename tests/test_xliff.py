@@ -179,6 +179,11 @@ def test_prefixed_elements() -> None:
     etree.fromstring(rendered)
 
 
+def test_attributes_of_other_namespaces_are_not_those_of_xliff() -> None:
+    source = unit("a").replace('version="1.2"', 'version="1.2" xmlns:its="i" its:version="2.0"')
+    assert texts(parse(source)) == ["a"]
+
+
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16"])
 def test_encodings_are_kept(encoding: str) -> None:
     source = f'<?xml version="1.0" encoding="{encoding}"?>' + unit("é")

@@ -126,7 +126,9 @@ class _Parser:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         start = self._position()
         inner = _START_TAG.match(self.file.text, start).end()  # type: ignore[union-attr]  # well-formed
-        local_names = {key.rsplit(" ", 1)[-1]: value for key, value in attributes.items()}
+        # XLIFF's own attributes have no namespace, and take precedence over its:version, for example.
+        ordered = sorted(attributes.items(), key=lambda item: " " not in item[0])
+        local_names = {key.rsplit(" ", 1)[-1]: value for key, value in ordered}
         parent = self._open[-1] if self._open else None
         element = Element(name.rsplit(" ", 1)[-1], local_names, parent, start, inner)
         if parent:

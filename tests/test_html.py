@@ -81,6 +81,7 @@ class Structure(HTMLParser):
         ('<html xmlns="http://www.w3.org/1999/xhtml"><p>One<p/>Two<script/></html>', ["One", "Two"]),
         ("<html xmlns='http://www.w3.org/1999/xhtml'><script data-x=/a/>no</script>yes<pre x=/>no", ["yes"]),
         ("<title/></title><p>yes<script/><p>no", ["yes"]),
+        ("---\ntitle: no\n---\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
         ("", []), ("<p> \n</p>", []),
     ],
 )  # fmt: skip

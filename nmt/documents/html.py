@@ -17,7 +17,7 @@ from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import TranslatableSource, Value
+from nmt.documents.source import FRONT_MATTER, TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
 from nmt.inference.segments import FixedSpan
@@ -198,6 +198,9 @@ def _declared_encoding(data: bytes) -> str:
 def _tokenize(source: str) -> Iterator[_Token]:
     """Yield all of the source as tokens."""
     is_xml, position = _XML.search(source[:_NUM_SNIFFED_BYTES]) is not None, 0
+    if front_matter := FRONT_MATTER.match(source):
+        position = front_matter.end()
+        yield _Token(0, position, name="!")
     while match := _TOKEN.search(source, position):
         if position < match.start():
             yield _Token(position, match.start())

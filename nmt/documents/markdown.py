@@ -21,13 +21,12 @@ from nmt.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import TranslatableSource, Value
+from nmt.documents.source import FRONT_MATTER, TranslatableSource, Value
 from nmt.documents.text_file import TextFile
 
 MAX_FORMULA_LINES = 200
 """Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
 """Starts of paragraphs that belong to extensions of Markdown, such as admonitions."""
 _EXTENSION = re.compile(
@@ -64,7 +63,7 @@ def parse(data: bytes, options: DocumentOptions) -> TranslatableSource:
         DataError: the file is not UTF-8.
     """
     file = TextFile.decode(data, options.encoding_errors)
-    front_matter = _FRONT_MATTER.match(file.text)
+    front_matter = FRONT_MATTER.match(file.text)
     reader = _Reader(file.text, front_matter.end() if front_matter else 0)
     return TranslatableSource(file, reader.texts, reader.values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from nmt.documents.document import RichText
 from nmt.documents.inline import InlineText
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
+
+FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+"""Metadata that generators of websites read at the start of Markdown and HTML, between lines with `---` or `+++`."""
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,12 @@ def test_segments_of_a_unit_are_blocks() -> None:
     )
 
 
+@pytest.mark.parametrize(("content", "expected"), [('<mrk mtype="seg" mid="1"/>', ["a"]), ("<![CDATA[x]]>", [])])
+def test_a_target_without_text_is_not_a_translation(content: str, expected: list[str]) -> None:
+    source = unit("a").replace("</source>", f"</source><target>{content}</target>")
+    assert texts(parse(source)) == expected
+
+
 def test_prefixed_elements() -> None:
     content = "<x:trans-unit><x:source>a</x:source></x:trans-unit>"
     source = f'<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:1.2" version="1.2">{content}</x:xliff>'

@@ -178,8 +178,13 @@ def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
     if retranslate or target is None or target.inner == target.inner_end or state in UNTRANSLATED_STATES:
         return True
-    source_text, target_text = (file.text[each.inner : each.inner_end].strip() for each in (source, target))
-    return bool(source_text) and not target_text
+    return _has_text(file, source) and not _has_text(file, target)
+
+
+def _has_text(file: TextFile, element: Element) -> bool:
+    """Return whether there is text in an element or in the elements in it."""
+    tokens = _TOKEN.finditer(file.text, element.inner, element.inner_end)
+    return any(not token["tag"] and token[0].strip() for token in tokens)
 
 
 class _LanguageAttribute:

@@ -100,6 +100,11 @@ def test_webvtt_settings_notes_styles_and_identifiers_survive() -> None:
     assert translated(parse(VTT)).decode() == expected.replace("Here</c> you <u>are", "HERE</c> YOU <u>ARE")
 
 
+def test_only_an_empty_line_ends_a_cue_of_webvtt() -> None:
+    source = "WEBVTT\n\n00:01.000 --> 00:02.000\n \none\n\nnote\n"
+    assert translated(parse(source)).decode() == source.replace("one", "ONE")
+
+
 def test_a_moved_tag_stays_with_its_words() -> None:
     assert "- sure? you Are" not in translated(parse(SRT), reverse_words).decode()
     assert "- <b>sure?</b> you Are\n- No." in translated(parse(SRT), reverse_words).decode()

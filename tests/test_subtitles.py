@@ -128,6 +128,8 @@ def test_a_translation_is_cut_in_proportion_and_at_punctuation() -> None:
         ("I waited...", "and waited.", 1),
         ("I waited...", "Then I left.", 2),
         ("I went", "- Home?", 2),
+        ("to the\nsea and", "sea and\nback", 2),
+        ("a", "apple", 1),
         ("I went", "[door opens]", 2),
         ("Hello. I went", "home. Bye.", 3),
     ],

@@ -253,6 +253,8 @@ def _continues(turn: Turn, following: Turn) -> bool:
     """Return whether the last sentence of a turn continues in the following one."""
     if any(mark in following.before for mark in "-–—‐") or following.source.text.startswith((">>", "♪", "♫", "[", "(")):
         return False
+    if following.source.text.split("\n")[0] == turn.source.text.split("\n")[-1]:  # rolling captions repeat each line
+        return False
     if following.before.startswith("<v") and following.before != turn.before:  # another speaker
         return False
     if _ELLIPSIS.search(turn.source.text):

@@ -77,6 +77,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("press <kbd>a&lt;<b>b</b></kbd> or <span translate=\"no\">c</span>",
          "<span translate=\"no\">c</span> OR <kbd>a&lt;<b>b</b></kbd> PRESS"),
         ("a <kbd>b", "<kbd>B A"),  # not closed
+        ("a www.b.de/c_(*d", "WWW.B.DE/C_(*D A"),
         ("## One dog ##\n", "## DOG ONE ##\n"),
     ],
 )  # fmt: skip

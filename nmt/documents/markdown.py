@@ -38,9 +38,12 @@ REFERENCES = ("]", "][]")
 """Ends of links and images whose label names their definition: a translated label would not be found."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
+    r"((?i:https?://|www\.)[^\s<\]`]*[^\s<\]`*_~])|"
     r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
 )
-"""Characters that may be markup, with an escape in front of them."""
+"""Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
+and escapes would be a part of them.
+"""
 _BLOCK_START = re.compile(r"(?:#{1,6}|[-+*=]|\d{1,9}[.)])(?=[\s\0]|$)|>|={2,}|-{2,}|```|~~~|[:!?]{3}|\|")
 """What would start a block, such as a list, at the start of a line."""
 _TITLE = re.compile(r"\s(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)')\s*\)\Z", re.DOTALL)
@@ -345,7 +348,7 @@ def _decode(source: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", text)
+    return _SPECIAL.sub(lambda match: match[1] or f"\\{match[0]}", text)
 
 
 def _escape_cell(text: str) -> str:

@@ -218,6 +218,9 @@ def test_a_document_is_translated_next_to_it(site: CommandLine) -> None:
     assert "the small dog" not in text
     site("translate", "docs/page.html").assert_fails(2, "docs/page.de.html already exists", "--resume", "--force")
     assert site("translate", "docs/page.html", "--resume").out == ""
+    resumed = site("translate", "docs/page.de.html", "docs/page.html", "--resume")
+    assert (resumed.code, resumed.out) == (0, "")
+    assert "1 document is a translation of another" in resumed.err
     assert site("translate", "docs/page.html", "--force").out == "docs/page.de.html\n"
 
 

@@ -120,11 +120,12 @@ class DocumentJob:
         return result
 
 
-def _is_translation(file: Path, options: DocumentOptions) -> bool:
-    """Return whether a file is a translation of another one next to it, such as page.de.html of page.html."""
+def _original(file: Path, options: DocumentOptions) -> Path | None:
+    """Return the file next to a file of which it is a translation, such as page.html of page.de.html, if it exists."""
     name, _, code = file.stem.rpartition(".")
     is_language = code == options.tgt or base_language(code) in NAMES.keys() - {base_language(options.src)}
-    return bool(name) and is_language and file.with_name(name + file.suffix).exists()
+    original = file.with_name(name + file.suffix) if name and is_language else file
+    return original if original != file and original.exists() else None
 
 
 def _named(error: NMTError, name: str) -> NMTError:
@@ -187,7 +188,8 @@ def plan_documents(
     """Return the documents to translate, those of folders too, and the paths of their translations.
 
     Args:
-        paths: files and folders; none: standard input.
+        paths: files and folders; none: standard input. Translations of others of the files are skipped if their
+            outputs would be next to them.
         output: --output; None writes next to each document, or standard input to standard output.
         format: --document; None uses the suffix of each file.
         options: its target language code becomes a part of the name of a translation next to its document. Documents
@@ -196,10 +198,16 @@ def plan_documents(
     Raises:
         UsageError: a folder has no documents, the documents have equal outputs, or an output is an input.
     """
+    from nmt.console import log
     from nmt.paths import check_not_overwriting
 
     if not paths:
         return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
+    if output is None:  # *.html includes the translations of an earlier command
+        named = set(paths)
+        paths = [path for path in paths if _original(path, options) not in named]
+        if num_translations := len(named) - len(set(paths)):
+            log(_count_translations(num_translations))
     found = [each for path in paths for each in _find(path, output, options)]
     is_single = len(paths) == 1 and not paths[0].is_dir()
     if output == STANDARD_STREAM and not is_single:
@@ -236,7 +244,7 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
     for file in _files(path, output):
         if file.suffix.lower() not in FORMATS:
             others[file.suffix.lower() or "no suffix"] += 1
-        elif _is_translation(file, options):
+        elif _original(file, options):
             num_translations += 1
         elif option := missing_option(file, options):
             needed[option] += 1
@@ -248,8 +256,7 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
         verb = "is not a document" if others.total() == 1 else "are not documents"
         log(f"{path}: {_count(others.total(), 'file')} {verb}: {kinds}")
     if num_translations:
-        verb = "is a translation of another" if num_translations == 1 else "are translations of others"
-        log(f"{path}: {_count(num_translations, 'document')} {verb}")
+        log(f"{path}: {_count_translations(num_translations)}")
     for option, count in needed.items():
         log(f"{path}: skipped {_count(count, 'document')} without {option}")
     if needed and not num_found:
@@ -298,6 +305,11 @@ def _log_warnings(name: str, result: TranslatedBlocks) -> None:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _count_translations(number: int) -> str:
+    verb = "is a translation of another" if number == 1 else "are translations of others"
+    return f"{_count(number, 'document')} {verb}"
 
 
 def _shorten(text: str) -> str:

@@ -180,6 +180,13 @@ def test_a_field_without_other_text_is_not_translated() -> None:
     assert parse(docx(paragraph(field(" PAGE ", "iv")))).blocks == []
 
 
+def test_a_field_in_a_text_box_does_not_concern_the_paragraph_around_it() -> None:
+    box = f"<w:r><w:pict><w:txbxContent>{paragraph(run('page '), field(' PAGE ', '7'))}</w:txbxContent></w:pict></w:r>"
+    outer, inner = parse(docx(paragraph(run("before "), box, run("after")))).blocks
+    assert (outer.text, outer.fixed) == ("beforeafter", ())
+    assert (inner.text, [span.translation for span in inner.fixed]) == ("page7", ["7"])
+
+
 def test_text_boxes_are_translated_once_and_stay_in_their_paragraph() -> None:
     box = f"<w:r><w:pict><w:txbxContent>{paragraph(run('inside'))}</w:txbxContent></w:pict></w:r>"
     data = docx(paragraph(run("before "), box, run("after")))

@@ -366,8 +366,19 @@ def _is_field_result(element: etree._Element) -> bool:
 
 def _field_types(element: etree._Element) -> list[str]:
     """Return the types of the field characters in an element: begin, separate or end."""
-    chars = element.iter("{*}fldChar")
+    chars = _field_elements(element)
     return [value for char in chars for key, value in char.attrib.items() if key.endswith("}fldCharType")]
+
+
+def _field_elements(element: etree._Element) -> list[etree._Element]:
+    """Return the field characters and codes in an element, without those of text boxes in it."""
+    found = element.iter("{*}fldChar", "{*}instrText")
+    return [each for each in found if _text_box(each) is _text_box(element)]
+
+
+def _text_box(element: etree._Element) -> etree._Element | None:
+    """Return the innermost text box around an element."""
+    return next(element.iterancestors("{*}txbxContent"), None)
 
 
 def _starts_field(element: etree._Element) -> bool:
@@ -375,11 +386,11 @@ def _starts_field(element: etree._Element) -> bool:
 
     A container with complete fields, such as an entry of a table of contents with its page number, does not start one.
     """
-    if not any("begin" in char.attrib.values() for char in element.iter("{*}fldChar")):
+    if "begin" not in _field_types(element):
         return False
     depth, code = 0, ""
     for sibling in (element, *element.itersiblings()):
-        for each in sibling.iter("{*}fldChar", "{*}instrText"):
+        for each in _field_elements(sibling):
             code += (each.text or "") if depth == 1 else ""
             types = _field_types(each)
             depth += types.count("begin") - types.count("end")

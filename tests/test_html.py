@@ -140,6 +140,11 @@ def test_the_language_is_that_of_the_translation(start: str, expected: str) -> N
         ("<p>é".encode("utf-16"), "é"),
         ('<meta charset="windows-1251"><p>ж'.encode("cp1251"), "ж"),
         ('<meta http-equiv=x content="text/html; charset=ISO-8859-1"><p>\x80'.encode("latin-1"), "€"),
+        ('<meta charset="iso-8859-9"><p>€'.encode("cp1254"), "€"),
+        ('<meta charset="tis-620"><p>€'.encode("cp874"), "€"),
+        ('<meta charset="GB2312"><p>鎔'.encode("gb18030"), "鎔"),
+        ('<meta charset="Shift_JIS"><p>①'.encode("cp932"), "①"),
+        ('<meta charset="euc-kr"><p>똠'.encode("cp949"), "똠"),
     ],
 )
 def test_the_encoding_is_detected_and_kept(data: bytes, text: str) -> None:

@@ -65,6 +65,16 @@ _CHARSET = re.compile(
 _TEMPLATE = re.compile(r"(\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>)")
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
 _NUM_SNIFFED_BYTES = 1024
+_LABELS = {
+    "windows-1252": "ascii us-ascii iso-8859-1 iso8859-1 latin1 latin-1",
+    "windows-1254": "iso-8859-9 iso8859-9 latin5 latin-5",
+    "cp874": "iso-8859-11 iso8859-11 tis-620 windows-874",
+    "gb18030": "gb2312 gb_2312-80 gbk x-gbk",
+    "cp932": "shift_jis shift-jis sjis x-sjis ms_kanji windows-31j",
+    "cp949": "euc-kr korean ks_c_5601-1987 windows-949",
+}
+_ENCODINGS = {label: encoding for encoding, labels in _LABELS.items() for label in labels.split()}
+"""The encodings that the standard defines for some names, which are extensions of the encodings with these names."""
 
 
 @dataclass
@@ -191,8 +201,7 @@ def _declared_encoding(data: bytes) -> str:
     name = (match[1] or match[2]).decode("ascii", "replace").lower() if match else "utf-8"
     if name.startswith("utf-16"):  # in UTF-16, the declaration would not match
         return "utf-8"
-    # The standard defines these names as Windows-1252.
-    return "windows-1252" if name in ("iso-8859-1", "iso8859-1", "latin1", "latin-1", "ascii", "us-ascii") else name
+    return _ENCODINGS.get(name, name)
 
 
 def _tokenize(source: str) -> Iterator[_Token]:

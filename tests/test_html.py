@@ -82,6 +82,7 @@ class Structure(HTMLParser):
         ("<html xmlns='http://www.w3.org/1999/xhtml'><script data-x=/a/>no</script>yes<pre x=/>no", ["yes"]),
         ("<title/></title><p>yes<script/><p>no", ["yes"]),
         ("---\ntitle: no\n---\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
+        (f"<p lang='&#{'1' * 5000};'>one &#{'1' * 5000};", ["one \ufffd"]),
         ("", []), ("<p> \n</p>", []),
     ],
 )  # fmt: skip

@@ -275,6 +275,18 @@ def test_malformed_files_are_rejected(data: bytes, message: str) -> None:
         parse(data)
 
 
+def test_a_part_name_may_have_a_long_number() -> None:
+    assert texts(parse(docx(paragraph(run("one")), **{f"header{'1' * 5000}": paragraph(run("two"))}))) == ["one", "two"]
+
+
+def test_a_damaged_name_of_a_copied_part_is_reported() -> None:
+    data = bytearray(docx(paragraph(run("one"))))
+    at = data.index(b"media/image")  # in the header before the part
+    data[at], data[at - 23] = 0xFF, 8  # not UTF-8, in spite of the flag
+    with pytest.raises(DataError, match="damaged"):
+        translated(parse(bytes(data)))
+
+
 def test_an_archive_without_content_types_is_rejected() -> None:
     output = io.BytesIO()
     with zipfile.ZipFile(output, "w") as file:

@@ -105,6 +105,10 @@ def test_only_an_empty_line_ends_a_cue_of_webvtt() -> None:
     assert translated(parse(source)).decode() == source.replace("one", "ONE")
 
 
+def test_a_huge_character_reference_is_not_an_error() -> None:
+    assert texts(parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\none &#{'1' * 5000};\n")) == ["one \ufffd"]
+
+
 def test_a_moved_tag_stays_with_its_words() -> None:
     assert "- sure? you Are" not in translated(parse(SRT), reverse_words).decode()
     assert "- <b>sure?</b> you Are\n- No." in translated(parse(SRT), reverse_words).decode()
@@ -180,6 +184,7 @@ def test_chinese_is_cut_and_wrapped_without_spaces() -> None:
     [
         ("Only text.\n", "no subtitles"),
         ("1\n00:00:01,000 --> 00:00:xx,000\nHi\n", "line 2: .* is not a time range"),
+        (f"1\n{'0' * 5000}:00:01,000 --> 00:00:02,000\nHi\n", "line 2: .* is not a time range"),
         ("1\n00:00:01,000 -> 00:00:02,000\nHi\n", "no subtitles"),
         (b"1\n00:00:01,000 --> 00:00:02,000\n\xe4\n", "line 3, byte . of the line: not UTF-8"),
     ],

@@ -144,6 +144,7 @@ def test_a_repeated_tag_occurs_once() -> None:
          'A <mrk mtype="protected">b <g id="1">c</g></mrk> D'),
         ('a <x id="1" equiv-text="a > b"/>c', "a c", 'A <x id="1" equiv-text="a > b"/>C'),
         ('<x id="1"/> of <ph id="2">%d</ph>, ok', "{1} of {2}, ok", '<x id="1"/> OF <ph id="2">%d</ph>, OK'),
+        (f"a&#{'0' * 5000}65;", "a\ufffd", "A\ufffd"),
         ("a<!-- > -->b", "ab", "A<!-- > -->B"),
         ("\n    a\n    b\n  ", "a b", "\n    A B\n  "),
     ],

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape, unescape
+from html import escape
 
 from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
@@ -19,7 +19,7 @@ from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
 from nmt.documents.source import FRONT_MATTER, TranslatableSource, Value
 from nmt.documents.splicing import Edit
-from nmt.documents.text_file import TextFile
+from nmt.documents.text_file import TextFile, unescape
 from nmt.inference.segments import FixedSpan
 
 INLINE = frozenset(

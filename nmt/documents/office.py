@@ -38,6 +38,7 @@ MAX_PART_SIZE = 256 * 2**20
 
 _MAIN = re.compile(r"(?:wordprocessingml|ms-word|presentationml|ms-powerpoint)\b.*main\+xml$")
 _STYLES = "wordprocessingml.styles+xml"
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, UnicodeDecodeError)
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
@@ -106,7 +107,7 @@ def _read_parts(data: bytes, max_bytes: int) -> list[tuple[str, etree._Element]]
             if not any(map(_MAIN.search, types.values())):
                 raise DataError("the file is neither DOCX nor PPTX", "see the page Documents for the formats")
             return [(name, _parse(archive, infos, name)) for name in _order(types)]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise DataError(
             f"the file is not a DOCX or PPTX archive, or it is damaged ({error})",
             "open it in an office program and save it again",
@@ -129,7 +130,7 @@ def _order(types: Mapping[str, str]) -> list[str]:
 
     def key(name: str) -> tuple[int, list[int]]:
         return next(i for i, end in enumerate(ends) if types[name].endswith(end)), list(
-            map(int, re.findall(r"\d+", name))
+            map(int, re.findall(r"\d{1,9}", name))
         )
 
     ends = (*CONTENT_TYPES, _STYLES)
@@ -192,7 +193,7 @@ def _write(data: bytes, changed: Mapping[str, bytes]) -> bytes:
         for info in archive.infolist():
             try:
                 content = changed.get(info.filename) or _read(archive, info)
-            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            except _DAMAGE as error:
                 raise DataError(
                     f"{info.filename} in the archive is damaged ({error})",
                     "open the file in an office program and save it again",

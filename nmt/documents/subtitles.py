@@ -9,7 +9,6 @@ Specification: WebVTT, W3C, https://www.w3.org/TR/webvtt1/. SRT has none; `{\\an
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Span, cut, join, to_markup
 from nmt.documents.splicing import Edit
-from nmt.documents.text_file import TextFile
+from nmt.documents.text_file import TextFile, unescape
 from nmt.errors import DataError
 
 MAX_LINE_LENGTH = 42
@@ -31,7 +30,7 @@ MAX_PAUSE = 3.0
 MAX_CUES = 6
 """Maximum number of cues that one sentence covers, for subtitles without punctuation."""
 
-_TIME = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
 _INVALID_TIMING = re.compile(r"^[ \t]*(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
 _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
@@ -213,7 +212,7 @@ class Subtitles:
         return before, after, replace(rich, tags=tuple(tags))
 
     def _unescape(self, text: str) -> str:
-        return html.unescape(text) if self.is_vtt else text
+        return unescape(text) if self.is_vtt else text
 
     def _escape(self, text: str) -> str:
         if not self.is_vtt:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import html
+import re
 from dataclasses import dataclass
 
 from nmt.errors import DataError
@@ -12,6 +14,12 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
 }  # fmt: skip
 """The encoding of each mark. That of UTF-32 begins with that of UTF-16."""
+_HUGE_REFERENCE = re.compile(r"&#[0-9]{4000,};?")
+
+
+def unescape(text: str) -> str:
+    """Replace the character references of HTML. Numbers that are too long for html.unescape become U+FFFD."""
+    return html.unescape(_HUGE_REFERENCE.sub("\ufffd", text))
 
 
 @dataclass(frozen=True)

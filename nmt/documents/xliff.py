@@ -11,7 +11,6 @@ https://docs.oasis-open.org/xliff/xliff-core/v2.1/xliff-core-v2.1.html
 from __future__ import annotations
 
 import codecs
-import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from nmt.documents.document import RichText, Tag
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.documents.splicing import Edit, SplicedDocument
-from nmt.documents.text_file import TextFile
+from nmt.documents.text_file import TextFile, unescape
 from nmt.errors import DataError
 from nmt.inference.segments import FixedSpan
 
@@ -320,7 +319,7 @@ class InlineContent:
         if token["cdata"] is None and token[0].startswith("<"):  # a comment or a processing instruction
             self._add_tag(token[0])
             return
-        text = html.unescape(token[0]) if token["cdata"] is None else token["cdata"]
+        text = unescape(token[0]) if token["cdata"] is None else token["cdata"]
         if not self._is_preserved:
             text = re.sub(r"\s+", " ", text)
             text = text.lstrip() if self._text[-1:].isspace() else text
@@ -356,7 +355,7 @@ class InlineContent:
             self._close(source, f"{name} {value}")
         else:
             index = self._add_tag(source)
-            native = "".join(html.unescape(token[0]) for token in tokens if not token[0].startswith("<"))
+            native = "".join(unescape(token[0]) for token in tokens if not token[0].startswith("<"))
             if name not in _CONTAINERS:
                 is_word = self._has_words and not (_WORD_END.search(self._text) or _WORD_START.match(following))
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""

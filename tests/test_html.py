@@ -83,6 +83,8 @@ class Structure(HTMLParser):
         ("<title/></title><p>yes<script/><p>no", ["yes"]),
         ("---\ntitle: no\n---\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
         (f"<p lang='&#{'1' * 5000};'>one &#{'1' * 5000};", ["one \ufffd"]),
+        ("{% highlight c %}\nno <p>no</p>\n{% endhighlight %}<p>one {%- comment -%} no {%- endcomment -%} two",
+         ["one two"]),
         ("", []), ("<p> \n</p>", []),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import FRONT_MATTER, TranslatableSource, Value
+from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
 from nmt.inference.segments import FixedSpan
@@ -50,7 +50,8 @@ ENDS = {
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _TOKEN = re.compile(
-    r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z))"
+    r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)"
+    rf"|{TEMPLATE_BLOCK})"
     r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
     r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>"
     r"|</?[a-zA-Z].*\Z",  # a tag that does not end
@@ -82,7 +83,7 @@ class _Token:
     start: int
     end: int
     name: str = ""
-    """Name of the element in lower case; empty: text; `!`: a comment or declaration."""
+    """Name of the element in lower case; empty: text; `!`: a comment, a declaration or code of a template."""
     is_end: bool = False
     attributes: dict[str, re.Match[str]] = field(default_factory=dict)
     is_translated: bool = True

@@ -21,7 +21,7 @@ from nmt.console import log
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import FRONT_MATTER, TranslatableSource, Value
+from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
 from nmt.documents.text_file import TextFile
 
 MAX_FORMULA_LINES = 200
@@ -34,6 +34,7 @@ _EXTENSION = re.compile(
     r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
+_TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}", re.DOTALL | re.MULTILINE)
 REFERENCES = ("]", "][]")
 """Ends of links and images whose label names their definition: a translated label would not be found."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
@@ -81,7 +82,9 @@ class _Reader:
         self._lines = [match.span(1) for match in _LINE.finditer(source, start)]
         self._parser = _parser()
         self._env: dict[str, Any] = {}
-        tokens = self._parser.parse(source[start:].replace("\0", "\ufffd"), self._env)
+        # Without code of templates, whose blank lines would end a paragraph. The offsets stay the same.
+        blanked = _TEMPLATE_LINES.sub(lambda match: re.sub(r"[^\r\n]", " ", match[0]), source[start:])
+        tokens = self._parser.parse(blanked.replace("\0", "\ufffd"), self._env)
         row, position, num_unlocated = -1, 0, 0
         for i, token in enumerate(tokens):
             if token.type == "inline" and token.map and token.content:

@@ -15,6 +15,10 @@ from nmt.documents.text_file import TextFile
 
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 """Metadata that generators of websites read at the start of Markdown and HTML, between lines with `---` or `+++`."""
+TEMPLATE_BLOCK = (
+    r"\{%-?\s*(?P<block>highlight|comment)\b(?:[^{]|\{(?!%-?\s*(?P=block)\b))*?\{%-?\s*end(?P=block)\b[^%]{0,200}%\}"
+)
+"""Code and comments of Liquid templates. The search for the end stops at the next start, so its time is linear."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ _EXTENSION = re.compile(
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
 _TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}", re.DOTALL | re.MULTILINE)
+_TEMPLATE_CODE = re.compile(r"(?<=\{\{)[^{}\n`]{1,200}(?=\}\})|(?<=\{%)[^%\n`]{1,200}(?=%\})")
 REFERENCES = ("]", "][]")
 """Ends of links and images whose label names their definition: a translated label would not be found."""
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
@@ -76,15 +77,15 @@ class _Reader:
     """Finds the texts of a document, and the values in their markup: alternative texts and titles."""
 
     def __init__(self, source: str, start: int) -> None:
-        self.source = source
         self.texts: list[InlineText] = []
         self.values: list[Value] = []
         self._lines = [match.span(1) for match in _LINE.finditer(source, start)]
         self._parser = _parser()
         self._env: dict[str, Any] = {}
-        # Without code of templates, whose blank lines would end a paragraph. The offsets stay the same.
-        blanked = _TEMPLATE_LINES.sub(lambda match: re.sub(r"[^\r\n]", " ", match[0]), source[start:])
-        tokens = self._parser.parse(blanked.replace("\0", "\ufffd"), self._env)
+        # Template blocks may have blank lines, and code spaces or markup. The offsets stay the same.
+        parsed = _TEMPLATE_LINES.sub(lambda match: re.sub(r"[^\r\n]", " ", match[0]), source)
+        self._parsed = _TEMPLATE_CODE.sub(lambda match: "x" * len(match[0]), parsed)
+        tokens = self._parser.parse(self._parsed[start:].replace("\0", "\ufffd"), self._env)
         row, position, num_unlocated = -1, 0, 0
         for i, token in enumerate(tokens):
             if token.type == "inline" and token.map and token.content:
@@ -106,7 +107,7 @@ class _Reader:
         ranges = []
         for text, (start, end) in zip(content.split("\n"), self._lines[line:], strict=False):
             text = text.lstrip(" \t")
-            found = self.source.rfind(text, start, end)
+            found = self._parsed.rfind(text, start, end)
             if found < 0:  # cannot be located, so it stays as it is
                 return []
             ranges.append((found, found + len(text)))
@@ -114,7 +115,7 @@ class _Reader:
 
     def _cell(self, content: str, line: int, position: int) -> list[Span]:
         """Return the range of a table cell that starts at `position` or later."""
-        for match in _CELL.finditer(self.source, position, self._lines[line][1]):
+        for match in _CELL.finditer(self._parsed, position, self._lines[line][1]):
             cell = match[0].strip()
             if cell.replace("\\|", "|").endswith(content):
                 end = match.start() + len(match[0].rstrip())
@@ -135,7 +136,8 @@ class _Reader:
 
     def _markup(self, block: _Block) -> list[Piece]:
         """Return the inline markup of a block by position in its content, and add the values in it."""
-        tokens = self._parser.inline.parse(block.content, self._parser, self._env, [])
+        content = "\n".join(self._parsed[start:end] for start, end in block.ranges)
+        tokens = self._parser.inline.parse(content, self._parser, self._env, [])
         pieces = []
         for i, token in enumerate(tokens):
             if "range" not in token.meta:
@@ -147,7 +149,8 @@ class _Reader:
             if token.type == "strong_close":
                 end = tokens[i + 1].meta["range"][1]
             if token.type in ("code_inline", "autolink", "reference"):
-                text = " ".join(token.content.split())
+                text = raw.strip("`") if token.type == "code_inline" else raw[1:].removesuffix("[]")[:-1]
+                text = " ".join(text.split())
                 pieces.append(Piece(start, end, Kind.FIXED if text else Kind.POINT, text))
             elif token.nesting:
                 pieces.append(Piece(start, end, Kind.OPEN if token.nesting > 0 else Kind.CLOSE, name=name))
@@ -279,17 +282,14 @@ def _recording(name: str, rule: Callable[[StateInline, bool], bool]) -> Callable
             label_end = state.md.helpers.parseLinkLabel(state, start, True)
             opening = next(token for token in added if token.type == "link_open" and "range" not in token.meta)
             if state.src[label_end:end] in REFERENCES:
-                text = state.src[start + 1 : label_end]
                 del state.tokens[state.tokens.index(opening) :]
                 del state.tokens_meta[len(state.tokens) :]
-                token = state.push("reference", "", 0)
-                token.content, token.meta["range"] = text, (start, end)
+                state.push("reference", "", 0).meta["range"] = (start, end)
             else:
                 opening.meta["range"], added[-1].meta["range"] = (start, start + 1), (label_end, end)
         elif name == "autolink":
             del state.tokens[-3:], state.tokens_meta[-3:]
-            token = state.push("autolink", "", 0)
-            token.content, token.meta["range"] = state.src[start + 1 : end - 1], (start, end)
+            state.push("autolink", "", 0).meta["range"] = (start, end)
         elif name == "newline" and added and added[-1].type == "hardbreak":
             spaces = len(state.src[:start]) - len(state.src[:start].rstrip(" "))
             added[-1].meta["range"] = (start - spaces, end)

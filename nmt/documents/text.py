@@ -41,6 +41,8 @@ class Paragraph:
     indent: str = ""
     """Whitespace before the lines after the first."""
     original_lines: list[str] = field(default_factory=list)
+    longest: int = 0
+    """Length of the longest of `lines`."""
 
     @property
     def text(self) -> str:
@@ -51,8 +53,7 @@ class Paragraph:
         """Return whether a line with this indentation and text can be the next line of the paragraph."""
         if "\t" in self.lines[-1] + text:  # columns
             return False
-        longest = max(map(len, self.lines))
-        if not text[0].islower() and len(self.lines[-1]) < max(MIN_WRAPPED, MIN_SHARE_OF_LONGEST * longest):
+        if not text[0].islower() and len(self.lines[-1]) < max(MIN_WRAPPED, MIN_SHARE_OF_LONGEST * self.longest):
             return False
         if len(self.lines) > 1:
             return indent == self.indent
@@ -80,10 +81,11 @@ def paragraphs(lines: Iterable[str]) -> Iterator[Paragraph]:
             current.indent = marker
             current.lines.append(text)
             current.original_lines.append(line)
+            current.longest = max(current.longest, len(text))
             continue
         if current:
             yield current
-        current = Paragraph(marker, [text], original_lines=[line]) if text else None
+        current = Paragraph(marker, [text], original_lines=[line], longest=len(text)) if text else None
         if current is None:
             yield Paragraph(line, original_lines=[line])
     if current:

@@ -71,9 +71,12 @@ def test_protected_spans(text: str, spans: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "span", "kind"),
-    [("Ask ACME 3000 now.", "ACME 3000", "custom"), ("See https://ACME.com/docs.", "https://ACME.com/docs", "url")],
-)
-def test_the_longest_of_custom_and_other_spans_is_protected(text: str, span: str, kind: str) -> None:
+    [
+        ("Ask ACME 3000 now.", "ACME 3000", "custom"), ("See https://ACME.com/docs.", "https://ACME.com/docs", "url"),
+        ("by ACME 9001:2015", "ACME 9001", "custom"),
+    ],
+)  # fmt: skip
+def test_custom_patterns_take_precedence_except_over_longer_spans_around_them(text: str, span: str, kind: str) -> None:
     spans = find_spans(text, [re.compile(r"ACME( \d+)?")])
     assert [(text[each.start : each.end], each.kind) for each in spans] == [(span, kind)]
 

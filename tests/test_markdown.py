@@ -52,6 +52,7 @@ def structure(source: str) -> list[str]:
         ("a \\* b &amp; c&nbsp;d\n", ["a * b & c\xa0d"]),
         ("one\n$$\na\n= b\n$$\ntwo\n\n\\[\nc\n\n- d\n\\]\n\n- \\[ e \\]\n", ["one", "two"]),
         ("$$ one\n\n\\[two\\]\n\n```\n$$\n```\n", ["$$ one", "[two]"]),  # no formulas
+        ("one my\n{% comment %}no{% endcomment %} two\nx", ["one my no two x"]),
         ("one\n{% highlight c %}\nno\n\nno\n{% endhighlight %}\ntwo\n\n{% comment %}\n\nno\n{% endcomment %}",
          ["one", "two"]),
         ("- [ ] one\n\n[^1]: two dogs\n\n!!! note\n\n> [!NOTE]\n> three\n", ["one", "two dogs", "three"]),

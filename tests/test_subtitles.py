@@ -100,8 +100,8 @@ def test_webvtt_settings_notes_styles_and_identifiers_survive() -> None:
     assert translated(parse(VTT)).decode() == expected.replace("Here</c> you <u>are", "HERE</c> YOU <u>ARE")
 
 
-def test_only_an_empty_line_ends_a_cue_of_webvtt() -> None:
-    source = "WEBVTT\n\n00:01.000 --> 00:02.000\n \none\n\nnote\n"
+def test_a_cue_of_webvtt_may_start_with_lines_of_spaces() -> None:
+    source = "WEBVTT\n\n00:01.000 --> 00:02.000 align:start\n \none\n \n2\n00:03.000 --> 00:04.000\n"
     assert translated(parse(source)).decode() == source.replace("one", "ONE")
 
 

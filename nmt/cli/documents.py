@@ -204,10 +204,13 @@ def plan_documents(
     if not paths:
         return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
     if output is None:  # *.html includes the translations of an earlier command
-        named = set(paths)
-        paths = [path for path in paths if _original(path, options) not in named]
-        if num_translations := len(named) - len(set(paths)):
-            log(_count_translations(num_translations))
+        named, all_paths, paths = set(paths), paths, []
+        for path in all_paths:
+            original = _original(path, options) if path.stem.endswith(f".{options.tgt}") else None
+            if original in named:
+                log(f"skipped {path}: it is a translation of {original}")
+            else:
+                paths.append(path)
     found = [each for path in paths for each in _find(path, output, options)]
     is_single = len(paths) == 1 and not paths[0].is_dir()
     if output == STANDARD_STREAM and not is_single:
@@ -256,7 +259,8 @@ def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator
         verb = "is not a document" if others.total() == 1 else "are not documents"
         log(f"{path}: {_count(others.total(), 'file')} {verb}: {kinds}")
     if num_translations:
-        log(f"{path}: {_count_translations(num_translations)}")
+        verb = "is a translation of another" if num_translations == 1 else "are translations of others"
+        log(f"{path}: {_count(num_translations, 'document')} {verb}")
     for option, count in needed.items():
         log(f"{path}: skipped {_count(count, 'document')} without {option}")
     if needed and not num_found:
@@ -305,11 +309,6 @@ def _log_warnings(name: str, result: TranslatedBlocks) -> None:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def _count_translations(number: int) -> str:
-    verb = "is a translation of another" if number == 1 else "are translations of others"
-    return f"{_count(number, 'document')} {verb}"
 
 
 def _shorten(text: str) -> str:

@@ -138,20 +138,28 @@ def compile_patterns(expressions: Sequence[str]) -> list[re.Pattern[str]]:
     return patterns
 
 
+def _is_inside(span: ProtectedSpan, other: ProtectedSpan) -> bool:
+    """Return whether a span is a part of another one."""
+    is_shorter = span.end - span.start < other.end - other.start
+    return is_shorter and other.start <= span.start and span.end <= other.end
+
+
 def find_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> list[ProtectedSpan]:
     """Return the protected spans of a text, in order and without overlaps.
 
-    Of overlapping spans the longest is kept, of equally long ones that of a `custom` pattern.
+    `custom` patterns take precedence, except over a longer span around their match, such as a URL.
     """
-    spans = [
+    others: list[ProtectedSpan] = []
+    if _MAY_MATCH.search(text):
+        others += (ProtectedSpan(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
+    matches = [
         ProtectedSpan(match.start(), match.end(), "custom")
         for pattern in custom
         for match in pattern.finditer(text)
         if match[0]
     ]
-    if _MAY_MATCH.search(text):
-        spans += (ProtectedSpan(match.start(), match.end(), str(match.lastgroup)) for match in _PATTERN.finditer(text))
-    return list(without_overlaps(sorted(spans, key=lambda span: span.start - span.end)))
+    first = [match for match in matches if not any(_is_inside(match, span) for span in others)]
+    return list(without_overlaps([*first, *others, *matches]))
 
 
 class _HasOffsets(Protocol):

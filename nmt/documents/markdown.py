@@ -34,7 +34,7 @@ _EXTENSION = re.compile(
     r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
-_TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}", re.DOTALL | re.MULTILINE)
+_TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}(?=[ \t]*(?:[\r\n]|\Z))", re.DOTALL | re.MULTILINE)
 _TEMPLATE_CODE = re.compile(r"(?<=\{\{)[^{}\n`]{1,200}(?=\}\})|(?<=\{%)[^%\n`]{1,200}(?=%\})")
 REFERENCES = ("]", "][]")
 """Ends of links and images whose label names their definition: a translated label would not be found."""

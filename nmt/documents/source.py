@@ -16,9 +16,12 @@ from nmt.documents.text_file import TextFile
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 """Metadata that generators of websites read at the start of Markdown and HTML, between lines with `---` or `+++`."""
 TEMPLATE_BLOCK = (
-    r"\{%-?\s*(?P<block>highlight|comment)\b(?:[^{]|\{(?!%-?\s*(?P=block)\b))*?\{%-?\s*end(?P=block)\b[^%]{0,200}%\}"
+    r"\{%-?\s*(?P<block>highlight|comment)\b"
+    r"(?:[^{<`]|\{(?!%-?\s*(?P=block)\b)|<(?!/(?:code|pre)\b)|`(?!``))*?\{%-?\s*end(?P=block)\b[^%]{0,200}%\}"
 )
-"""Code and comments of Liquid templates. The search for the end stops at the next start, so its time is linear."""
+"""Code and comments of Liquid templates. The search for the end stops at the next start, so its time is linear, and at
+the end of other code, in which a page about templates shows a start.
+"""
 
 
 @dataclass(frozen=True)

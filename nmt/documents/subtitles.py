@@ -34,8 +34,9 @@ _TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
 _INVALID_TIMING = re.compile(r"^[ \t]*(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
 _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
-_EMPTY_LINE = re.compile(r"^\r?(?:\n|\Z)", re.MULTILINE)
-"""The end of a cue of WebVTT. A line with a space, with which cues of YouTube may start, is not empty."""
+_BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
+_BLANK_FIRST_LINES = re.compile(r"[ \t]*\r?\n(?:[ \t]+\r?\n)*")
+"""The end of the line with the times, and lines of spaces, with which cues of YouTube may start."""
 _LINE_END = re.compile(r"[ \t]*\r?\n\s*")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
@@ -145,8 +146,9 @@ class Subtitles:
             start = match.end()
             end = timings[i + 1].start() if i + 1 < len(timings) else len(text)
             if self.is_vtt:
-                empty = _EMPTY_LINE.search(text, start, end)
-                end = empty.start() if empty else end
+                first_line = _BLANK_FIRST_LINES.match(text, start, end)
+                blank = _BLANK_LINE.search(text, first_line.end() if first_line else start, end)
+                end = blank.start() if blank else end
             elif i + 1 < len(timings) and (number := _NEXT_NUMBER.search(text[start:end])):
                 end = start + number.start()
             content = text[start:end]

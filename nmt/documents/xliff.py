@@ -177,7 +177,9 @@ def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
     if retranslate or target is None or target.inner == target.inner_end or state in UNTRANSLATED_STATES:
         return True
-    return _has_text(file, source) and not _has_text(file, target)
+    is_blank = not file.text[target.inner : target.inner_end].strip()
+    has_source = source.inner < source.inner_end
+    return has_source and (is_blank or (_has_text(file, source) and not _has_text(file, target)))
 
 
 def _has_text(file: TextFile, element: Element) -> bool:

@@ -28,8 +28,9 @@ def average(
 ) -> None:
     """Average the latest checkpoints of a run, or two models.
 
-    Prints the directory of the result. Averaged checkpoints often translate better than any single one. Keep enough of
-    them with --set train.keep_last=5, or average automatically at the end of training with --set train.average_last=5.
+    Prints the directory of the result. With a schedule that does not decay to zero, such as noam, the average often
+    translates better than any checkpoint. Keep enough of them with --set train.keep_last=5, or average automatically at
+    the end of training with --set train.average_last=5.
 
     The average of a model and its fine-tuned version, a new run, keeps most of the gain in the new domain and loses
     less on other text (Wortsman et al. 2022). Models or checkpoints must have the same tokenizer and model options.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def compare(
     first: Annotated[
-        Path, typer.Argument(help="Baseline: run or checkpoint directory, or file with translations.")
+        Path, typer.Argument(help="Baseline: run, checkpoint, name of a model, or file with translations.")
     ],
     second: Annotated[Path, typer.Argument(help="System to compare with the baseline.")],
     src: SourceOption = None,

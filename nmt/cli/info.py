@@ -12,7 +12,9 @@ WIDTH = 120
 
 
 def info(
-    run: Annotated[Path | None, typer.Argument(help="Run directory.", show_default="the newest under runs/")] = None,
+    run: Annotated[
+        Path | None, typer.Argument(help="Run, or name of a model.", show_default="the newest under runs/")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print all information as JSON.")] = False,
 ) -> None:
     """Show a run's model, data, training, hardware and scores.

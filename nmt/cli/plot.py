@@ -51,9 +51,7 @@ def positions(
         list[str] | None,
         typer.Argument(help="Position encodings, optionally with options.", show_default="sinusoidal"),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="Run or checkpoint whose learned position encoding to plot.")
-    ] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="Model whose position encoding to plot.")] = None,
     output: OutputOption = Path("positions.png"),
     length: Annotated[int, typer.Option(min=2, max=4096, help="Number of positions to plot.")] = 64,
     decoder: Annotated[bool, typer.Option("--decoder", help="Plot the causal encoding of the decoder.")] = False,

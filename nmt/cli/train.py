@@ -63,8 +63,8 @@ def train(
     config on the built-in phrasebook, which takes 90 seconds on two CPU cores. Ctrl-C saves a checkpoint and stops.
     Use --resume to continue. At the end, nmt calibrates the confidence of the best checkpoint (nmt calibrate).
 
-    --init-from fine-tunes a model on other data. Training stops when the validation score no longer improves, the best
-    checkpoint is never worse than the start model on the validation set, and both are compared at the end.
+    --init-from fine-tunes a model on other data. The best checkpoint is never worse than the start model on the
+    validation set, and both are compared at the end. Its default config stops when the score no longer improves.
 
     Examples:
       nmt train

@@ -258,7 +258,10 @@ class _GuardedChunk:
         try:
             return list(self._search(lines, CONSTRAINED))
         except UsageError:
-            return [[]] if len(lines) == 1 else [self._search_constrained([line])[0] for line in lines]
+            if len(lines) == 1:
+                return [[]]
+            middle = len(lines) // 2
+            return self._search_constrained(lines[:middle]) + self._search_constrained(lines[middle:])
 
     def _segments(self, line: Line) -> list[tuple[int, int]]:
         return self.guard.translator.segmenter.spans(line)

@@ -14,6 +14,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -703,6 +704,17 @@ def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.
         second = build_library()
         patch.setattr(native, "cpu_flags", lambda: "another processor")
         assert build_library() != second
+    native.engine_id.cache_clear()
+
+
+def test_concurrent_processes_compile_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    script = f'echo >> {tmp_path}/compilations; sleep 0.1; while [ "$1" != -o ]; do shift; done; echo made > "$2"'
+    with ThreadPoolExecutor(4) as threads:
+        paths = list(threads.map(native._compile, [[str(shutil.which("sh")), "-c", script, "sh"]] * 4))
+    assert paths[0].read_text() == "made\n"
+    assert (tmp_path / "compilations").read_text() == "\n"
+    assert {path.name for path in paths[0].parent.iterdir()} == {"engine.lock", paths[0].name}
     native.engine_id.cache_clear()
 
 

@@ -227,6 +227,8 @@ typedef struct {
 } Arena;
 
 static void *arena_alloc(Arena *a, int64_t bytes) {
+    if (a->failed) /* callers check once, after several allocations */
+        return 0;
     bytes = round_up(bytes, 64);
     while (a->current < a->count && a->used + bytes > a->sizes[a->current])
         a->current++, a->used = 0;
@@ -557,14 +559,8 @@ static int64_t distinct_layers(const Config *c, int stack) {
     return (layers + c->layer_sharing - 1) / c->layer_sharing;
 }
 
-static float *copy(Arena *arena, const float *from, int64_t count) {
-    float *to = from ? arena_alloc(arena, count * 4) : 0;
-    return to ? memcpy(to, from, count * 4) : 0;
-}
-
-/* Embeddings are stored in bfloat16 unless the model is in float32. */
-static void *copy_embeddings(Arena *arena, const float *from, int64_t count, int bf16) {
-    void *to = arena_alloc(arena, count * (bf16 ? 2 : 4));
+static void *copy(Arena *arena, const float *from, int64_t count, int bf16) {
+    void *to = from ? arena_alloc(arena, count * (bf16 ? 2 : 4)) : 0;
     for (int64_t i = 0; to && i < count; i++)
         store_scalar(to, i, from[i], bf16);
     return to;
@@ -595,12 +591,12 @@ Model *model_new(const Config *config, const float *const *weights) {
                          (int)c->type, weights[0], weights[1]);
             for (int j = 0; j < NORMS; j++, weights += 2)
                 m->layers[stack][i].norms[j] =
-                    (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+                    (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
         }
-        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim), copy(&m->arena, weights[1], dim)};
+        m->final_norms[stack] = (Norm){copy(&m->arena, weights[0], dim, 0), copy(&m->arena, weights[1], dim, 0)};
         m->embeddings[stack] = weights[2]
-            ? copy_embeddings(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32) : m->embeddings[ENCODER];
-        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions]);
+            ? copy(&m->arena, weights[2], c->vocab_size * dim, c->type != FP32) : m->embeddings[ENCODER];
+        m->positions[stack] = copy(&m->arena, weights[3], position_params[c->positions], 0);
         weights += 4;
     }
     pack(&m->arena, &m->output, c->vocab_size, dim, (int)c->type, weights[0], weights[1]);
@@ -694,13 +690,10 @@ static void position_row(const Model *m, int stack, int64_t position, float *row
 
 INLINE void embed(const Model *m, int stack, int32_t token, const float *position_D, float *x_D) {
     int64_t dim = m->c.dim;
+    int bf16 = m->c.type != FP32;
     float scale = sqrtf((float)dim);
-    if (m->c.type != FP32)
-        for (int64_t i = 0; i < dim; i++)
-            x_D[i] = load_scalar(m->embeddings[stack], token * dim + i, 1) * scale + position_D[i];
-    else
-        for (int64_t i = 0; i < dim; i++)
-            x_D[i] = ((const float *)m->embeddings[stack])[token * dim + i] * scale + position_D[i];
+    for (int64_t i = 0; i < dim; i++)
+        x_D[i] = load_scalar(m->embeddings[stack], token * dim + i, bf16) * scale + position_D[i];
 }
 
 /* The bias of the score of a key that is `distance` positions before the query: ALiBi (Press et al. 2022, section 3) or
@@ -1102,10 +1095,10 @@ int decode_step(State *s, int64_t rows, const int32_t *tokens_R, const int32_t *
     step->rows = rows;
     step->kv = arena_alloc(&s->batch, c->decoder_layers * 2 * rows * kv_dim * (bf16 ? 2 : 4));
     step->parents_R = arena_alloc(&s->batch, rows * sizeof *step->parents_R);
-    int reserved = reserve(s, block, (c->heads * longest + c->dim) * 4);
+    reserve(s, block, (c->heads * longest + c->dim) * 4);
     int32_t *ancestors_RT = arena_alloc(&s->scratch, block * (steps + 1) * sizeof *ancestors_RT);
     float *chunk = arena_alloc(&s->scratch, block * BLOCK_LOGITS * 4);
-    if (!reserved || s->scratch.failed || s->batch.failed)
+    if (s->scratch.failed || s->batch.failed)
         return 0;
     memcpy(step->parents_R, parents_R, rows * sizeof *parents_R);
     s->steps = steps;

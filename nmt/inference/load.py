@@ -109,7 +109,8 @@ def _load_native(files: ModelFiles, precision: str) -> NativeModel:
     except (ValueError, TypeError):  # TypeError: an edited option of the position encoding
         raise files.mismatch_error() from None
     except MemoryError:
-        raise NMTError("the model does not fit into memory", "--precision int8 needs a quarter of the memory") from None
+        hint = "" if precision == "int8" else "--precision int8 needs a quarter of the memory"
+        raise NMTError("the model does not fit into memory", hint) from None
     if model.vocab_size != len(files.tokenizer):
         raise files.mismatch_error()
     return model

@@ -1,13 +1,11 @@
 """The native engine: `engine.c`, compiled on demand, and models packed for it. It does not need PyTorch.
 
 Shape suffixes: B sentences, S source tokens, R rows (partial hypotheses), K best tokens, P gathered tokens, X banned
-tokens, V vocabulary, I inputs and O outputs of a matrix, M distances or
-buckets of distances, H heads.
+tokens, V vocabulary, I inputs and O outputs of a matrix, M distances or buckets of distances, H heads.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import hashlib
@@ -19,6 +17,7 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -130,7 +129,6 @@ class NativeModel:
             ),
             (c_void_p * len(arrays))(*map(_pointer, arrays)),
         )  # fmt: skip
-        self._check_memory(self._handle)
         self._free_states: list[int] = []
         """States of finished batches, which later batches reuse with their memory."""
         weakref.finalize(self, _free, self.library, self._handle, self._free_states).atexit = False
@@ -146,17 +144,14 @@ class NativeModel:
         if self.max_positions is not None and lengths_B.max(initial=0) > self.max_positions:
             raise ValueError(f"the model has {self.max_positions} positions, and a sentence {lengths_B.max()} tokens")
         ids = np.fromiter((token for source in sources for token in source), np.int64, int(lengths_B.sum()))
-        tokens = _int32(_checked(ids, self.vocab_size, "source token ids"))
+        tokens = _checked(ids, self.vocab_size, "source token ids")
         try:
             handle = self._free_states.pop()
         except IndexError:
             handle = self.library.state_new(self._handle)
-            self._check_memory(handle)
         state = NativeState(self, handle, lengths_B, track_attention)
         weakref.finalize(state, self._free_states.append, handle)
-        self._check_memory(
-            self.library.init_search_state(handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention)
-        )
+        self.library.init_search_state(handle, len(sources), _pointer(lengths_B), _pointer(tokens), track_attention)
         return state
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[TokenScores]:
@@ -179,11 +174,6 @@ class NativeModel:
                 attention[i].append(state.attention_RS[row, : len(inputs[i])])
             parents_R, tokens_R = np.arange(rows), next_R
         return [TokenScores(*each) for each in zip(log_probs, map(np.array, attention), strict=True)]
-
-    @staticmethod
-    def _check_memory(result: int | None) -> None:
-        if not result:
-            raise MemoryError("the native engine is out of memory")
 
 
 def _layout(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[int, ...]] | None]:
@@ -253,12 +243,12 @@ class NativeState:
             ValueError: a token id is not in the vocabulary, or a parent does not exist.
         """
         model, rows, vocab_size = self.model, len(request.tokens_R), self.model.vocab_size
-        tokens_R = _int32(_checked(request.tokens_R, vocab_size, "token ids"))
-        parents_R = _int32(_checked(request.parents_R, self._num_parents, "parents"))
-        banned_RX = None if request.banned_RX is None else _int32(request.banned_RX)
+        tokens_R = _checked(request.tokens_R, vocab_size, "token ids")
+        parents_R = _checked(request.parents_R, self._num_parents, "parents")
+        banned_RX = None if request.banned_RX is None else np.ascontiguousarray(request.banned_RX, np.int32)
         gather_RP, gathered_log_p_RP = None, None
         if request.gather_RP is not None:
-            gather_RP = _int32(_checked(request.gather_RP, vocab_size, "token ids to gather"))
+            gather_RP = _checked(request.gather_RP, vocab_size, "token ids to gather")
             gathered_log_p_RP = np.empty(gather_RP.shape, np.float32)
         k = min(request.k, vocab_size)
         log_p_RK, tokens_RK = np.empty((rows, k), np.float32), np.empty((rows, k), np.int32)
@@ -267,9 +257,7 @@ class NativeState:
             self.attention_RS = np.empty((rows, self._max_tokens), np.float32)
         arrays = (banned_RX, gather_RP, log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV, self.attention_RS)
         arguments = _Request(k, _width(banned_RX), _width(gather_RP), *map(_pointer, arrays))
-        model._check_memory(
-            model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
-        )
+        model.library.decode_step(self._handle, rows, _pointer(tokens_R), _pointer(parents_R), arguments)
         self._num_parents = rows
         return StepResult(log_p_RK, tokens_RK, gathered_log_p_RP, log_p_RV)
 
@@ -284,15 +272,12 @@ class Matrix:
         self._handle = self._library.matrix_new(
             self.outputs, inputs, TYPES.index(precision), _pointer(weight_OI), _pointer(bias_O)
         )
-        NativeModel._check_memory(self._handle)
         weakref.finalize(self, self._library.model_free, self._handle).atexit = False
 
     def multiply(self, x_RI: Floats) -> Floats:
         """Return xWᵀ + b."""
         y_RO = np.empty((len(x_RI), self.outputs), np.float32)
-        NativeModel._check_memory(
-            self._library.matrix_multiply(self._handle, len(x_RI), _pointer(x_RI), _pointer(y_RO))
-        )
+        self._library.matrix_multiply(self._handle, len(x_RI), _pointer(x_RI), _pointer(y_RO))
         return y_RO
 
 
@@ -361,6 +346,8 @@ def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
         for name, (result_type, argument_types) in _FUNCTIONS.items():
             function = getattr(loaded, name)
             function.restype, function.argtypes = result_type, argument_types
+            if result_type:
+                function.errcheck = _check_memory
         loaded.engine_init()
         return loaded, ""
     except subprocess.SubprocessError:
@@ -368,6 +355,12 @@ def _compiled_library() -> tuple[ctypes.CDLL | None, str]:
     # No compiler, a full disk, a file that cannot be written or loaded, no home directory, or a malformed CC.
     except (OSError, RuntimeError, ValueError, AttributeError) as error:
         return _unavailable(str(error))
+
+
+def _check_memory(result: int | None, function: object, arguments: object) -> int:
+    if not result:
+        raise MemoryError("the native engine is out of memory")
+    return result
 
 
 def _unavailable(reason: str) -> tuple[None, str]:
@@ -390,30 +383,34 @@ def compiler_command() -> list[str]:
 
 
 def _compile(command: list[str]) -> Path:
-    """Return the path of the compiled library; compile it unless it is in the cache."""
+    """Return the path of the compiled library; compile it unless it is in the cache.
+
+    Concurrent processes wait for the first one, because all compilations together may exceed the time limit.
+    """
     path = paths.cache_dir() / f"engine-{engine_id(*command)}.so"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(suffix=".so", dir=path.parent)
-        os.close(descriptor)
-        try:
-            subprocess.run(
-                [*command, str(SOURCE), "-o", temporary, "-lm"],
-                check=True, timeout=COMPILE_SECONDS, stdin=subprocess.DEVNULL, capture_output=True,
-            )  # fmt: skip
-            os.chmod(temporary, 0o755)  # other users may share the cache
-            paths.sync(Path(temporary))
-            os.replace(temporary, path)  # atomic, because another process may compile it at the same time
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with suppress(OSError, RuntimeError):  # a file system without locks
+            stack.enter_context(paths.locked(path.with_name("engine.lock"), lambda: None))
+        if path.exists():
+            return path
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=path.parent)), path.name)
+        subprocess.run(
+            [*command, str(SOURCE), "-o", str(temporary), "-lm"],
+            check=True, timeout=COMPILE_SECONDS, stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
+        temporary.chmod(0o755)  # other users may share the cache
+        paths.sync(temporary)
+        temporary.replace(path)  # atomic, because the process may be killed
     return path
 
 
 @functools.cache
 def engine_id(*command: str) -> str:
     """Return a hash of the engine's source code, the compiler command and the processor."""
-    compiler = os.stat(command[0]).st_mtime_ns if command else 0  # another version has another time
+    compiler = os.stat(command[0]).st_mtime_ns  # another version has another time
     identity = (SOURCE.read_text(encoding="utf-8"), command, compiler, platform.platform(), cpu_flags())
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
@@ -440,16 +437,12 @@ def _width(array_RX: NDArray[Any] | None) -> int:
     return 0 if array_RX is None else array_RX.shape[1]
 
 
-def _int32(array: Ints) -> NDArray[np.int32]:
-    return np.ascontiguousarray(array, np.int32)
-
-
-def _checked(array: Ints, limit: int, name: str) -> Ints:
-    """Return the array if all numbers are from 0 to limit-1, because the engine does not check its input.
+def _checked(array: Ints, limit: int, name: str) -> NDArray[np.int32]:
+    """Return the array as the engine reads it if all numbers are from 0 to limit-1, which the engine does not check.
 
     Raises:
         ValueError: a number is out of range.
     """
     if array.size and not (array.min() >= 0 and array.max() < limit):
         raise ValueError(f"{name} must be between 0 and {limit - 1}, got {array.min()} to {array.max()}")
-    return array
+    return np.ascontiguousarray(array, np.int32)

@@ -37,6 +37,7 @@ from nmt.inference.whitespace import surrounding_whitespace
     ("text", "spans"),
     [
         ("My email is john.smith@example.com.", ["john.smith@example.com"]),
+        (">>pt_br<< Use snake_case and %lu.", ["snake_case", "%lu"]),
         ("See (https://example.org/a?b=c#d), www.foo.org or example.com/x.",
          ["https://example.org/a?b=c#d", "www.foo.org", "example.com/x"]),
         ("Run `pip install x`, foo() and my_var with --long-option -v.",
@@ -221,6 +222,7 @@ def test_occurrences_are_not_counted_inside_words_and_numbers() -> None:
     assert count_occurrences("15 1.5 5,0 5th 5. (5) 5-fold", "5") == 3
     assert count_occurrences("Autos und Auto", "Auto") == 1
     assert count_occurrences("Autos und Auto", "Auto", inflected=True) == 2
+    assert count_occurrences("我有12只狗。", "12") == count_occurrences("我有12只狗。", "狗", inflected=True) == 1
 
 
 # ---- numbers
@@ -282,6 +284,12 @@ def test_the_longest_term_is_found_in_inflected_forms() -> None:
     words = Glossary([Term("it", "es", "en"), Term("IT", "EDV", "en")]).find("It is our IT.")
     assert [span.translation for span in words] == ["es", "EDV"]
     assert [s.translation for s in Glossary([Term("Datei", "file", "de")]).find("Dateien und Datei")] == ["file"] * 2
+
+
+@pytest.mark.parametrize("text", ["the IT\u00a0department", "the IT  departments", "the it department"])
+def test_terms_of_several_words_match_any_space(text: str) -> None:
+    glossary = Glossary([Term("IT department", "IT-Abteilung", "en")])
+    assert [span.translation for span in glossary.find(text)] == ["IT-Abteilung"]
 
 
 def test_a_glossary_of_ten_thousand_terms_is_fast() -> None:
@@ -373,6 +381,11 @@ def test_the_format_of_a_number_is_corrected_without_another_search(translator: 
     assert localized.translate(["It costs 1,234.50 EUR."]) == ["Es kostet 1.234,50 EUR."]
     version = scripted(translator, lambda line, search: ["Version 3.1 ist neu."], localize_numbers=True)
     assert version.translate(["Version 3.1 is new."]) == ["Version 3.1 ist neu."]
+    code = "%5.2f, `0.5` and Python 3.12"
+    protect = [re.compile(r"3\.\d+")]
+    assert scripted(translator, lambda line, search: [code], protect=protect, localize_numbers=True).translate(
+        [f"I see {code}."]
+    ) == [code]
     assert len(guard.translator.requests) == len(localized.translator.requests) == 1  # type: ignore[attr-defined]
 
 

@@ -14,6 +14,8 @@ _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2060\ufeff]+")
 _CONTROL_SPACES = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 # Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+LETTER_OR_DIGIT = rf"[^\W{UNSPACED}\uac00-\ud7af]"
+"""A letter or digit, except of scripts that write numbers and names without spaces around them."""
 _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 # A word of Thai, Lao, Burmese or Khmer has about four characters, because vowel signs and tone marks are characters.
 _ABUGIDA_WORD = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{1,4}")

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 
+from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.data.pairs import Pair
 from nmt.data.spans import find_spans
 
@@ -48,6 +49,6 @@ def _replace(source: str, target: str, spans: Iterable[str]) -> Pair:
 
 def occurrence_pattern(span: str) -> re.Pattern[str]:
     """Return a pattern that finds a span in a text, but not inside a longer word or number."""
-    before = r"(?<!\w)(?<!\d[.,:/])" if span[0].isalnum() else ""
-    after = r"(?!\w|[.,:/]\d)" if span[-1].isalnum() else ""
+    before = rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/])" if span[0].isalnum() else ""
+    after = rf"(?!{LETTER_OR_DIGIT}|[.,:/]\d)" if span[-1].isalnum() else ""
     return re.compile(before + re.escape(span) + after)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
 import numpy as np
 
+from nmt import runtime
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, encoder_input
 from nmt.errors import NMTError
 from nmt.inference import Source, TokenScores, max_target_length
@@ -115,23 +116,13 @@ class BatchEngine:
         batches = list(batches)
         results: dict[int, R] = {}
         lists = [[items[i] for i in batch] for batch in batches]
-        computed = self._parallel(lambda batch: _compute_or_split(compute, hint, batch), lists)
+        work = partial(_compute_or_split, compute, hint)
+        is_parallel = min(self.num_threads, len(lists)) > 1
+        computed = self._pool.map(work, lists) if is_parallel else map(work, lists)
         for batch, batch_results in zip(batches, computed, strict=True):
             results.update(zip(batch, batch_results, strict=True))
             on_progress(len(batch))
         return [results[i] for i in range(len(items))]
-
-    def _parallel(self, compute: Callable[[list[T]], list[R]], batches: Sequence[list[T]]) -> Iterator[list[R]]:
-        if min(self.num_threads, len(batches)) <= 1:
-            yield from map(compute, batches)
-            return
-        futures = [self._pool.submit(compute, batch) for batch in batches]
-        try:
-            for future in futures:
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
 
     def _search(self, sources: list[Source], search: Search) -> list[list[Hypothesis]]:
         max_length_B = np.array([max_target_length(len(source.ids)) for source in sources])
@@ -141,7 +132,7 @@ class BatchEngine:
             self.model,
             SearchRequest(
                 [encoder_input(source.ids, self.source_eos) for source in sources], max_length_B, BOS, EOS,
-                [source.prefix for source in sources] if any(source.prefix for source in sources) else (),
+                [source.prefix for source in sources],
                 [source.constraints for source in sources], self.detokenize, (PAD, UNK, BOS),
             ),
         )  # fmt: skip
@@ -155,11 +146,8 @@ def _compute_or_split(compute: Callable[[list[T]], list[R]], hint: str, items: l
     try:
         return compute(items)
     except (RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError):
-            from nmt import runtime
-
-            if not runtime.is_out_of_memory(error):
-                raise
+        if isinstance(error, RuntimeError) and not runtime.is_out_of_memory(error):
+            raise
     if len(items) == 1:
         raise NMTError("this sentence does not fit into memory", f"split it, or {hint}")
     middle = len(items) // 2

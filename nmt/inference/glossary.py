@@ -35,7 +35,7 @@ class Term:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the term and its inflected forms, in any case unless it is an abbreviation in capitals."""
-        stem = re.escape(self.source).replace(r"\ ", r"\s+")
+        stem = r"\s+".join(map(re.escape, self.source.split()))
         form = stem
         if base_language(self.language) == "en":
             form = rf"(?:{stem}(?:e?s)?|{stem[:-1]}ies)" if self.source.endswith("y") else rf"{stem}(?:e?s)?"
@@ -60,7 +60,7 @@ class Glossary:
         }
         for term in by_source.values():
             stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
-            self._terms[stem[:_PREFIX_LENGTH].casefold()].append(term)
+            self._terms[stem.split()[0][:_PREFIX_LENGTH].casefold()].append(term)
         for each in self._terms.values():
             each.sort(key=lambda term: (-len(term.source), not term.is_abbreviation))
 

@@ -16,12 +16,12 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 from nmt.data.normalization import remove_invisible
-from nmt.data.spans import apply_edits, without_overlaps
+from nmt.data.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
 from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
-from nmt.inference.segments import FixedSpan, Line, protected_spans
+from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 from nmt.inference.translator import Translator, check_lines, restore_whitespace
@@ -36,6 +36,8 @@ STAND_INS = ("Tom", "Peter", "Anna", "Boston", "Berlin", "Paul", "Robert", "Pari
 words."""
 WIDE_BEAM = "beam(beam_size=8, top_beams=8, no_repeat_ngram_size=4)"
 CONSTRAINED = "constrained(beam_size=8, top_beams=2)"
+_NUMBERS = ("quantity", "version", "format", "number")
+"""Kinds of protected spans that may be numbers in the format of the source language."""
 _AROUND_WORDS = re.compile(r"(\W*).*?(\W*)", re.DOTALL)
 _LEADING_PUNCTUATION = re.compile(r"[\s,;:.!?)\]}”“»'\"-]*")
 _LABEL = re.compile(
@@ -43,7 +45,7 @@ _LABEL = re.compile(
 )
 """A word whose number is a name, such as version 3.1, and has no decimal separator."""
 _SENTENCE_BOUNDARY = re.compile(r"[.!?…](?=\s+\w)")
-_ADDED_PERIOD = re.compile(r"[.!?…]+$")
+_ADDED_PERIOD = re.compile(r"[.!?…。！？।॥؟۔]+$")
 _SENTENCE_END = re.compile(r"[.!?…。！？।॥؟۔\u037e]['\"”’»“)\]]*$")
 
 Lines = Sequence[Line]
@@ -107,16 +109,16 @@ class Guard:
 
     def _with_fixed_spans(self, line: Line) -> Line:
         """Return the line with its protected spans, numbers and terms."""
-        found = [
-            span
-            if _LABEL.search(line.text[max(0, span.start - 20) : span.start])
-            else replace(span, translation=self.localize(span.translation))
-            for span in protected_spans(line.text, self.protect)
-        ]
+        found = [self._fixed_span(line.text, span) for span in find_spans(line.text, self.protect)]
         terms = self.glossary.find(line.text) if self.glossary else []
         spans = sorted([*terms, *found], key=lambda span: span.start - span.end)  # the longest first: a term or a URL
         language = line.language or self.translator.tokenizer.language_token(line.text)
         return replace(line, fixed=tuple(without_overlaps([*line.fixed, *spans])), language=language)
+
+    def _fixed_span(self, text: str, span: ProtectedSpan) -> FixedSpan:
+        content = text[span.start : span.end]
+        is_number = span.kind in _NUMBERS and not _LABEL.search(text[max(0, span.start - 20) : span.start])
+        return FixedSpan(span.start, span.end, self.localize(content) if is_number else content, span.is_opaque)
 
 
 class _GuardedChunk:
@@ -254,7 +256,10 @@ class _GuardedChunk:
         return restore_whitespace(line.text, [replace(translation, text=translation.text.strip())])
 
     def _search_constrained(self, lines: Lines) -> list[NBest]:
-        """Search with constraints; a line whose constraints the engine or the model does not support has no results."""
+        """Search with constraints; a line whose constraints the engine or the model does not support has no results.
+
+        The other lines are found by halving, because searching them one by one is slow.
+        """
         try:
             return list(self._search(lines, CONSTRAINED))
         except UsageError:
@@ -274,7 +279,8 @@ def _edits_of_aligned(
     words = [match.span() for match in re.finditer(r"\S+", text)]
     targets: dict[int, list[int]] = {}
     for source_word, target_word in alignment:
-        targets.setdefault(source_word, []).append(target_word)
+        if target_word < len(words):  # a tokenizer may count more words
+            targets.setdefault(source_word, []).append(target_word)
     edits: list[Edit] = []
     for span in spans:
         first, last = _word_index(source, span.start), _word_index(source, span.end - 1)
@@ -365,8 +371,8 @@ def _restore_formats(line: Line, translation: Translation) -> Translation:
 
 def without_added_period(source: Line, translation: Translation) -> Translation:
     """Return the translation of a heading or part of a sentence without the period that the source does not have."""
-    if _SENTENCE_END.search(source.text.rstrip()):
+    is_copied = not set(translation.text.split()[-1:]).isdisjoint(source.text.split())  # such as Yahoo!
+    if is_copied or _SENTENCE_END.search(source.text.rstrip()):
         return translation
-    before, after = surrounding_whitespace(translation.text)
     text = _ADDED_PERIOD.sub("", translation.text.strip())
-    return replace(translation, text=before + text + after)
+    return restore_whitespace(translation.text, [replace(translation, text=text)])[0]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Address
 
+from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.errors import UsageError
 
 _FORMATS = {  # decimal separator, group separator, languages (CLDR 46)
@@ -69,4 +70,4 @@ def equivalent_pattern(number: str) -> re.Pattern[str] | None:
         is_group = len(part) > 2 or (len(part) == 2 and following.isdigit() and len(last) == 3)  # 1,00,000 in India
         is_required = previous.isdigit() and part.isdigit() and not is_group
         pattern += f"{_SEPARATOR}{'' if is_required else '?'}{re.escape(part)}"
-    return re.compile(rf"(?<!\w)(?<!\d[.,:/]){pattern}(?!\w|[.,:/]\d)")
+    return re.compile(rf"(?<!{LETTER_OR_DIGIT})(?<!\d[.,:/]){pattern}(?!{LETTER_OR_DIGIT}|[.,:/]\d)")

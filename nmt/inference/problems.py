@@ -11,6 +11,7 @@ from nmt.data.check.features import is_copy
 from nmt.data.check.languages import is_wrong_language
 from nmt.data.check.minhash import normalized_words
 from nmt.data.language_codes import base_language
+from nmt.data.normalization import LETTER_OR_DIGIT
 from nmt.data.placeholders import occurrence_pattern
 from nmt.errors import UsageError
 from nmt.inference.segments import FixedSpan, Line
@@ -69,13 +70,13 @@ def _span_problems(line: Line, text: str) -> Iterator[str]:
     """Yield a problem for each fixed span that occurs in the translation less often than in the line, or, except for
     numbers and terms, more often.
     """
-    for span in dict.fromkeys(replace(span, start=0, end=0) for span in line.fixed):
+    for span in dict.fromkeys(replace(span, start=0, end=0) for span in line.fixed if span.translation):
         translation = span.translation
         expected = 1 if span.is_term else sum(count_occurrences(each.translation, translation) for each in line.fixed)
         count = count_occurrences(text, translation, inflected=span.is_term)
         if count < expected:
             yield f"{'term-not-applied' if span.is_term else 'missing'}: {translation}"
-        elif span.is_opaque and translation and count > max(expected, count_occurrences(line.text, translation)):
+        elif span.is_opaque and count > max(expected, count_occurrences(line.text, translation)):
             yield f"repeated: {translation}"
 
 
@@ -110,7 +111,8 @@ def count_occurrences(text: str, span: str, *, inflected: bool = False) -> int:
     An empty span counts once.
     """
     if inflected:
-        return len(re.findall(rf"(?<!\w){re.escape(span)}{GERMAN_ENDINGS}(?!\w)", text, re.IGNORECASE))
+        pattern = rf"(?<!{LETTER_OR_DIGIT}){re.escape(span)}{GERMAN_ENDINGS}(?!{LETTER_OR_DIGIT})"
+        return len(re.findall(pattern, text, re.IGNORECASE))
     return len(occurrence_pattern(span).findall(text)) if span else 1
 
 

@@ -35,9 +35,7 @@ class TorchModel:
 
         Recurrent networks always compute in float32.
         """
-        self.networks = list(networks)
-        if dtype is not None:
-            self.networks = [_cast(network, dtype) for network in networks]
+        self.networks = [network if dtype is None else _cast(network, dtype) for network in networks]
         self.device = self.networks[0].output_weight_VD.device
         self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
 

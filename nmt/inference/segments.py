@@ -106,12 +106,14 @@ class Segmenter:
             return
         text, previous_end, spans, language = line.text, None, self.spans(line), self._target_language(line)
         encoded = self.encode([_with_language(text[slice(*span)], language) for span in spans])
+        word = counted = 0
         for (start, end), segment_ids in zip(spans, encoded, strict=True):
             if not segment_ids:
                 continue
             is_inside_word = start > 0 and not text[start - 1].isspace()
-            word_offset = len(normalize(text[:start]).split()) - is_inside_word
-            word_offset -= _needs_language(text[start:end], language)  # the token counts as a word of the segment
+            word += len(normalize(text[counted:start]).split()) - is_inside_word
+            counted = start
+            word_offset = word - _needs_language(text[start:end], language)  # the token counts as a word of the segment
             if previous_end is None:
                 yield Segment(self._source(segment_ids, line), "", word_offset)
             else:

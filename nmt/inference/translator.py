@@ -95,7 +95,7 @@ class Translator:
 
     @classmethod
     def _load_export(cls, paths: Sequence[Path], device: str, precision: str) -> Translator:
-        if len(paths) > 1:
+        if len(paths) != 1:
             raise UsageError("the ctranslate2 engine does not support ensembles", "leave out --engine")
         directory = find_export(paths[0])
         config, tokenizer, *limits = discovery.load_settings(directory)

@@ -136,7 +136,7 @@ def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> No
     """Check that no output file is also an input file, following links.
 
     Raises:
-        UsageError: an output is an input.
+        UsageError: an output is an input, or has no name.
     """
 
     def identity(path: Path) -> tuple[int, int]:
@@ -145,6 +145,8 @@ def check_not_overwriting(outputs: Iterable[Path], inputs: Iterable[Path]) -> No
 
     existing = {identity(path) for path in inputs if path.exists()}
     for output in outputs:
+        if not output.name:
+            raise UsageError(f"{output} names no file", "choose a name such as report.html")
         if output.is_file() and identity(output) in existing:
             raise UsageError(f"{output} would be overwritten: it is also an input", "choose another output file")
 

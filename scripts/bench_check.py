@@ -18,8 +18,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from command_errors import error_messages
-from nmt.data.check import BITS, CHECKS, ParallelCorpus, Report, run_checks
+from nmt.data.check import BITS, CHECKS, Report, run_checks
 from nmt.data.pairs import Pair, read_pairs
+from nmt.data.sources import Split
 
 Corruption = Callable[[random.Random, list[Pair], int], Pair]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -255,7 +256,7 @@ def _is_detectable(name: str, pair: Pair) -> bool:
 
 
 def _problems(pairs: Sequence[Pair], test_pairs: Sequence[Pair], languages: tuple[str, str]) -> list[int]:
-    corpus = ParallelCorpus("corpus", lambda: iter(pairs), len(pairs))
+    corpus = Split("corpus", "", lambda: iter(pairs), lambda: len(pairs))
     test_sets = [("test", test_pairs)]
     report = run_checks([corpus], test_sets, languages, ignore=["misaligned"], max_examples=0)
     problems: list[int] = report.problems_N.tolist()
@@ -310,7 +311,7 @@ def _shuffle(rng: random.Random, pairs: list[Pair], first: int, end: int) -> lis
 
 
 def _check_alignment(pairs: list[Pair], languages: tuple[str, str]) -> Report:
-    return run_checks([ParallelCorpus("corpus", lambda: iter(pairs))], [], languages, max_examples=1)
+    return run_checks([Split("corpus", "", lambda: iter(pairs))], [], languages, max_examples=1)
 
 
 def _count_misaligned(pairs: list[Pair], languages: tuple[str, str]) -> int:

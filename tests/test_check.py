@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from commandline import CommandLine, sentences, write
 
-from nmt.data.check import BITS, CHECKS, Finding, ParallelCorpus, Report, Severity, repair, run_checks
+from nmt.data.check import BITS, CHECKS, Finding, Report, Severity, repair, run_checks
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.features import RECORD
 from nmt.data.check.languages import LANGUAGES
 from nmt.data.pairs import Pair, read_pairs
-from nmt.data.sources import open_split
+from nmt.data.sources import Split, open_split
 from nmt.errors import NMTError
 from nmt.paths import write_text
 
@@ -32,8 +32,8 @@ TEST_PAIRS = [pair for pair in open_split("phrasebook", "test", "en", "de").pair
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "europarl"
 
 
-def as_corpus(pairs: Sequence[Pair], name: str = "corpus") -> ParallelCorpus:
-    return ParallelCorpus(name, partial(iter, pairs), len(pairs))
+def as_corpus(pairs: Sequence[Pair], name: str = "corpus") -> Split:
+    return Split(name, "", partial(iter, pairs), lambda: len(pairs))
 
 
 def check(
@@ -534,7 +534,7 @@ def test_progress_bar_counts_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_first_extra_line_is_reported(tmp_path) -> None:
     write(tmp_path / "long", [pair[0] for pair in CLEAN[:30]], [pair[1] for pair in CLEAN[:20]])
-    text = ParallelCorpus("long", partial(read_pairs, tmp_path / "long.en", tmp_path / "long.de"))
+    text = Split("long", "", partial(read_pairs, tmp_path / "long.en", tmp_path / "long.de"))
     assert finding(run_checks([text], [], ("en", "de")), "unequal-line-counts").examples[0].line == 21
     assert run_checks([text], [], ("en", "de"), ignore=["unequal-line-counts"]).findings == []
 
@@ -832,6 +832,8 @@ def test_repair_keeps_what_is_ignored(ignored: str, expected: str) -> None:
     pairs = [*CLEAN[:50], ("This is all that I have.", "Gr\x07Ã¼ÃŸe &amp; mehr")]
     report = check(pairs, ignore=[ignored, "length-ratio"])
     assert repaired(pairs, report)[-1][1] == expected
+    clean = ("This is all that I have.", "Grüße & mehr")
+    assert repaired([*pairs, clean], check([*pairs, clean], ignore=[ignored, "length-ratio"]))[-1] == clean
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def test_options_that_would_be_ignored_or_destroy_an_input_are_rejected(trained:
         "attention hi --target hallo --search greedy": "--target and --search cannot be combined",
         "compare text.en text.de --src text.en --ref text.de --search beam": "--search applies to models",
         "translate --input text.en --glossary terms.tsv --output terms.tsv": "terms.tsv would be overwritten",
+        "translate page.html --memory memory.tmx --output memory.tmx --force": "memory.tmx would be overwritten",
     }.items():
         trained(*arguments.split()).assert_fails(2, message)
 

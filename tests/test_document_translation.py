@@ -180,7 +180,9 @@ def test_code_with_a_period_does_not_end_a_sentence() -> None:
 
 def test_a_memory_provides_blocks_and_sentences() -> None:
     stub = StubTranslator()
-    memory = TranslationMemory({"One dog. Two cats.": "Tiere.", "A  bird sings.": "Ein Vogel."})
+    memory = TranslationMemory(
+        [("One dog. Two cats.", "Tiere."), ("A  bird sings.", "Ein Vogel."), ("A bird sings. ", "Vogel")]
+    )
     blocks = [rich("One dog.\nTwo cats.", "dog"), RichText("A bird sings. It flies."), RichText("One dog.")]
     result = document_translator(stub, memory).translate(blocks)
     assert [block.text for block in result.blocks] == ["Tiere.", "Ein Vogel. FLIES. IT", "DOG. ONE"]

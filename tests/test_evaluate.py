@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from commandline import write
 
+from nmt.cli.check import load_test_pairs
 from nmt.config import config_io
 from nmt.data.sources import open_split
 from nmt.errors import ConfigError, DataError, UsageError
@@ -176,6 +177,12 @@ def test_multiple_references_of_a_sacrebleu_test_set(tmp_path: Path, monkeypatch
     test = test_sets.named_test_set("wmt14", "en", "de")
     assert test.sources == ["src 1", "src 2"]
     assert test.references == [["one 1", "one 2"], ["two 1", "two 2"]]
+    assert load_test_pairs("wmt14", ("en", "de"), "strict") == [
+        ("wmt14", [("src 1", f"{name} 1"), ("src 2", f"{name} 2")]) for name in ("one", "two")
+    ]
+    (tmp_path / "two").write_text("two 1\n")
+    with pytest.raises(DataError, match="different numbers of lines"):
+        test_sets.named_test_set("wmt14", "en", "de")
 
 
 def test_comet_input_and_scale(translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

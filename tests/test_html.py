@@ -85,6 +85,9 @@ class Structure(HTMLParser):
         (f"<p lang='&#{'1' * 5000};'>one &#{'1' * 5000};", ["one \ufffd"]),
         ("{% highlight c %}\nno <p>no</p>\n{% endhighlight %}<p>one {%- comment -%} no {%- endcomment -%} two",
          ["one two"]),
+        ("---\ntitle: no\n...\n<p>yes</p>\n---\nyes", ["yes", "--- yes"]),
+        ("<p translate=no>no <label>no</label> no</p><p lang=fr>non <button>non</button> non</p><p>yes<hr>yes",
+         ["yes", "yes"]),
         ("", []), ("<p> \n</p>", []),
     ],
 )  # fmt: skip
@@ -114,6 +117,8 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("""<img alt='the {{1&"2"}} &quot;isn&#39;t'>""", """<img alt='"ISN&#39;T {{1&"2"}} THE'>"""),
         ("<img alt='my &lt;%1%&gt; dog'>", "<img alt='DOG &lt;%1%&gt; MY'>"),
         ('<img alt="my {%1<2%} &quot;dog&quot;">', '<img alt="&quot;DOG&quot; {%1<2%} MY">'),
+        ('<input placeholder="{% trans "Search" %}">', '<input placeholder="{% trans "Search" %}">'),
+        ("<div {% if n > 3 %}hidden{% endif %}>one dog</div>", "<div {% if n > 3 %}hidden{% endif %}>DOG ONE</div>"),
     ],
 )
 def test_markup_follows_its_words(source: str, expected: str) -> None:

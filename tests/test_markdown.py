@@ -45,6 +45,7 @@ def structure(source: str) -> list[str]:
         ("one\ntwo\n\n> three\n> four\n", ["one two", "three four"]),
         ("- one\n  two\n  - three\n1. four\n", ["one two", "three", "four"]),
         ("| a | b \\| c |\n|---|---|\n| `d` e | **f** |\n", ["a", "b | c", "d e", "f"]),
+        ("---\ntitle: no\n...\n\nyes\n", ["yes"]),
         ("---\ntitle: no\n---\n\n    no\n\n```\nno\n```\n\n<div>no</div>\n\nyes\n", ["yes"]),
         ("[one](x \"two\") ![three](y) <http://no.de>", ["one http://no.de", "two", "three"]),
         ("[ref]: x\n\na [text][ref] and [ref]\n", ["a text and ref"]),
@@ -84,6 +85,10 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("see [a b]({{ x | y }}/c) `{{d}}`", "`{{d}}` [B A]({{ x | y }}/c) SEE"),
         ("[a]: {% b c %}\n\n[d][a] | {{ e | f }}\n--|--\n", "[a]: {% b c %}\n\n[D][a] | {{ e | f }}\n--|--\n"),
         ("## One dog ##\n", "## DOG ONE ##\n"),
+        ("two 1\\.\n===\n", "1\\. TWO\n===\n"),
+        ("{% a %} one dog", "{% a %} DOG ONE"),
+        ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
+        ("a \\[^1] b", "B A \\[^1]"),
     ],
 )  # fmt: skip
 def test_markup_follows_its_words(source: str, expected: str) -> None:

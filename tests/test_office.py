@@ -87,7 +87,7 @@ def spaced(text: str, properties: str = "") -> str:
 
 
 SPACE = '<w:t xml:space="preserve">'
-BOLD, ITALIC = "<w:b/>", "<w:i/>"
+BOLD, ITALIC, UNDERLINED = "<w:b/>", "<w:i/>", '<w:u w:val="single"/>'
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,8 @@ BOLD, ITALIC = "<w:b/>", "<w:i/>"
         ("<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>", ["a", "b"], run("A") + "<w:r><w:tab/></w:r>" + run("B")),
         ('<w:r><w:t>a</w:t><w:br w:type="page"/><w:t>b</w:t></w:r>', ["a", "b"],
          run("A") + '<w:r><w:br w:type="page"/></w:r>' + run("B")),
+        ("<w:r><w:t>a</w:t><w:tab/><w:drawing/><w:tab/><w:t>b</w:t></w:r>", ["a", "b"],
+         run("A") + "<w:r><w:tab/></w:r><w:r><w:drawing/></w:r><w:r><w:tab/></w:r>" + run("B")),
         ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t></w:r>", "a\u2011b", run("A\u2011B")),
         (f'<w:hyperlink r:id="rId1" w:history="1">{run("link", BOLD)}</w:hyperlink>' + spaced(" and text"),
          "link and text", ""),
@@ -112,6 +114,11 @@ BOLD, ITALIC = "<w:b/>", "<w:i/>"
         (f'<w:bookmarkStart w:id="1" w:name="x"/>{run("ab")}<w:bookmarkEnd w:id="1"/>{run("c")}', "abc", ""),
         (run("a") + '<w:r><w:rPr><w:b/></w:rPr><w:footnoteReference w:id="2"/></w:r>' + run("b"), "ab", ""),
         (f'{run("a")}<w:ins w:id="1">{spaced(" ")}</w:ins>{run("b")}', "a b", run("A B")),
+        (spaced("to ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>', "to a b c d e",
+         spaced("TO ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>'),
+        (spaced("name: ") + spaced("     ", UNDERLINED), "name:", spaced("NAME: ") + spaced("     ", UNDERLINED)),
+        (run("a") + f'<w:ins w:id="1"><w:r><w:pict><x><w:p>{run("b")}</w:p></x></w:pict></w:r></w:ins>', 
+         ["a", "b"], ""),
         (spaced("page ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>', "page 7x",
          spaced("PAGE ") + f'<w:fldSimple w:instr=" PAGE ">{run("7x")}</w:fldSimple>'),
     ],

@@ -201,8 +201,15 @@ def test_lines_of_a_message_are_blocks() -> None:
     assert texts(document) == ["First line", "continues.", "item"]
 
 
+def test_an_entry_that_gets_all_its_forms_is_not_fuzzy_anymore() -> None:
+    entry = '#, fuzzy\nmsgid "%d page"\nmsgid_plural "%d pages"\nmsgstr[0] ""\nmsgstr[1] "'
+    assert "fuzzy" not in copied(HEADER.replace("#, fuzzy\n", "") + entry + '"\n')
+    assert "#, fuzzy" in copied(HEADER.replace("#, fuzzy\n", "") + entry + 'x"\n')
+
+
 def test_escapes_are_read_and_written() -> None:
     assert texts(parse('msgid "a\\tb \\\\ \\"c\\" \\101\\x42"\nmsgstr ""\n')) == ['a\tb \\ "c" AB']
+    assert texts(parse('msgid "caf\\303\\251"\nmsgstr ""\n')) == ["café"]
     assert filled('"a\\tb \\\\ \\"c\\""') == '"a\\tb \\\\ \\"c\\""'
 
 

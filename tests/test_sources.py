@@ -731,6 +731,8 @@ def test_download_with_another_encoding_is_kept(server: Loopback) -> None:
 
 def test_prefix_with_both_languages_is_preferred(tmp_path: Path) -> None:
     write(tmp_path / "b" / "train", TEXT)
+    write(tmp_path / "b" / "._train", TEXT)
+    write(tmp_path / "b" / "", TEXT)  # .en and .de
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "train.en").write_text("only English\n")
     archive = Path(shutil.make_archive(str(tmp_path / "c"), "zip", tmp_path))

@@ -105,6 +105,11 @@ def test_a_cue_of_webvtt_may_start_with_lines_of_spaces() -> None:
     assert translated(parse(source)).decode() == source.replace("one", "ONE")
 
 
+def test_an_empty_cue_of_webvtt_ends_at_an_empty_line() -> None:
+    source = "WEBVTT\n\n1\n00:01.000 --> 00:02.000\n\nNOTE no\n\n2\n00:03.000 --> 00:04.000\none\n"
+    assert translated(parse(source)).decode() == source.replace("one", "ONE")
+
+
 def test_a_huge_character_reference_is_not_an_error() -> None:
     assert texts(parse(f"WEBVTT\n\n00:01.000 --> 00:02.000\none &#{'1' * 5000};\n")) == ["one \ufffd"]
 

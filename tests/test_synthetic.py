@@ -221,6 +221,8 @@ def test_backtranslate(trained: CommandLine) -> None:
     assert "data/bt is complete" in done.err
     for change in (("--search", "greedy"), ("--ignore", "missing"), ("--test", "phrasebook"), ("--min-score", "-1")):
         trained(*again, "--resume", *change).assert_fails(2, "data/bt was made in another way", "hint: ")
+    (trained.directory / "mono.de").write_text("Ein anderer Text.\n")
+    trained(*again, "--resume").assert_fails(2, "data/bt was made in another way", "hint: ")
 
 
 @pytest.mark.slow

@@ -201,7 +201,7 @@ def test_unicode_is_escaped_only_if_the_file_does() -> None:
 
 
 def test_json_lines() -> None:
-    source = '{"a": "one"}\n\n{"a": "two", "b": "x"}\r\n'
+    source = '{"a": "one"}\n\n{}\n"no"\n{"a": "two", "b": "x"}\r\n'
     assert translated(parse_json(source, "a")).decode() == source.replace("one", "ONE").replace("two", "TWO")
 
 

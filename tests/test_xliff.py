@@ -146,6 +146,8 @@ def test_a_repeated_tag_occurs_once() -> None:
         ('<x id="1"/> of <ph id="2">%d</ph>, ok', "{1} of {2}, ok", '<x id="1"/> OF <ph id="2">%d</ph>, OK'),
         (f"a&#{'0' * 5000}65;", "a\ufffd", "A\ufffd"),
         ("a<!-- > -->b", "ab", "A<!-- > -->B"),
+        ('by <mrk mtype="protected">acme </mrk>', "by", 'BY <mrk mtype="protected">acme </mrk>'),
+        ("10&#160;km", "10\u00a0km", "10\u00a0KM"),
         ("\n    a\n    b\n  ", "a b", "\n    A B\n  "),
     ],
 )  # fmt: skip
@@ -194,7 +196,10 @@ def test_attributes_of_other_namespaces_are_not_those_of_xliff() -> None:
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16"])
 def test_encodings_are_kept(encoding: str) -> None:
     source = f'<?xml version="1.0" encoding="{encoding}"?>' + unit("é")
-    assert 'leveraged-mt">É<' in translated(parse(source.encode(encoding))).decode(encoding)
+    document = parse(source.encode(encoding))
+    assert 'leveraged-mt">É<' in translated(document).decode(encoding)
+    dash = "&#8211;" if encoding == "iso-8859-1" else "–"
+    assert f'leveraged-mt">{dash}<' in document.render([RichText("–")]).decode(encoding)
 
 
 @pytest.mark.parametrize(

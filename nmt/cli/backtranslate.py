@@ -55,12 +55,7 @@ def backtranslate(
     from nmt.synthetic.source_text import SourceText
 
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
-    synthesis.check_options(output, search, "", min_score, steps, ignored)
-    settings = {
-        "command": "backtranslate", "min_score": min_score, "clean": steps, "ignore": ignored, "tests": test or (),
-    }  # fmt: skip
-    if synthesis.report_if_complete(output, resume, settings | ({"search": search} if search else {})):
-        return
+    synthesis.check_options(output, resume, search, "", min_score, steps, ignored)
     teacher = load_translator(model, device, precision)
     data = teacher.config.data
     filters = Filters((data.src, data.tgt), is_reversed=True, min_score=min_score, clean=steps, ignore=ignored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +17,9 @@ from nmt.console import log, progress, with_progress
 from nmt.errors import DataError, NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
-    from nmt.data.check import ParallelCorpus, Report
+    from nmt.data.check import Report
     from nmt.data.pairs import Pair
+    from nmt.data.sources import Split
 
 MAX_CHARACTERS = 60
 """Maximum length of a sentence in an example."""
@@ -96,7 +98,7 @@ def check(
         languages, corpora = _file_corpora(src, tgt, src_lang, tgt_lang, encoding_errors)
     else:
         languages, corpora, tests, held_out_files = _config_corpora(str(config), set_ or [], with_tests=test is None)
-    tests += [load_test_pairs(name, languages, encoding_errors) for name in test or []]
+    tests += chain.from_iterable(load_test_pairs(name, languages, encoding_errors) for name in test or [])
     outputs = _outputs(fix, languages) if fix is not None else []
     inputs = [
         *held_out_files,
@@ -125,7 +127,7 @@ def _outputs(prefix: Path, languages: tuple[str, str]) -> list[Path]:
     return [prefix.with_name(f"{prefix.name}.{ending}") for ending in endings]
 
 
-def _write_repaired(corpora: list[ParallelCorpus], report: Report, outputs: list[Path]) -> None:
+def _write_repaired(corpora: list[Split], report: Report, outputs: list[Path]) -> None:
     from nmt.data.check import CHECKS, repair
     from nmt.data.pairs import write_pairs
 
@@ -147,34 +149,34 @@ def _write_repaired(corpora: list[ParallelCorpus], report: Report, outputs: list
 
 def _file_corpora(
     src: Path, tgt: Path | None, src_lang: str, tgt_lang: str, encoding_errors: str
-) -> tuple[tuple[str, str], list[ParallelCorpus]]:
-    from nmt.data.check import ParallelCorpus
-    from nmt.data.pairs import count_lines, read_pairs, read_tsv
+) -> tuple[tuple[str, str], list[Split]]:
+    from nmt.data.pairs import count_lines, open_text, read_pairs, read_tsv
+    from nmt.data.sources import Split
     from nmt.data.sources.files import language_suffix, pair_format
     from nmt.data.tmx import read_tmx
 
+    open_text(src).close()  # before test sets are downloaded
     if tgt is None and pair_format(src) == "tsv":
         read_table = partial(read_tsv, src, encoding_errors)
-        return (src_lang, tgt_lang), [ParallelCorpus(str(src), read_table, count_lines(src), (src,))]
+        return (src_lang, tgt_lang), [Split(str(src), "", read_table, partial(count_lines, src), (src,))]
     if tgt is None:
         if not src_lang or not tgt_lang:
             raise UsageError(f"the languages to read from {src} are unknown", "set --src-lang and --tgt-lang")
         read_memory = partial(read_tmx, src, src_lang, tgt_lang, encoding_errors)
-        return (src_lang, tgt_lang), [ParallelCorpus(str(src), read_memory, None, (src,))]
+        return (src_lang, tgt_lang), [Split(str(src), "", read_memory, files=(src,))]
     for path in (src, tgt):
         if pair_format(path) == "tmx":
             raise UsageError(f"{path} has both languages", f"pass one file: nmt data check {path}")
     languages = (src_lang or language_suffix(src), tgt_lang or language_suffix(tgt))
     pairs = partial(read_pairs, src, tgt, errors=encoding_errors)
-    return languages, [ParallelCorpus(str(src), pairs, count_lines(src), (src, tgt))]
+    return languages, [Split(str(src), "", pairs, partial(count_lines, src), (src, tgt))]
 
 
 def _config_corpora(
     name: str, overrides: list[str], *, with_tests: bool
-) -> tuple[tuple[str, str], list[ParallelCorpus], list[tuple[str, list[Pair]]], list[Path]]:
+) -> tuple[tuple[str, str], list[Split], list[tuple[str, list[Pair]]], list[Path]]:
     """Return the languages, the training corpora, the held-out sets with `with_tests`, and the files of these sets."""
     from nmt.config import config_io
-    from nmt.data.check import ParallelCorpus
     from nmt.data.sources import get_corpus, open_split
 
     data = config_io.load(config_io.find(name), overrides).data
@@ -197,10 +199,7 @@ def _config_corpora(
             missing.setdefault(error.message, []).append(split)
     for message, names in missing.items() if with_tests else ():
         log(f"not checking for overlap with the {' and '.join(names)} data: {message}")
-    corpora = [
-        ParallelCorpus(split.name, split.pairs, split.count() if split.count else None, split.files) for split in splits
-    ]
-    return (data.src, data.tgt), corpora, tests, files
+    return (data.src, data.tgt), splits, tests, files
 
 
 def test_files(name: str) -> tuple[()] | tuple[Path, Path]:
@@ -209,18 +208,21 @@ def test_files(name: str) -> tuple[()] | tuple[Path, Path]:
     return (Path(src), Path(tgt)) if colon and "(" not in name else ()
 
 
-def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> tuple[str, list[Pair]]:
-    """Return the name and the pairs of a test set that training data must not overlap with: a name or SRC:TGT."""
+def load_test_pairs(name: str, languages: tuple[str, str], encoding_errors: str) -> list[tuple[str, list[Pair]]]:
+    """Return name and pairs, for each reference, of a test set that training data must not overlap with.
+
+    `name` is that of a test set or SRC:TGT.
+    """
     from nmt.data.pairs import read_pairs
 
     if files := test_files(name):
-        return str(files[0]), list(read_pairs(*files, errors=encoding_errors))
+        return [(str(files[0]), list(read_pairs(*files, errors=encoding_errors)))]
     from nmt.evaluate.test_sets import named_test_set
 
     if not all(languages):
         raise UsageError(f"the languages to read from {name} are unknown", "set --src-lang and --tgt-lang")
     test = named_test_set(name, *languages)
-    return test.name, [pair for references in test.references for pair in zip(test.sources, references, strict=True)]
+    return [(test.name, list(zip(test.sources, reference, strict=True))) for reference in test.references]
 
 
 def _check_language(code: str) -> None:

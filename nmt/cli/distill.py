@@ -81,13 +81,7 @@ def distill(
         validate(spec)
     search = search or (N_BEST_SEARCH if select else "")
     steps, ignored = tuple(CLEANING if clean is None else clean), tuple(ignore or ())
-    synthesis.check_options(output, search, select, min_score, steps, ignored)
-    settings = {
-        "command": "distill", "select": select, "min_score": min_score, "clean": steps, "ignore": ignored,
-        "tests": test or (),
-    }  # fmt: skip
-    if synthesis.report_if_complete(output, resume, settings | ({"search": search} if search else {})):
-        return
+    synthesis.check_options(output, resume, search, select, min_score, steps, ignored)
     teacher = load_translator(model, device, precision)
     filters = Filters(
         (teacher.config.data.src, teacher.config.data.tgt), is_reversed=False, select=select, min_score=min_score,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,8 +71,8 @@ def _system_info() -> dict[str, Any]:
         "memory": f"{memory} GB" if (memory := memory_gb()) else "unknown",
         "PyTorch": f"{torch.__version__}, {torch.get_num_threads()} threads, CUDA {torch.version.cuda or 'none'}",
         "GPU": gpus or "none",
-        "directories": [f"{name} {_describe_directory(path)}" for name, path in (
-            ("data", paths.data_dir()), ("runs", paths.runs_dir()), ("cache", paths.cache_dir()),
+        "directories": [f"{name} {_describe_directory(find)}" for name, find in (
+            ("data", paths.data_dir), ("runs", paths.runs_dir), ("cache", paths.cache_dir),
         )],
         "packages": [f"{name} {_version(name)}" for name in OPTIONAL],
     }  # fmt: skip
@@ -83,7 +84,11 @@ def _format_rates(key: str, rates: dict[str, float]) -> str:
     return f"{task}: {max(rates, key=lambda name: rates[name])} ({all_rates}; {threads})"
 
 
-def _describe_directory(path: Path) -> str:
+def _describe_directory(find: Callable[[], Path]) -> str:
+    try:
+        path = find()
+    except RuntimeError:
+        return "unknown: there is no home directory"
     existing = next(parent for parent in (path, *path.absolute().parents) if os.path.exists(parent))
     state = "" if os.path.exists(path) else ", does not exist yet"
     return f"{path}{state}{'' if os.access(existing, os.W_OK) else ', not writable'}"

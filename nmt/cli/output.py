@@ -86,7 +86,7 @@ class JsonLinesFormat:
         return [json.dumps({"source": source, "translations": [asdict(t) for t in translations]}, ensure_ascii=False)]
 
 
-def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
+def truncate_incomplete(path: Path, output_format: OutputFormat, max_inputs: int) -> int:
     """Truncate an output file after the last complete output, and return how many input lines it covers.
 
     Args:
@@ -94,7 +94,7 @@ def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
         output_format: the format of the file.
 
     Raises:
-        UsageError: the file has another format.
+        UsageError: the file has another format, or the translations of more than `max_inputs` lines.
     """
     if not path.is_file():
         return 0
@@ -109,8 +109,14 @@ def truncate_incomplete(path: Path, output_format: OutputFormat) -> int:
             num_lines += line.endswith(b"\n")
             if line.endswith(b"\n") and num_lines % output_format.lines_per_input == 0:
                 complete = position
+        num_done = num_lines // output_format.lines_per_input
+        if num_done > max_inputs:
+            raise UsageError(
+                f"{path} has {num_done:,} lines, more than the {max_inputs:,} lines to translate",
+                "use --resume with the same --input and --shard as before",
+            )
         file.truncate(complete)
-    return num_lines // output_format.lines_per_input
+    return num_done
 
 
 @contextlib.contextmanager
@@ -124,7 +130,7 @@ def open_output(path: Path | None, *, append: bool = False) -> Iterator[WriteLin
         UsageError: the file cannot be opened.
         NMTError: a write fails.
     """
-    if path is None:
+    if path is None or path == Path("/dev/stdout"):  # opening it would truncate the file it is redirected to
         yield typer.echo
         return
     existed = path.exists()

@@ -9,7 +9,7 @@ import typer
 
 from nmt.cli.options import DeviceOption
 from nmt.cli.output import show
-from nmt.console import format_table
+from nmt.console import SILENT, format_table
 
 
 def reproduce(
@@ -36,6 +36,8 @@ def reproduce(
     pretrained.reject_pretrained(run)
     run = run if run.name not in ("", "..") else run.resolve()
     result = retrain(run, into or run.with_name(f"{run.name}-again"), device=device, allow_changed_data=changed)
+    if SILENT:  # rank 0 of torchrun reports
+        return
     rows = [[name, f"{before:.3f}", f"{now:.3f}", ""] for name, (before, now) in result.scores.items()]
     lines = format_table([["", str(result.original_run), str(result.new_run), ""], *rows])
     lines.append("the weights are bitwise identical" if result.identical_weights else "the weights differ")

@@ -49,15 +49,15 @@ class Shard:
         """Return the path of this shard's output."""
         return output.with_name(f"{output.name}.{self.number}-of-{self.count}")
 
-    def finish(self, output: Path) -> bool:
-        """Mark this shard as complete, and join all shards if it was the last one. Returns whether they were joined."""
+    def finish(self, output: Path) -> None:
+        """Mark this shard as complete, and join all shards if it was the last one."""
         path = self.path(output)
         sync(path)
         path.rename(_done(path))
-        return self.join(output)
+        self.join(output)
 
-    def join(self, output: Path) -> bool:
-        """Join the shards into `output` if all are complete. Returns whether they were."""
+    def join(self, output: Path) -> None:
+        """Join the shards into `output` if all are complete."""
         lock = output.with_name(f".{output.name}.lock")
         with locked(lock, busy=lambda: None):
             paths = [_done(Shard(number, self.count).path(output)) for number in range(1, self.count + 1)]
@@ -75,7 +75,6 @@ class Shard:
             if complete or not self.is_done(output):  # joined here or by another process: the lock is no longer needed
                 with suppress(OSError):  # Windows cannot delete an open file; releasing the lock deletes it there
                     lock.unlink()
-        return complete
 
     def is_done(self, output: Path) -> bool:
         """Return whether an earlier process completed this shard."""

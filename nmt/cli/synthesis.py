@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,8 +116,9 @@ class Options:
 
 
 def check_options(
-    output: Path, search: str, select: str, min_score: float | None, clean_steps: Sequence[str], ignore: Sequence[str]
-) -> None:
+    output: Path, resume: bool, search: str, select: str, min_score: float | None, clean_steps: Sequence[str],
+    ignore: Sequence[str],
+) -> None:  # fmt: skip
     """Check the options before the teacher is loaded.
 
     Raises:
@@ -130,6 +132,8 @@ def check_options(
 
     if output.name in ("", ".."):
         raise UsageError(f"--output {output} names no directory", "for example --output data/bt")
+    if output.exists() and not resume:
+        raise UsageError(f"{output} already exists", "choose another --output, or delete it")
     if min_score is not None and not math.isfinite(min_score):
         raise UsageError(f"--min-score must be a number, got {min_score}", "a typical value is -1.0")
     if select and select not in SENTENCE_METRICS:
@@ -152,7 +156,7 @@ def parse_shard(text: str | None) -> Shard:
     return Shard.parse(text) if text else from_torchrun or Shard(1, 1)
 
 
-def report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) -> bool:
+def _report_if_complete(output: Path, resume: bool, settings: Mapping[str, Any]) -> bool:
     """Print the corpus and return True if it exists and `resume` is set; return False if it does not exist.
 
     Raises:
@@ -191,7 +195,8 @@ def synthesize(
     from nmt.synthetic.source_text import SOURCE
 
     teachers = find_models(models)
-    tests = [load_test_pairs(name, options.filters.corpus_languages, options.encoding_errors) for name in options.tests]
+    languages, errors = options.filters.corpus_languages, options.encoding_errors
+    tests = list(chain.from_iterable(load_test_pairs(name, languages, errors) for name in options.tests))
     settings: dict[str, Any] = {
         "command": options.command,
         "text": text.checksums,
@@ -203,8 +208,9 @@ def synthesize(
     settings = json.loads(json.dumps(settings))  # converts tuples to lists
     with _output_locked(options):
         try:
-            # Another process may have completed it after the first check.
-            if report_if_complete(options.output, options.resume, settings | asdict(options.filters)):
+            made = {name: settings[name] for name in ("command", "text", "model", "search")}
+            made |= asdict(options.filters) | {"tests": options.tests}
+            if _report_if_complete(options.output, options.resume, made):
                 _remove(options)
                 return
             saved = _prepare(options, text, settings, models[0])

@@ -185,7 +185,8 @@ def translate(
         raise UsageError("--resume keeps translations, and --force overwrites them", "leave out one of them")
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
-    check_not_overwriting([output] if output else [], [path for path in (input, glossary) if path])
+    inputs = (input, glossary, memory, None if text or input else Path("/dev/stdin"))
+    check_not_overwriting([output] if output else [], [path for path in inputs if path])
 
     from nmt.search import parse_search
 

@@ -156,12 +156,7 @@ def translate_file(
         path = shard.path(output)
         if _finish_if_complete(shard, output, resume, num_lines * job.output_format.lines_per_input):
             return
-    num_done = truncate_incomplete(path, job.output_format) if resume and path else 0
-    if num_done > end - start:
-        raise UsageError(
-            f"{path} has {num_done:,} lines, more than the {end - start:,} lines to translate",
-            "use --resume with the same --input and --shard as before",
-        )
+    num_done = truncate_incomplete(path, job.output_format, end - start) if resume and path else 0
     if num_done:
         log(f"resuming {path} after {num_done:,} lines")
     lines = islice(read_lines(input, errors=encoding_errors), start + num_done, end if shard else None)

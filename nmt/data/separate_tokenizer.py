@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
+from nmt.data.normalization import SURROGATES
 from nmt.data.tokenizer import EOS, UNK, Tokenizer, one_line
 from nmt.errors import CheckpointError
 
@@ -77,7 +78,8 @@ class SeparateTokenizer(Tokenizer):
     def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
         """Return the piece ids of many lines of one side, using all cores."""
         languages = [None if target else _LANGUAGE.match(line) for line in lines]
-        texts = [line[match.end() :] if match else line for line, match in zip(lines, languages, strict=True)]
+        rests = (line[match.end() :] if match else line for line, match in zip(lines, languages, strict=True))
+        texts = [SURROGATES.sub("\ufffd", rest) for rest in rests]
         rows = (self._target if target else self._source).encode(texts, out_type=str)
         prefixes = [[match[1]] if match else [] for match in languages]
         return [self.pieces_to_ids([*prefix, *row]) for prefix, row in zip(prefixes, rows, strict=True)]

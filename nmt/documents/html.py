@@ -17,7 +17,7 @@ from nmt.data.language_codes import base_language
 from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.inline import InlineText, Kind, Piece, text_piece
-from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TranslatableSource, Value
+from nmt.documents.source import FRONT_MATTER, TEMPLATE_BLOCK, TEMPLATE_CODE, TranslatableSource, Value
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile, unescape
 from nmt.inference.segments import FixedSpan
@@ -46,24 +46,32 @@ ENDS = {
     "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "td": {"td", "th"}, "th": {"td", "th"},
     "tr": {"td", "th", "tr"}, "option": {"option"}, "optgroup": {"option", "optgroup"},
 }  # fmt: skip
-"""Elements without an end tag that end where another one starts. A paragraph ends where any block starts."""
+"""Elements without an end tag that end where another one starts."""
+ENDS_PARAGRAPH = frozenset(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
+    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr li listing main menu nav ol p plaintext pre search section summary "
+    "table tbody td tfoot th thead tr ul xmp".split()
+)
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
+_DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{TEMPLATE_CODE}|[{{<])*+" for quote in "\"'")
+"""Values of attributes in double and single quotes, without them."""
 _TOKEN = re.compile(
     r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)"
     rf"|{TEMPLATE_BLOCK})"
     r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
-    r"(?P<attributes>(?:[^=>]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>"
+    rf"(?P<attributes>(?:[^=>{{<]++|{TEMPLATE_CODE}|[{{<]|=\s*+(?:\"{_DOUBLE}\"|'{_SINGLE}')?+)*+)>"
     r"|</?[a-zA-Z].*\Z",  # a tag that does not end
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(
-    r"([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)'|(?P<bare>[^\s>\"'][^\s>]*+)))?+"
+    rf"([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:\"(?P<double>{_DOUBLE})\"|'(?P<single>{_SINGLE})'"
+    r"|(?P<bare>[^\s>\"'][^\s>]*+)))?+"
 )
 _CHARSET = re.compile(
     rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
 )
-_TEMPLATE = re.compile(r"(\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>)")
+_TEMPLATE = re.compile(f"({TEMPLATE_CODE})")
 _XML = re.compile(r"<\?xml\s|<html\b[^>]*\sxmlns\s*=", re.IGNORECASE)
 _NUM_SNIFFED_BYTES = 1024
 _LABELS = {
@@ -263,8 +271,7 @@ def _set_translated(tokens: Sequence[_Token], src: str) -> None:
 
 
 def _ends(token: _Token, element: _Token) -> bool:
-    is_block = token.name and not token.is_inline
-    return element.name in ENDS.get(token.name, ()) or (element.name == "p" and bool(is_block))
+    return element.name in ENDS.get(token.name, ()) or (element.name == "p" and token.name in ENDS_PARAGRAPH)
 
 
 def _set_own_translation(token: _Token, src: str) -> None:

@@ -106,6 +106,7 @@ def _strings(text: str) -> Iterator[String]:
             is_key = token == "{"
         elif token in "}]":
             path.pop()
+            is_key = False  # of an empty object
         elif token == ",":
             last = path[-1]
             is_key = isinstance(last, str)

@@ -27,11 +27,11 @@ from nmt.documents.text_file import TextFile
 MAX_FORMULA_LINES = 200
 """Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%")
+_UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%(?![^%\n]{0,200}%\})")
 """Starts of paragraphs that belong to extensions of Markdown, such as admonitions."""
 _EXTENSION = re.compile(
-    r"\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
-    r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w)"
+    r"(?:(?<!\\)\\)?(?:\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
+    r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w))"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
 _TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}(?=[ \t]*(?:[\r\n]|\Z))", re.DOTALL | re.MULTILINE)
@@ -41,7 +41,7 @@ REFERENCES = ("]", "][]")
 _ESCAPE_OR_ENTITY = re.compile(r"\\([!-/:-@\[-`{-~])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,32});")
 _SPECIAL = re.compile(
     r"((?i:https?://|www\.)[^\s<\]`]*[^\s<\]`*_~])|"
-    r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
+    r"\\(?=[!-/:-@\[-`{-~\s]|\Z)|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|`|~~|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
 )
 """Characters that may be markup, with an escape in front of them. The group is a URL: many sites make links of URLs,
 and escapes would be a part of them.
@@ -89,7 +89,9 @@ class _Reader:
         row, position, num_unlocated = -1, 0, 0
         for i, token in enumerate(tokens):
             if token.type == "inline" and token.map and token.content:
-                kind, line = tokens[i - 1].type, token.map[0]
+                opening, line = tokens[i - 1], token.map[0]
+                # The text of an underlined heading starts its line, like that of a paragraph.
+                kind = "paragraph_open" if opening.markup in ("=", "-") else opening.type
                 if kind in ("th_open", "td_open"):
                     position = position if line == row else self._lines[line][0]
                     row, ranges = line, self._cell(token.content, line, position)
@@ -306,7 +308,7 @@ def _text_pieces(content: str, start: int, end: int) -> Iterator[Piece]:
     """Yield the pieces of a range without CommonMark markup."""
     for match in _EXTENSION.finditer(content, start, end):
         yield from text_piece(start, match.start(), content[start : match.start()], _decode)
-        is_read = match[0].startswith(("{{", "$"))  # as a part of the sentence
+        is_read = match[0].lstrip("\\").startswith(("{{", "$"))  # as a part of the sentence
         yield Piece(*match.span(), Kind.FIXED if is_read else Kind.POINT, match[0])
         start = match.end()
     yield from text_piece(start, end, content[start:end], _decode)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
 class TranslationMemory:
     """Finds the translation of a text that equals a source text of the memory, apart from whitespace."""
 
-    def __init__(self, translations: dict[str, str]) -> None:
-        """Create a memory from source texts and their translations."""
-        self._translations = {_collapse(source): target for source, target in translations.items()}
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Create a memory from source texts and their translations; the first translation of a text is used."""
+        self._translations: dict[str, str] = {}
+        for source, target in pairs:
+            self._translations.setdefault(_collapse(source), target)
 
     @classmethod
     def load(cls, path: Path, src: str, tgt: str, errors: str = "strict") -> TranslationMemory:
-        """Read a TMX file. If it translates a text in several ways, the first one is used.
+        """Read a TMX file.
 
         Raises:
             DataError: see `nmt.data.tmx.read_tmx`.
         """
         from nmt.data.tmx import read_tmx
 
-        translations: dict[str, str] = {}
-        for source, target in read_tmx(path, src, tgt, errors):
-            translations.setdefault(source, target)
-        return cls(translations)
+        return cls(read_tmx(path, src, tgt, errors))
 
     def find(self, text: str) -> str | None:
         """Return the translation of a text, None if the memory does not have it."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from nmt.data.language_codes import base_language
+from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag
 from nmt.documents.rich_text import Event, Sections, events, with_fixed_tags
 from nmt.inference.segments import FixedSpan
@@ -91,9 +92,8 @@ class Paragraph:
         self._base = self._remove_base()
         rich = RichText(self._text, tuple(self._tags), tuple(self._fixed))
         self._sections = Sections(rich, re.compile(r"[\t\n]"))
-        fixed_length = sum(len(span.translation.strip()) for span in self._fixed)
-        has_text = len(re.sub(r"\s", "", self._text)) > fixed_length
-        self.blocks = self._sections.blocks if has_text else []
+        text = apply_edits(self._text, ((span.start, span.end, "") for span in self._fixed))
+        self.blocks = self._sections.blocks if text.strip() else []
 
     # Parsing
 
@@ -124,8 +124,11 @@ class Paragraph:
             name = local_name(child)
             if name in DROPPED or name == "rPr":
                 continue
-            if name == "t":
-                self._add_text(_text(child), properties)
+            text = _text(child) if name == "t" else ""
+            if len(text) > 2 and text.isspace() and self._is_underlined(properties):  # a blank to fill in
+                self._add_break(RunChild(child, properties), "\t")
+            elif name == "t":
+                self._add_text(text, properties)
             elif name == "noBreakHyphen":
                 self._add_text("\u2011", properties)
             elif name in BREAKS:
@@ -133,6 +136,11 @@ class Paragraph:
             else:
                 self._end_format()
                 self._add_run_child(RunChild(child, properties))
+
+    def _is_underlined(self, properties: etree._Element | None) -> bool:
+        return properties is not None and (
+            properties.get("u", "none") != "none" or properties.find(f"{self._namespace}u") is not None
+        )
 
     def _add_run_child(self, node: RunChild) -> None:
         """Add an element without text: a point, or a part of the start or end of a field whose result is translated."""
@@ -170,6 +178,9 @@ class Paragraph:
         self._add_children(content[0] if content else element)
         self._end_format()
         self._close(local_name(element))
+        if self._tags[index].start == len(self._text):  # only drawings, formulas or text boxes: it is kept whole
+            self._markup[self._tags[index].id] = Markup([element])
+            del self._tags[index + 1 :]
 
     def _add_node(self, element: etree._Element, name: str) -> None:
         """Add an element without text to translate: the start or end of a range, or a point."""

@@ -60,7 +60,7 @@ _FIELD = re.compile(
 )
 _COMMENT = re.compile(r"[ \t]*(#[^\n]*)?\r?(?:\n|\Z)")
 _QUOTED = re.compile(_STRING)
-_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
+_ESCAPE = re.compile(r"((?:\\(?:[0-7]{1,3}|x[0-9a-fA-F]{1,2}))+)|\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _TO_ESCAPE = str.maketrans({'"': r"\"", "\\": r"\\", **{char: f"\\{name}" for name, char in _ESCAPES.items()}})
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([\w.:-]+)')
@@ -153,18 +153,19 @@ def _checked(entry: Entry, file: TextFile) -> Entry:
     return entry
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, encoding: str) -> str:
     def character(match: re.Match[str]) -> str:
-        code = match[1]
-        if code[0] in "01234567":
-            return chr(int(code, 8))
-        return chr(int(code[1:], 16)) if code[0] == "x" and len(code) > 1 else _ESCAPES.get(code, code)
+        if match[1] is None:
+            return _ESCAPES.get(match[2], match[2])
+        codes = (int(each[1:], 16) if each[0] == "x" else int(each, 8) for each in match[1].split("\\")[1:])
+        return bytes(code & 255 for code in codes).decode(encoding, "replace")
 
     return _ESCAPE.sub(character, text)
 
 
 def _add_field(entry: Entry | None, match: re.Match[str], file: TextFile) -> None:
-    keyword, text = match["keyword"], "".join(_unescape(each[1:-1]) for each in _QUOTED.findall(match["value"]))
+    keyword, strings = match["keyword"], _QUOTED.findall(match["value"])
+    text = "".join(_unescape(each[1:-1], file.encoding) for each in strings)
     if entry is None or (entry.translations and keyword != "msgstr"):
         raise DataError(f"line {file.line(match.start('keyword'))}: {keyword} without msgid", "check it with msgfmt -c")
     if keyword == "msgctxt":
@@ -314,7 +315,8 @@ class _Message:
     def __init__(self, file: TextFile, entry: Entry, header: _Header, layout: _Layout, retranslate: bool) -> None:
         self.file, self.entry, self.layout = file, entry, layout
         to_translate = [i for i, msgstr in entry.translations.items() if retranslate or not msgstr.text]
-        self.is_retranslated = any(entry.translations[i].text for i in to_translate)
+        self.is_translated = len(to_translate) == len(entry.translations)
+        """Whether all forms are new, so that they are not fuzzy anymore."""
         self.sources: dict[int, _Label] = {}
         """By plural form; only forms to translate."""
         self._surplus: list[int] = []  # plural forms that the language does not have
@@ -356,7 +358,7 @@ class _Message:
         for i in self._surplus:
             index = fields.index(self.entry.translations[i])
             yield Edit(fields[index - 1].end, fields[index].end, "")
-        if self.is_retranslated:
+        if self.is_translated:
             yield from _without_fuzzy(self.file, self.entry)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from itertools import repeat
 
 from nmt.documents.document import RichText, Tag
 
@@ -56,15 +57,10 @@ def _closes_before(outer: Tag, tag: Tag, parents: Mapping[int, int]) -> bool:
     return outer.end == tag.start and not (tag.start == tag.end and parents.get(tag.id) == outer.id)
 
 
-def to_markup(
-    rich: RichText,
-    markup: Mapping[int, tuple[str, str]],
-    escape: Callable[[str], str] = str,
-    parents: Mapping[int, int] | None = None,
-) -> str:
+def to_markup(rich: RichText, markup: Mapping[int, tuple[str, str]], escape: Callable[[str], str] = str) -> str:
     """Return the source of a rich text: `markup` has the strings before and after the text of each tag."""
     pieces = []
-    for event, text, tag in events(rich, parents):
+    for event, text, tag in events(rich):
         if tag is None:
             pieces.append(escape(text))
         else:
@@ -166,8 +162,19 @@ def _outer_first(tags: Iterable[Tag]) -> list[Tag]:
     return ordered
 
 
+def _is_inside(tag: Tag, span: Span, is_first: bool, is_last: bool) -> bool:
+    """Return whether a tag is inside a range between sections. A point next to a section is in that section."""
+    start, end = span
+    is_apart = tag.start < tag.end or ((start < tag.start or is_first) and (tag.end < end or is_last))
+    return start <= tag.start and tag.end <= end and is_apart
+
+
+def _is_in_any(tag: Tag, others: Iterable[Tag]) -> bool:
+    return any(other.start <= tag.start and tag.end <= other.end for other in others)
+
+
 class Sections:
-    """A text that is translated in sections, such as lines: what is between them stays in its place."""
+    """A text that is translated in sections, such as lines: what is between them, also a tag, stays in its place."""
 
     def __init__(self, rich: RichText, separator: re.Pattern[str]) -> None:
         """Cut a text where `separator` matches; the separators and the whitespace around them are kept."""
@@ -176,15 +183,26 @@ class Sections:
         gaps = [match.span() for match in pattern.finditer(rich.text)]
         starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(rich.text)]
         spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
-        self.blocks = cut(rich, spans) if spans else []
         edges = [0, *(position for span in spans for position in span), len(rich.text)]
-        self._between = [rich.text[edges[i] : edges[i + 1]] for i in range(0, len(edges), 2)]
+        between = list(zip(edges[::2], edges[1::2], strict=True))
+        around = [tag for tag in rich.tags if any(max(tag.start, start) < min(tag.end, end) for start, end in spans)]
+        free = [
+            [tag for tag in rich.tags if _is_inside(tag, gap, i == 0, i == len(spans)) and not _is_in_any(tag, around)]
+            for i, gap in enumerate(between)
+        ]
+        in_sections = tuple(tag for tag in rich.tags if not any(tag in tags for tags in free))
+        self.blocks = cut(replace(rich, tags=in_sections), spans) if spans else []
+        self._between = [
+            cut(replace(rich, tags=tuple(tags)), [gap])[0] for tags, gap in zip(free, between, strict=True)
+        ]
 
     def join(self, translations: Sequence[RichText]) -> RichText:
         """Return the text with the translations of its blocks."""
         if list(translations) == self.blocks:
             return self.rich
-        return join([self._without_separators(each) for each in translations], self._between)
+        sections = map(self._without_separators, translations)
+        parts = [part for pair in zip(self._between, sections, strict=False) for part in pair]
+        return join([*parts, self._between[-1]], repeat(""))
 
     def _without_separators(self, rich: RichText) -> RichText:
         """Replace separators in a translation by spaces, so that their number does not change."""

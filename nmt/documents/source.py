@@ -13,8 +13,13 @@ from nmt.documents.inline import InlineText
 from nmt.documents.splicing import Edit
 from nmt.documents.text_file import TextFile
 
-FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-"""Metadata that generators of websites read at the start of Markdown and HTML, between lines with `---` or `+++`."""
+FRONT_MATTER = re.compile(
+    r"\A(?:---[ \t]*\r?\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+"""Metadata that generators of websites read at the start of Markdown and HTML: YAML between lines with `---`, or TOML
+between lines with `+++`. YAML may also end with `...`."""
+TEMPLATE_CODE = r"\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|<%[^%\n]{0,200}%>"
+"""Code of templates, which may contain quotes and `>`."""
 TEMPLATE_BLOCK = (
     r"\{%-?\s*(?P<block>highlight|comment)\b"
     r"(?:[^{<`]|\{(?!%-?\s*(?P=block)\b)|<(?!/(?:code|pre)\b)|`(?!``))*?\{%-?\s*end(?P=block)\b[^%]{0,200}%\}"

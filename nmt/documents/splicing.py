@@ -36,8 +36,9 @@ class Part(Protocol):
 class SplicedDocument:
     """A document in which the translations replace ranges of the text."""
 
-    def __init__(self, file: TextFile, parts: Sequence[Part]) -> None:
-        self.file, self.parts = file, parts
+    def __init__(self, file: TextFile, parts: Sequence[Part], encoding_errors: str = "strict") -> None:
+        """Combine parts. `encoding_errors`: handling of characters that the encoding of the file does not have."""
+        self.file, self.parts, self.encoding_errors = file, parts, encoding_errors
         self.blocks = [block for part in parts for block in part.blocks]
 
     def render(self, translations: Sequence[RichText]) -> bytes:
@@ -45,7 +46,7 @@ class SplicedDocument:
         remaining, edits = iter(translations), list[Edit]()
         for part in self.parts:
             edits += part.edits(list(islice(remaining, len(part.blocks))))
-        return self.file.encode(apply_edits(self.file.text, edits))
+        return self.file.encode(apply_edits(self.file.text, edits), self.encoding_errors)
 
 
 class StringLines:

@@ -35,8 +35,8 @@ _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:
 _INVALID_TIMING = re.compile(r"^[ \t]*(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
 _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
 _BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
-_BLANK_FIRST_LINES = re.compile(r"[ \t]*\r?\n(?:[ \t]+\r?\n)*")
-"""The end of the line with the times, and lines of spaces, with which cues of YouTube may start."""
+_BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r?\n)*")
+"""Lines of spaces, with which cues of YouTube may start. An empty line ends a cue without text."""
 _LINE_END = re.compile(r"[ \t]*\r?\n\s*")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
@@ -146,14 +146,12 @@ class Subtitles:
             start = match.end()
             end = timings[i + 1].start() if i + 1 < len(timings) else len(text)
             if self.is_vtt:
-                first_line = _BLANK_FIRST_LINES.match(text, start, end)
-                blank = _BLANK_LINE.search(text, first_line.end() if first_line else start, end)
+                text_start = _BLANK_FIRST_LINES.match(text, start, end).end()  # type: ignore[union-attr]  # may be empty
+                blank = _BLANK_LINE.search(text, text_start, end)
                 end = blank.start() if blank else end
             elif i + 1 < len(timings) and (number := _NEXT_NUMBER.search(text[start:end])):
                 end = start + number.start()
-            content = text[start:end]
-            start += len(content) - len(content.lstrip())
-            yield Cue(start, start + len(content.strip()), _seconds(*match.groups()[:4]), _seconds(*match.groups()[4:]))
+            yield Cue(*_stripped(text, (start, end)), _seconds(*match.groups()[:4]), _seconds(*match.groups()[4:]))
 
     def _turns(self, source: str) -> Iterator[Turn]:
         """Split the text of a cue at the dashes of speakers, and find the markup in it."""

@@ -92,7 +92,7 @@ def parse(data: bytes, options: DocumentOptions) -> SplicedDocument:
         files = _elements(root, "file")
         languages = [_LanguageAttribute(file, each, "target-language", options.tgt) for each in files]
     targets = [_Target(file, each) for each in segments if _is_selected(file, each, options.retranslate)]
-    return SplicedDocument(file, [*languages, *targets])
+    return SplicedDocument(file, [*languages, *targets], "xmlcharrefreplace")
 
 
 class _Parser:
@@ -172,14 +172,13 @@ def _elements(root: Element, name: str) -> Iterator[Element]:
 def _is_selected(file: TextFile, segment: Element, retranslate: bool) -> bool:
     """Return whether to translate a segment."""
     source, target = segment.find("source"), segment.find("target")
-    if source is None or segment.inherited("translate") == "no":
+    if source is None or source.inner == source.inner_end or segment.inherited("translate") == "no":
         return False
     state = (target.attributes.get("state") if target else None) or segment.attributes.get("state")
-    if retranslate or target is None or target.inner == target.inner_end or state in UNTRANSLATED_STATES:
+    if retranslate or target is None or state in UNTRANSLATED_STATES:
         return True
     is_blank = not file.text[target.inner : target.inner_end].strip()
-    has_source = source.inner < source.inner_end
-    return has_source and (is_blank or (_has_text(file, source) and not _has_text(file, target)))
+    return is_blank or (_has_text(file, source) and not _has_text(file, target))
 
 
 def _has_text(file: TextFile, element: Element) -> bool:
@@ -235,9 +234,7 @@ class _Target:
         self.blocks = [block for *_, content in self.contents for block in content.blocks]
 
     def edits(self, translations: Sequence[RichText]) -> Iterable[Edit]:
-        """Yield the new target and its state. An empty source has no translation; one without text is copied."""
-        if self.source.inner == self.source.inner_end:
-            return
+        """Yield the new target and its state. A source without text is copied."""
         remaining, text, position = list(translations), "", self.source.inner
         for start, end, content in self.contents:
             count = len(content.blocks)
@@ -323,8 +320,8 @@ class InlineContent:
             return
         text = unescape(token[0]) if token["cdata"] is None else token["cdata"]
         if not self._is_preserved:
-            text = re.sub(r"\s+", " ", text)
-            text = text.lstrip() if self._text[-1:].isspace() else text
+            text = re.sub(r"[ \t\r\n]+", " ", text)  # the whitespace of XML
+            text = text.lstrip(" ") if self._text.endswith(" ") else text
         self._text += text
 
     def _add_tag(self, source: str) -> int:
@@ -361,7 +358,7 @@ class InlineContent:
             if name not in _CONTAINERS:
                 is_word = self._has_words and not (_WORD_END.search(self._text) or _WORD_START.match(following))
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
-            if native.strip():
+            if native and not re.search(r"\A\s|\s\Z|[\r\n]", native):  # these would be cut, and the text written twice
                 start, self._text = len(self._text), self._text + native
                 self._tags[index] = replace(self._tags[index], end=len(self._text))
                 self._fixed.append(FixedSpan(start, len(self._text), native))

@@ -6,17 +6,16 @@ Maxwell 2005). Sentences are compared with chrF (Popović 2015), because BLEU is
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nmt.console import progress
 from nmt.data.normalization import words
 from nmt.errors import DataError, UsageError
-from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, chrf, sentence_chrf
+from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, SACREBLEU_METRICS, chrf, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
 
 LENGTH_LIMITS = (10, 20, 30, 50)
@@ -206,13 +205,8 @@ def significance(
     first: System, second: System, test: TestSet, names: Sequence[str], resamples: int
 ) -> list[MetricResult]:
     """Score two systems and test the significance of the differences; see `compare` for the arguments."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
     from sacrebleu.significance import PairedTest
 
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)
-    metrics: dict[str, Callable[[], Any]] = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
     results = []
@@ -220,7 +214,7 @@ def significance(
         for name in names:
             tests: list[Any] = []
             for test_type, n_samples in (("bs", resamples), ("ar", 10 * resamples)):
-                metric = {name: metrics[name]()}
+                metric = {name: SACREBLEU_METRICS[name]()}
                 tests.append(PairedTest(systems, metric, references, test_type=test_type, n_samples=n_samples)())
                 bar.update()
             ((label, signature),) = tests[0][0].items()

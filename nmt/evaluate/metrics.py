@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
 
 from nmt.console import log
 from nmt.errors import UsageError
@@ -43,17 +43,17 @@ Metric = Callable[..., Score]
 
 def bleu(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """BLEU on cased, detokenized text, tokenized by 13a (Papineni et al. 2002)."""
-    return _score("BLEU", _BLEU(), hypotheses, references, resamples)
+    return _score("BLEU", BLEU(), hypotheses, references, resamples)
 
 
 def chrf(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """Character n-gram F-score, chrF2 (Popović 2015)."""
-    return _score("chrF2", _CHRF(), hypotheses, references, resamples)
+    return _score("chrF2", CHRF(), hypotheses, references, resamples)
 
 
 def ter(hypotheses: Sequence[str], references: References, *, resamples: int = 0) -> Score:
     """Translation edit rate; lower is better (Snover et al. 2006)."""
-    return _score("TER", _TER(), hypotheses, references, resamples)
+    return _score("TER", TER(), hypotheses, references, resamples)
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: References) -> list[float]:
@@ -73,30 +73,7 @@ LOWER_IS_BETTER = {"TER"}
 SENTENCE_METRICS = {"bleu": sentence_bleu, "chrf": sentence_chrf}
 
 
-class _FloatScores:
-    """Converts scores to Python floats.
-
-    sacreBLEU returns Python floats for some resamples and NumPy floats for others, and cannot average a mix of both.
-    """
-
-    def _compute_score_from_stats(self, stats: list[Any]) -> Any:
-        score = super()._compute_score_from_stats(stats)  # type: ignore[misc]
-        score.score = float(score.score)
-        return score
-
-
-class _BLEU(_FloatScores, BLEU):
-    pass
-
-
-class _CHRF(_FloatScores, CHRF):
-    pass
-
-
-class _TER(_FloatScores, TER):
-    pass
-
-
+SACREBLEU_METRICS = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
 METRICS: Mapping[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter}
 
 
@@ -105,13 +82,13 @@ def _score(name: str, metric: SacreMetric, hypotheses: Sequence[str], references
         log(f"{name}: no confidence interval, because {len(hypotheses):,} lines need too much memory")
         resamples = 0
     streams = [list(stream) for stream in references]
-    score = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples or 1)
-    signature = str(metric.get_signature())
-    half_interval = None
-    if resamples > 1:  # sacreBLEU returns the interval as text only, and none if every resample scores 0
-        report = json.loads(score.format(width=20, signature=signature, is_json=True))
-        half_interval = float(report.get("confidence_var", 0.0))
-    return Score(name, float(score.score), signature, half_interval)
+    if resamples > 1:
+        test = PairedTest([(name, list(hypotheses))], {name: metric}, streams, test_type="bs", n_samples=resamples)
+        signatures, results = test()
+        result: Any = results[name][0]  # unlike corpus_score, it averages Python and NumPy floats
+        return Score(name, float(result.score), str(signatures[name]), float(result.ci))
+    score = metric.corpus_score(list(hypotheses), streams)
+    return Score(name, float(score.score), str(metric.get_signature()))
 
 
 CometSegments = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[float]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import DataConfig
-from nmt.data.pairs import read_pairs
+from nmt.data.pairs import read_lines, read_pairs
 from nmt.data.sources import SOURCES, open_split, validate
 from nmt.errors import ConfigError, DataError, UsageError, suggest
 from nmt.registry import parse
@@ -96,15 +96,17 @@ def named_test_set(name: str, src: str, tgt: str) -> TestSet:
         return corpus_test_set(name, src, tgt)
     pair = f"{src}-{tgt}"
     try:
-        sources = Path(sacrebleu.get_source_file(name, pair)).read_text(encoding="utf-8")
-        references = [Path(path).read_text(encoding="utf-8") for path in sacrebleu.get_reference_files(name, pair)]
+        sources = list(read_lines(Path(sacrebleu.get_source_file(name, pair))))
+        references = [list(read_lines(Path(path))) for path in sacrebleu.get_reference_files(name, pair)]
     except (Exception, SystemExit) as error:  # sacreBLEU does not wrap download errors, and may exit
         reason = str(error).split("\n")[0] or type(error).__name__
         raise DataError(
             f"cannot download the test set {name}: {reason}",
             "without a network connection, use local files with --src and --ref",
         ) from None
-    return TestSet(name, _lines(sources), [_lines(reference) for reference in references])
+    if any(len(reference) != len(sources) for reference in references):
+        raise DataError(f"the files of test set {name} have different numbers of lines", "delete them in ~/.sacrebleu")
+    return TestSet(name, sources, references)
 
 
 def _is_corpus(name: str) -> bool:
@@ -112,10 +114,6 @@ def _is_corpus(name: str) -> bool:
         return parse(name)[0] in SOURCES
     except ConfigError:  # names of sacreBLEU may have slashes
         return False
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n")
 
 
 def _from_pairs(name: str, pairs: list[tuple[str, str]]) -> TestSet:

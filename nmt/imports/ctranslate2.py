@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -309,24 +308,24 @@ def _read_vocabulary(path: Path) -> dict[str, int]:
 def _read_variables(file: Path) -> Variables:
     reader = _Reader(read_bytes(file))
     try:
-        version, name = reader.integer("I"), ""
+        version, name = reader.integer(4), ""
         if version in VERSIONS:
-            name, revision = reader.string(), reader.integer("I")
+            name, revision = reader.string(), reader.integer(4)
         if version not in VERSIONS or not 2 <= revision <= MAX_REVISION:
             raise CheckpointError(
                 f"{file} has an unsupported version", f"CTranslate2 formats {VERSIONS[0]} to {VERSIONS[-1]} are read"
             )
         if name != "TransformerSpec":
             raise CheckpointError(f"{file} has a model of type '{name}'", "import an encoder-decoder Transformer")
-        tensors = dict(reader.variable() for _ in range(reader.integer("I")))
-        for _ in range(reader.integer("I")):
+        tensors = dict(reader.variable() for _ in range(reader.integer(4)))
+        for _ in range(reader.integer(4)):
             alias, target = reader.string(), reader.string()
             tensors[alias] = tensors[target]
             if f"{target}_scale" in tensors:
                 tensors[f"{alias}_scale"] = tensors[f"{target}_scale"]
         if reader.position != len(reader.content):
             raise ValueError("trailing bytes")
-    except (struct.error, ValueError, LookupError, RuntimeError):
+    except (ValueError, LookupError, RuntimeError):
         raise CheckpointError(f"{file} is damaged", RETRY) from None
     return Variables(file, tensors)
 
@@ -337,9 +336,9 @@ class _Reader:
     def __init__(self, content: bytes) -> None:
         self.content, self.position = content, 0
 
-    def integer(self, code: str) -> int:
-        """Read an integer with a code of `struct`."""
-        return int.from_bytes(self.bytes(struct.calcsize(f"<{code}")), "little")
+    def integer(self, size: int) -> int:
+        """Read an integer of some bytes."""
+        return int.from_bytes(self.bytes(size), "little")
 
     def bytes(self, count: int) -> bytes:
         """Read bytes."""
@@ -350,12 +349,12 @@ class _Reader:
 
     def string(self) -> str:
         """Read a string with a terminating zero, preceded by its length."""
-        return self.bytes(self.integer("H")).rstrip(b"\0").decode("utf-8")
+        return self.bytes(self.integer(2)).rstrip(b"\0").decode("utf-8")
 
     def variable(self) -> tuple[str, Tensor]:
         """Read the name and the values of a variable."""
         name = self.string()
-        shape = [self.integer("I") for _ in range(self.integer("B"))]
-        dtype = TYPES[self.integer("B")]
-        content = bytearray(self.bytes(self.integer("I")))
+        shape = [self.integer(4) for _ in range(self.integer(1))]
+        dtype = TYPES[self.integer(1)]
+        content = bytearray(self.bytes(self.integer(4)))
         return name, torch.frombuffer(content, dtype=dtype).view(shape)

@@ -204,9 +204,11 @@ def prune(run: Path, keep_last: int = 2, keep_best: int = 1) -> None:
     paths = checkpoints(run)
     by_metric = sorted(paths, key=_best_metric_value)
     kept = {best(run), *by_metric[-keep_best:], *paths[-1:], *(validated(run) or paths)[-keep_last:]}
-    for path in (*paths, *run.glob(".step-*")):  # the latter are left by a process killed during a save
+    for path in (*run.glob(".step-*"), *paths):  # the former are left by a process killed while saving or deleting
         if path not in kept:
-            shutil.rmtree(path)
+            hidden = path.with_name(f".{path.name.removeprefix('.')}")
+            path.rename(hidden)  # an interrupted deletion must not leave a damaged checkpoint
+            shutil.rmtree(hidden)
 
 
 def read_meta(checkpoint: Path) -> dict[str, Any]:

@@ -282,6 +282,9 @@ class Boundary:
                 await self._app(scope, receive, send_with_headers)
             except ClientDisconnect:
                 pass
+            except asyncio.CancelledError:  # the server stops; uvicorn would log a traceback
+                if not status:
+                    await JSONResponse({"error": "the server stops"}, 503)(scope, receive, send_with_headers)
             except Exception as error:
                 _log(error, path)
                 message = error.message if isinstance(error, NMTError) else "internal error"

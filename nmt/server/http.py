@@ -68,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        listener = socket.create_server(address, family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:  # a host name may not be encodable
         number = getattr(error, "errno", None)
         is_port = number in (errno.EADDRINUSE, errno.EACCES)
@@ -98,7 +98,7 @@ def make_server(app: ASGIApp, proxies: Sequence[str] = ()) -> uvicorn.Server:
 
 
 def serve(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM, then finish those that have begun. A second SIGINT stops at once."""
+    """Answer requests until SIGINT or SIGTERM, then finish those that have begun, for at most `SHUTDOWN_TIMEOUT`."""
     # uvicorn raises the signals again after it has handled them; ignored, they let the process end with exit code 0.
     signals = (signal.SIGINT, signal.SIGTERM)
     handlers: list[Any] = [signal.signal(number, lambda *_: None) for number in signals]

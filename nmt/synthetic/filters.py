@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nmt.data.check import BITS, CHECKS, ParallelCorpus, repair, run_checks
+from nmt.data.check import BITS, CHECKS, repair, run_checks
 from nmt.data.clean import cleaning_pipeline
 from nmt.data.pairs import Pair, read_lines, read_pairs, write_pairs
+from nmt.data.sources import Split
 from nmt.errors import DataError
 from nmt.evaluate.metrics import SENTENCE_METRICS
 from nmt.inference.numbers import equivalent_pattern
@@ -118,7 +119,7 @@ class Filters:
         dropped: Counter[str],
     ) -> int:  # fmt: skip
         """Write the pairs that `nmt data check --fix` keeps, and count the others by their most severe problem."""
-        corpus = ParallelCorpus(str(draft[0]), partial(read_pairs, *draft))
+        corpus = Split(str(draft[0]), "", partial(read_pairs, *draft))
         ignore = (*UNSUITABLE_CHECKS, *self.ignore)
         report = run_checks([corpus], tests, self.corpus_languages, ignore=ignore, max_examples=0)
         remaining_N = report.dropped_N

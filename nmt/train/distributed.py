@@ -46,10 +46,6 @@ class RankGroup:
         dist.broadcast_object_list(values, src=0, group=self.object_group)
         return values[0]
 
-    def barrier(self) -> None:
-        """Wait until every rank reaches this call."""
-        self.broadcast(None)
-
     def all_gather(self, value: T) -> list[T]:
         """Return the values of all ranks, in order of rank."""
         values: list[T] = [value] * self.world_size

@@ -12,7 +12,7 @@ from nmt.config import Config
 from nmt.console import format_table, log
 from nmt.data.prepare import PreparedData
 from nmt.data.sources import get_corpus
-from nmt.errors import DataError, NMTError
+from nmt.errors import CheckpointError, DataError, NMTError
 from nmt.evaluate.comparison import MetricResult, System, format_p, significance
 from nmt.evaluate.evaluation import translate_test_set
 from nmt.evaluate.test_sets import TestSet, corpus_test_set, default_test_set, named_test_set, sample
@@ -59,7 +59,7 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
         has_time_limit: whether to use at most 1,000 sentences per test set.
 
     Raises:
-        CheckpointError: the start model no longer exists, or a file is damaged.
+        CheckpointError: the start model has changed or no longer exists, or a file is damaged.
     """
     best = checkpoint.best(run)
     path = run / run_info.COMPARISON
@@ -70,6 +70,9 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     if saved.get("weights") == weights and {*config.data.general_test} <= {*saved.get("general_test", [])}:
         return
     start = discovery.find_model(Path(config.train.init_from))
+    recorded = run_info.read_json(run / "data.json").get("derived_from")
+    if recorded and recorded[0]["sha256"] != run_info.weights_checksum(start.checkpoint):
+        raise CheckpointError(f"{config.train.init_from} has changed since {run} started from it")
     max_lines = MAX_LINES_WITH_TIME_LIMIT if has_time_limit else MAX_LINES
     tests = _load_test_sets(config, prepared, start)
     for test in tests:

@@ -24,7 +24,7 @@ def run(trainer: Trainer, metrics: MetricsLogger, stop: StopSignal, time_limit: 
     config, state, group = trainer.config.train, trainer.progress, trainer.group
     num_final_validations = 1 + bool(config.average_last) + bool(config.calibration_pairs)  # about as long each
     budget = TimeBudget(time_limit, state, num_final_validations)
-    validation_due = state.step >= config.steps or state.step % config.valid_every == 0
+    validation_due = _is_scheduled(config, state.step)
     # Fine-tuning starts with a validation, so that the start model can be the best checkpoint. At a later
     # step, the previous session was stopped before its validation.
     if (state.step or config.init_from) and validation_due and not state.scores:

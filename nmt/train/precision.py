@@ -9,6 +9,7 @@ import torch
 
 from nmt import autotune, runtime
 from nmt.config import Config
+from nmt.errors import TrainingError
 from nmt.model.attention import fused_kernels
 from nmt.model.positions import PositionEncoding, PositionInput, StackSpec
 from nmt.model.transformer import EncoderLayer
@@ -27,10 +28,13 @@ def training_dtype(precision: str, device: torch.device, config: Config) -> torc
 
     Raises:
         UsageError: the precision is unknown, or fp16 is requested on a CPU.
+        TrainingError: the model does not fit in memory.
     """
     runtime.check_precision(precision, device.type)
     if precision == "auto":
-        precision = runtime.gpu_precision(device) if device.type == "cuda" else _fastest(config)
+        hint = "reduce model.dim or model.ffn_dim"
+        with runtime.out_of_memory_as(TrainingError("the model does not fit in memory", hint)):
+            precision = runtime.gpu_precision(device) if device.type == "cuda" else _fastest(config)
     return runtime.torch_dtype(precision)
 
 

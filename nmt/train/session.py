@@ -121,6 +121,11 @@ def train(
             # That of a start model that was moved or deleted; the run has a copy.
             config = replace(config, tokenizer=replace(config.tokenizer, model=str(tokenizer_file(run))))
         prepared = prepare(config)
+        identity = (config.train, config.model, config.seed, prepared.meta["fingerprint"], prepared.meta["tokenizer"])
+        if any(other != identity for other in group.all_gather(identity)):
+            raise TrainingError(
+                "the ranks have different options or data", "share NMT_DATA, or copy it to all machines"
+            )
         if teacher:
             prepared = replace(prepared, meta=prepared.meta | {"teacher": run_info.parent_record(teacher)})
         if resume:
@@ -130,7 +135,10 @@ def train(
         if auto_batch_size:
             config = find_batch_size(config, prepared, torch_device, dtype, group)
         trainer = _build_trainer(config, run, prepared, torch_device, dtype, group)
-        if resume and trainer.restore():  # before config, data.json and tokenizer are replaced, because it may raise
+        # Before config, data.json and tokenizer are replaced, because it may raise.
+        with runtime.out_of_memory_as(TrainingError("the optimizer does not fit in memory", "use another --device")):
+            is_restored = resume and trainer.restore()
+        if is_restored:
             log(f"resuming {run} at update {trainer.progress.step:,}")
         elif config.train.init_from:
             trainer.init_from(Path(config.train.init_from))
@@ -300,6 +308,8 @@ def _average_checkpoints(trainer: Trainer) -> None:
     """Average the latest checkpoints and validate the result, so that it can become the best checkpoint."""
     last = min(trainer.config.train.average_last, len(checkpoint.validated(trainer.run)))
     path = checkpoint.average(trainer.run, last)
-    scores = trainer.validate(discovery.load(path).model.to(trainer.device))
+    model = discovery.load(path).model.to(trainer.device)
+    model.compute_dtype = trainer.model.compute_dtype  # that of the checkpoints it is compared with
+    scores = trainer.validate(model)
     checkpoint.write_scores(path, scores)
     log(f"average of {last}: validation loss {scores['valid_loss']:.3f}, BLEU {scores['valid_bleu']:.1f}")

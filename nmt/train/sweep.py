@@ -280,7 +280,8 @@ def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:
         raise KeyboardInterrupt("SIGTERM")
 
     previous = signal.signal(signal.SIGTERM, terminate)
-    with subprocess.Popen([sys.executable, "-m", "nmt", *arguments], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "nmt", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
         try:
             out, _ = process.communicate()
         except KeyboardInterrupt as interrupt:
@@ -298,6 +299,6 @@ def _gets_terminal_signals() -> bool:
     """Return whether Ctrl-C is also sent to subprocesses of this process."""
     if sys.platform == "win32":  # it is sent to all processes of the console
         return True
-    with suppress(OSError):
-        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    with suppress(OSError), open(os.ctermid(), "rb", buffering=0) as terminal:  # stderr may be redirected
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     return False

@@ -95,7 +95,7 @@ class Trainer:
         rng_states = self.group.all_gather(_rng_states(self.device))
         if self.group.is_main:
             self._write(rng_states)
-        self.group.barrier()  # no rank continues or exits before the checkpoint is complete
+        self.group.broadcast(None)  # no rank continues or exits before the checkpoint is complete
 
     def _write(self, rng_states: list[dict[str, Tensor]]) -> None:
         training = {f"raw.{name}": t for name, t in self.model.state_dict().items()} if self.ema else {}

@@ -29,6 +29,8 @@ from nmt.search import SEARCHES, parse_search
 END, START = "</s>", "<s>"
 PARTS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 """Kinds of attention in a Transformer. A recurrent model has cross-attention only."""
+NUM_ALTERNATIVES = 5
+"""Number of alternative tokens of each step."""
 MAX_TOKENS = 128
 """Maximum number of tokens of a sentence, including the end token. Larger maps are not readable."""
 MAX_WIDTH = 24
@@ -96,7 +98,7 @@ class AttentionMaps:
 
 
 def attention_maps(
-    loaded: LoadedModel, text: str, *, target: str | None = None, search: str | None = None, num_alternatives: int = 5
+    loaded: LoadedModel, text: str, *, target: str | None = None, search: str | None = None
 ) -> AttentionMaps:
     """Translate a sentence and return the attention weights of all layers.
 
@@ -105,7 +107,6 @@ def attention_maps(
         text: source sentence.
         target: translation; None uses the best translation of the search.
         search: spec string of a search; None uses the search of the model's config.
-        num_alternatives: number of alternative tokens to return for each step.
 
     Raises:
         UsageError: the sentence is blank, or it or its translation is too long.
@@ -134,7 +135,7 @@ def attention_maps(
     source_tokens = tokenizer.ids_to_pieces(encoder_input(src, config.model.source_eos))
     target_tokens = [*tokenizer.ids_to_pieces(tgt), END]
     steps = [
-        Step(token, math.exp(float(log_p_V[token_id])), _alternatives(loaded, log_p_V, token_id, num_alternatives))
+        Step(token, math.exp(float(log_p_V[token_id])), _alternatives(loaded, log_p_V, token_id))
         for token, token_id, log_p_V in zip(target_tokens, [*tgt, EOS], logits_TV.log_softmax(-1), strict=True)
     ]
     return AttentionMaps(
@@ -162,10 +163,10 @@ def _forward(loaded: LoadedModel, src: Sequence[int], tgt: Sequence[int]) -> tup
     return {part: torch.stack(layers).float() for part, layers in weights.items()}, logits_TV
 
 
-def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int, count: int) -> list[tuple[str, float]]:
+def _alternatives(loaded: LoadedModel, log_p_V: Tensor, token_id: int) -> list[tuple[str, float]]:
     """Return the most probable tokens other than `token_id`."""
-    best = log_p_V.topk(min(count + 1, len(log_p_V)))
-    ids = [i for i in best.indices.tolist() if i != token_id][:count]
+    best = log_p_V.topk(min(NUM_ALTERNATIVES + 1, len(log_p_V)))
+    ids = [i for i in best.indices.tolist() if i != token_id][:NUM_ALTERNATIVES]
     return [
         (token, math.exp(float(log_p_V[i]))) for token, i in zip(loaded.tokenizer.ids_to_pieces(ids), ids, strict=True)
     ]

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from nmt.data.pairs import Pair, UnequalLineCountsError
 
-
-@dataclass(frozen=True)
-class ParallelCorpus:
-    """A corpus to check; `pairs` reads it from the beginning, and `count` is None if the number of pairs is unknown."""
-
-    name: str
-    pairs: Callable[[], Iterator[Pair]]
-    count: int | None = None
-    files: tuple[Path, ...] = ()
-    """The files that are read."""
+if TYPE_CHECKING:
+    from nmt.data.sources import Split
 
 
 class TolerantReader:
     """Iterate over the pairs of a corpus up to the end of its shorter side."""
 
-    def __init__(self, corpus: ParallelCorpus) -> None:
+    def __init__(self, corpus: Split) -> None:
         self.corpus = corpus
         self.line_count_error = ""
         """Error message if one side has more lines."""

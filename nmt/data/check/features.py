@@ -10,7 +10,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain
 from typing import Any
 
@@ -56,17 +56,19 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 """Thai, Lao, Burmese, Khmer, kana and Han."""
 
 
-def extract_features(pairs: Sequence[Pair], languages: tuple[str, str], overlap_index: OverlapIndex) -> Records:
+def extract_features(
+    pairs: Sequence[Pair], languages: tuple[str, str], overlap_index: OverlapIndex, ignored: Container[str] = ()
+) -> Records:
     """Return the record of each pair; all features except encoding problems are those of the repaired text.
 
-    The language of a side whose code is empty is not checked.
+    The language of a side whose code is empty is not checked. `ignored` are names of checks that repair nothing.
     """
     records = np.zeros(len(pairs), RECORD)
     problems = [encoding_problems(source) | encoding_problems(target) for source, target in pairs]
     rewrite_bits = bits_with_fix("rewrite")
     pairs = [
-        (repair_encoding(source), repair_encoding(target)) if bits & rewrite_bits else (source, target)
-        for (source, target), bits in zip(pairs, problems, strict=True)
+        (repair_encoding(pair[0], ignored), repair_encoding(pair[1], ignored)) if bits & rewrite_bits else pair
+        for pair, bits in zip(pairs, problems, strict=True)
     ]
     sides = [[normalized_words(pair[side]) for pair in pairs] for side in (0, 1)]
     digests = [minhash(sentences, side) for side, sentences in enumerate(sides)]
@@ -81,7 +83,7 @@ def extract_features(pairs: Sequence[Pair], languages: tuple[str, str], overlap_
         for bits, pair, words in zip(problems, pairs, zip(*sides, strict=True), strict=True)
     ]
     records["test"] = -1
-    if overlap_index.names:
+    if overlap_index.places:
         _mark_test_overlap(records, sides, [digest.astype(np.uint8) for digest in digests], overlap_index)
     return records
 

@@ -6,13 +6,14 @@ import bisect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.check import checks
 from nmt.data.check.checks import BITS, CHECKS
-from nmt.data.check.corpus import ParallelCorpus, TolerantReader
+from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.features import Records
 from nmt.data.check.lengths import length_deviations
@@ -20,6 +21,9 @@ from nmt.data.check.misalignment import find_misaligned_regions
 from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.check.report import Example, Finding
 from nmt.data.pairs import Pair
+
+if TYPE_CHECKING:
+    from nmt.data.sources import Split
 
 MIN_FACTOR, MIN_DEVIATIONS = 1.5, 4.0
 """A length ratio is unusual if it differs from the median of pairs of similar length by more than this factor and by
@@ -37,7 +41,7 @@ class FindingCollector:
     def __init__(
         self,
         records: Records,
-        corpora: Sequence[ParallelCorpus],
+        corpora: Sequence[Split],
         sizes: Sequence[int],
         overlap_index: OverlapIndex,
         *,
@@ -58,7 +62,7 @@ class FindingCollector:
             _mark_length_ratios(self.records[start:end], self.problems_N[start:end])
         self._mark_duplicates()
         for check in (checks.TEST_OVERLAP, checks.NEAR_TEST_OVERLAP):
-            self.details[check.name] = lambda i: self.overlap_index.describe(int(self.records["test"][i]))
+            self.details[check.name] = lambda i: self.overlap_index.places[int(self.records["test"][i])]
         for name in self.ignore & BITS.keys():
             self.problems_N &= np.uint32(~BITS[name] & 0xFFFFFFFF)
         findings = []
@@ -133,7 +137,7 @@ def _mark_length_ratios(records: Records, problems_N: NDArray[np.uint32]) -> Non
     problems_N[mask_N & is_unusual_N] |= BITS[checks.LENGTH_RATIO.name]
 
 
-def _read_pairs(corpus: ParallelCorpus, start: int, indices: set[int]) -> Iterator[tuple[int, Pair]]:
+def _read_pairs(corpus: Split, start: int, indices: set[int]) -> Iterator[tuple[int, Pair]]:
     """Yield the pairs with the given indices, where `start` is the index of the first pair; stop after the last one."""
     remaining = set(indices)
     for i, pair in enumerate(TolerantReader(corpus), start):

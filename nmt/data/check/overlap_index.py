@@ -39,9 +39,9 @@ class OverlapIndex:
 
     def __init__(self, test_sets: Sequence[tuple[str, Sequence[Pair]]]) -> None:
         """Index test sets, each given as its name and pairs."""
-        self.names = [name for name, pairs in test_sets for _ in pairs]
-        """Name of the test set of each sentence."""
-        if not self.names:  # nothing is looked up
+        self.places = [f"line {number:,} of {name}" for name, pairs in test_sets for number, _ in enumerate(pairs, 1)]
+        """Line and test set of each sentence."""
+        if not self.places:  # nothing is looked up
             return
         pairs = [pair for _, pairs in test_sets for pair in pairs]
         sides = [[normalized_words(pair[side]) for pair in pairs] for side in (0, 1)]
@@ -62,11 +62,6 @@ class OverlapIndex:
                 keys = band_keys(self.digests[side], band)[indices]
                 order = np.argsort(keys, kind="stable")
                 self.bands[side].append((keys[order], indices[order]))
-
-    def describe(self, i: int) -> str:
-        """Return the line and test set of a sentence."""
-        name = self.names[i]
-        return f"line {i - self.names.index(name) + 1:,} of {name}"
 
     def find_exact(self, source: Sequence[str], target: Sequence[str]) -> int:
         """Return the index of the test sentence that overlaps with a pair on a long side or on both sides, or -1."""

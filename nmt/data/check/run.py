@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.console import progress
 from nmt.data.check.checks import bits_with_fix
-from nmt.data.check.corpus import ParallelCorpus, TolerantReader
+from nmt.data.check.corpus import TolerantReader
 from nmt.data.check.encoding import repair_encoding
 from nmt.data.check.features import RECORD, Records, extract_features
 from nmt.data.check.findings import FindingCollector
@@ -28,13 +29,16 @@ from nmt.data.check.report import Report
 from nmt.data.pairs import Pair
 from nmt.errors import DataError, NMTError
 
-_Options = tuple[tuple[str, str], OverlapIndex]
+if TYPE_CHECKING:
+    from nmt.data.sources import Split
+
+_Options = tuple[tuple[str, str], OverlapIndex, frozenset[str]]
 CHUNK_SIZE = 5_000
 """Pairs per task of a worker."""
 
 
 def run_checks(
-    corpora: Sequence[ParallelCorpus],
+    corpora: Sequence[Split],
     test_sets: Sequence[tuple[str, Sequence[Pair]]],
     languages: tuple[str, str],
     *,
@@ -53,15 +57,15 @@ def run_checks(
     Raises:
         DataError: there are no pairs, or a corpus is corrupted.
     """
-    overlap_index = OverlapIndex(test_sets)
-    counts = [corpus.count for corpus in corpora]
+    overlap_index, ignored = OverlapIndex(test_sets), frozenset(ignore)
+    counts = [corpus.count() if corpus.count else None for corpus in corpora]
     total = sum(count or 0 for count in counts) if None not in counts else None
     with tempfile.TemporaryFile() as file:
         readers, sizes = [TolerantReader(corpus) for corpus in corpora], []
         with progress(total, "checking", " pairs", unit_scale=True) as bar:
             for reader in readers:
                 size = 0
-                for records in _extract_parallel(reader, languages, overlap_index):
+                for records in _extract_parallel(reader, languages, overlap_index, ignored):
                     file.write(records.tobytes())
                     size += len(records)
                     bar.update(len(records))
@@ -71,7 +75,7 @@ def run_checks(
         file.flush()
         records = np.memmap(file, RECORD, mode="r")
         errors = [reader.line_count_error for reader in readers]
-        findings = FindingCollector(records, corpora, sizes, overlap_index, ignore=ignore, max_examples=max_examples)
+        findings = FindingCollector(records, corpora, sizes, overlap_index, ignore=ignored, max_examples=max_examples)
         return Report(
             [(corpus.name, size) for corpus, size in zip(corpora, sizes, strict=True)],
             [(name, len(pairs)) for name, pairs in test_sets],
@@ -83,7 +87,7 @@ def run_checks(
         )
 
 
-def repair(corpora: Sequence[ParallelCorpus], report: Report) -> Iterator[Pair]:
+def repair(corpora: Sequence[Split], report: Report) -> Iterator[Pair]:
     """Yield the pairs after dropping or rewriting those with problems; see `Check.fix`."""
     rewrite_bits = bits_with_fix("rewrite")
     pairs = itertools.chain.from_iterable(map(TolerantReader, corpora))

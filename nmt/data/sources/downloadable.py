@@ -230,7 +230,7 @@ def group_by_prefix(files: Sequence[Path], languages: Sequence[str]) -> dict[Pat
     suffix = re.compile(rf"\.({'|'.join(map(re.escape, languages))})({'|'.join(map(re.escape, COMPRESSED))})?$")
     groups: dict[Path, dict[str, Path]] = {}
     for path in sorted(files):
-        if match := suffix.search(path.name):
+        if not path.name.startswith(".") and (match := suffix.search(path.name)):
             groups.setdefault(path.with_name(path.name[: match.start()]), {}).setdefault(match[1], path)
     return groups
 

@@ -181,6 +181,24 @@ def test_prune_keeps_the_best_and_the_two_latest(tmp_path: Path) -> None:
     assert chosen.name == "step-000002"
 
 
+def test_an_interrupted_deletion_leaves_no_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = {"w": torch.zeros(1)}
+    for step in range(1, 4):
+        checkpoint.save(tmp_path, Progress(step=step, scores={"best_metric_value": float(step)}), tensors, tensors, "t")
+
+    def interrupted(path: Path) -> None:
+        (path / checkpoint.META).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.prune(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".step-000001", "step-000002", "step-000003"]
+    checkpoint.prune(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000002", "step-000003"]
+
+
 def test_best_remaining_checkpoint_replaces_a_damaged_one(tmp_path: Path) -> None:
     tensors = {"w": torch.zeros(1)}
     first, second, _ = (

@@ -205,7 +205,8 @@ def test_invalid_search_and_output_options(arguments: str, message: str, trained
 
 
 def test_options_that_would_be_ignored_or_destroy_an_input_are_rejected(trained: CommandLine) -> None:
-    (trained.directory / "terms.tsv").write_text("dog\tHund\n")
+    for name, text in {"terms.tsv": "dog\tHund\n", "page.html": "<p>dog", "memory.tmx": "<tmx/>"}.items():
+        (trained.directory / name).write_text(text)
     for arguments, message in {
         "attention hi --target hallo --search greedy": "--target and --search cannot be combined",
         "compare text.en text.de --src text.en --ref text.de --search beam": "--search applies to models",

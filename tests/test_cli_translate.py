@@ -401,10 +401,24 @@ def test_resume_rejects_an_output_in_another_format(many: CommandLine) -> None:
     command = ["translate", "--input", "some.en", "--resume", "--output"]
     many(*command, "plain.de", "--format", "jsonl").assert_fails(2, "plain.de has a different output format")
     many(*command, "plain.de", "--show-scores").assert_fails(2, "plain.de has a different output format")
-    (many.directory / "long.de").write_text("der Hund\n" * 3)
+    (many.directory / "long.de").write_text("der Hund\n" * 3 + "incomplete")
     many(*command, "long.de").assert_fails(2, "long.de has 3 lines, more than the 2 lines to translate")
+    assert (many.directory / "long.de").read_text() == "der Hund\n" * 3 + "incomplete"
     assert (many.directory / "plain.de").read_text() == "der Hund\n"
     assert many(*command, "/dev/null").code == 0
+
+
+@pytest.mark.slow
+def test_a_redirected_file_is_not_truncated(trained: CommandLine) -> None:
+    file = trained.directory / "redirected"
+    file.write_text("the dog\n")
+    with file.open("rb") as stdin:
+        process = trained.start("translate", "-o", "redirected", stdin=stdin)
+        assert b"redirected would be overwritten" in process.communicate()[1]
+    with file.open("ab") as stdout:
+        assert trained.process("translate", "the dog", "-o", "/dev/stdout", stdout=stdout).code == 0
+    assert file.read_text().startswith("the dog\n")
+    assert len(file.read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("option", ["--prefix", "--constraint"])

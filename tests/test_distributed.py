@@ -28,12 +28,14 @@ EXACT = {
 }  # fmt: skip
 
 
-def start(nmt: CommandLine, *arguments: str, ranks: int = 2) -> subprocess.Popen[bytes]:
+def start(
+    nmt: CommandLine, *arguments: str, ranks: int = 2, program: tuple[str, ...] = ("-m", "nmt")
+) -> subprocess.Popen[bytes]:
     """Start `nmt` under torchrun. Without --, torchrun would parse --run as an abbreviation of its own options."""
     variables = {"NMT_DATA": "data", "NMT_RUNS": "runs", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m", "nmt", "--"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *program]
     return subprocess.Popen(
-        [sys.executable, *torchrun, *arguments],
+        [sys.executable, *torchrun, "--", *arguments],
         cwd=nmt.directory, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -182,6 +184,21 @@ def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     _, err = finish(process)
     assert process.returncode == 0, err
     assert re.search(r"stopped and saved at update .*; continue with: torchrun OPTIONS -m nmt -- train --run", err)
+
+
+def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:
+    script = "import os\n\nfrom nmt.cli import main\n\nos.chdir(f\"rank{os.environ['RANK']}\")\nmain()\n"
+    (nmt.directory / "main.py").write_text(script)
+    for rank in range(2):
+        (nmt.directory / f"rank{rank}").mkdir()
+        for language in ("en", "de"):
+            text = (nmt.directory / f"text.{language}").read_text()
+            (nmt.directory / f"rank{rank}/text.{language}").write_text(text + "one more\n" * rank)
+    process = start(nmt, *training("runs/a", "files(train='text')"), program=("main.py",))
+    _, err = finish(process)
+    assert process.returncode == 1, err
+    assert "the ranks have different options or data" in err
+    assert not (nmt.directory / "rank0/runs/a").exists()
 
 
 def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:

@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 import torch
 
+from nmt import paths
+from nmt.cli.doctor import _describe_directory
 from nmt.config import Config, ModelConfig
 from nmt.data.batching import collate
 from nmt.data.tokenizer import BOS, EOS
@@ -681,6 +683,7 @@ def test_without_a_home_directory_engine_is_unavailable(monkeypatch: pytest.Monk
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", homeless)
     assert native._compiled_library.__wrapped__()[0] is None
+    assert _describe_directory(paths.cache_dir) == "unknown: there is no home directory"
 
 
 def test_cache_key_depends_on_compiler_source_and_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

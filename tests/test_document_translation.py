@@ -315,6 +315,7 @@ def test_documents_of_a_folder_that_need_an_option_are_skipped(site: CommandLine
     done = site("translate", "docs/", "-o", "out", "--column", "a")
     assert (done.code, done.out.split()) == (0, ["out/a.csv", "out/page.html", "out/sub/notes.md"])
     assert "docs: skipped 1 document without --key" in done.err
+    assert site("translate", "docs/sub/", "-o", ".").out == "notes.md\n"
     (site.directory / "data").mkdir()
     (site.directory / "docs/a.json").rename(site.directory / "data/a.json")
     site("translate", "data/").assert_fails(2, "data has only documents that need --key")

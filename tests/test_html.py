@@ -118,6 +118,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("<img alt='my &lt;%1%&gt; dog'>", "<img alt='DOG &lt;%1%&gt; MY'>"),
         ('<img alt="my {%1<2%} &quot;dog&quot;">', '<img alt="&quot;DOG&quot; {%1<2%} MY">'),
         ('<input placeholder="{% trans "Search" %}">', '<input placeholder="{% trans "Search" %}">'),
+        ("<p>tags: <input value='{{'> or <input value='}}'>", "<p>OR TAGS: <input value='{{'> <input value='}}'>"),
         ("<div {% if n > 3 %}hidden{% endif %}>one dog</div>", "<div {% if n > 3 %}hidden{% endif %}>DOG ONE</div>"),
     ],
 )

@@ -87,6 +87,8 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("## One dog ##\n", "## DOG ONE ##\n"),
         ("two 1\\.\n===\n", "1\\. TWO\n===\n"),
         ("{% a %} one dog", "{% a %} DOG ONE"),
+        ("{% if a %}a dog{% else %}b{% endif %}", "{% if a %}a dog{% else %}b{% endif %}"),
+        ("a \\\\\\[^1] b", "B A \\\\\\[^1]"),
         ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
         ("a \\[^1] b", "B A \\[^1]"),
     ],

@@ -180,6 +180,11 @@ def test_a_target_without_text_is_not_a_translation(content: str, expected: list
     assert texts(parse(source)) == expected
 
 
+def test_an_empty_seg_source_is_ignored() -> None:
+    document = parse(unit("a").replace("</source>", '</source><seg-source/><target state="new">a</target>'))
+    assert target(document, *map(uppercase, document.blocks)) == "A"
+
+
 def test_prefixed_elements() -> None:
     content = "<x:trans-unit><x:source>a</x:source></x:trans-unit>"
     source = f'<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:1.2" version="1.2">{content}</x:xliff>'

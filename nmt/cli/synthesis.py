@@ -195,8 +195,6 @@ def synthesize(
     from nmt.synthetic.source_text import SOURCE
 
     teachers = find_models(models)
-    languages, errors = options.filters.corpus_languages, options.encoding_errors
-    tests = list(chain.from_iterable(load_test_pairs(name, languages, errors) for name in options.tests))
     settings: dict[str, Any] = {
         "command": options.command,
         "text": text.checksums,
@@ -213,6 +211,8 @@ def synthesize(
             if _report_if_complete(options.output, options.resume, made):
                 _remove(options)
                 return
+            languages, errors = options.filters.corpus_languages, options.encoding_errors
+            tests = list(chain.from_iterable(load_test_pairs(name, languages, errors) for name in options.tests))
             saved = _prepare(options, text, settings, models[0])
         except NMTError:
             if not (options.work / SETTINGS).exists():

@@ -186,7 +186,8 @@ def translate(
     parsed_shard = _resolve_shard(shard, input, output, is_document)
     interactive = _check_input(text, input, output, is_document)
     inputs = (input, glossary, memory, None if text or input else Path("/dev/stdin"))
-    check_not_overwriting([output] if output else [], [path for path in inputs if path])
+    outputs = [output] if output and not (is_document and output.is_dir()) else []
+    check_not_overwriting(outputs, [path for path in inputs if path])
 
     from nmt.search import parse_search
 

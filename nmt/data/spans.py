@@ -52,7 +52,7 @@ _PATTERNS = {
         r"</?[a-z0-9][\w-]{0,63}(?:\s[^<>]{0,999})?/?>",  # a tag
         r"&(?:#\d+|#x[0-9a-f]+|[a-z]{2,8}\d*);",  # an entity
         r"\b[a-z_][\w.]{0,99}\(\)",
-        rf"{_START}(?<!>>)[a-z0-9]+(?:_[a-z0-9]+)+{_END}",  # not the >>pt_br<< of multilingual models
+        rf"{_START}(?!(?<=>>)\w+<<)[a-z0-9]+(?:_[a-z0-9]+)+{_END}",  # not the >>pt_br<< of multilingual models
         rf"{_START}_+[a-z0-9]\w*",
         r"(?<![\w-])--[a-z][\w-]*(?:=[\w./-]*\w)?",
         r"(?<![\w-])-[a-z](?![\w-])",
@@ -63,7 +63,8 @@ _PATTERNS = {
         r"\$t\([^()]{0,99}\)|@:[\w.]*\w",  # of i18next and vue-i18n
         r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])",  # an emoji
         r"\$?\{\{?[^{}\s]*(?: [^{}\s]+)*\}?\}",
-        r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[jztLq])?[sdiufgxercop@](?![^\W_])",
+        r"%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdiufgxer](?![^\W_])",
+        r"(?<!\d)%(?:\d+\$)?[-+#0]*\d*(?:hh?|ll?|[jztLq])?[diuxcop@](?![^\W_])",
         r"\$[a-z_]\w*",
         r"%[a-z_]\w*%",
     ],

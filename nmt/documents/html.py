@@ -54,19 +54,22 @@ ENDS_PARAGRAPH = frozenset(
 )
 
 _SPACES = re.compile(r"[ \t\n\r\f]+")
-_DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{TEMPLATE_CODE}|[{{<])*+" for quote in "\"'")
+_CODE = TEMPLATE_CODE.replace("[^", "[^<")
+"""Code of templates in a tag. Without `<`, it cannot hide the start of another tag, and the time is linear."""
+_DOUBLE, _SINGLE = (rf"(?:[^{quote}{{<]++|{_CODE}|[{{<])*+" for quote in "\"'")
 """Values of attributes in double and single quotes, without them."""
 _TOKEN = re.compile(
     r"(?P<other><!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z)|</[^a-zA-Z>][^>]*(?:>|\Z)"
     rf"|{TEMPLATE_BLOCK})"
     r"|<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>]*+)"
-    rf"(?P<attributes>(?:[^=>{{<]++|{TEMPLATE_CODE}|[{{<]|=\s*+(?:\"{_DOUBLE}\"|'{_SINGLE}')?+)*+)>"
+    rf"(?P<attributes>(?:[^=>{{<]++|{_CODE}|[{{<]|=\s*+(?:\"{_DOUBLE}\"|'{_SINGLE}')?+)*+)>"
     r"|</?[a-zA-Z].*\Z",  # a tag that does not end
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(
     rf"([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:\"(?P<double>{_DOUBLE})\"|'(?P<single>{_SINGLE})'"
-    r"|(?P<bare>[^\s>\"'][^\s>]*+)))?+"
+    r"|(?P<bare>[^\s>\"'][^\s>]*+)|[\"'].*))?+",  # a quote without an end: the rest is no attribute
+    re.DOTALL,
 )
 _CHARSET = re.compile(
     rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|\A\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE

@@ -27,10 +27,13 @@ from nmt.documents.text_file import TextFile
 MAX_FORMULA_LINES = 200
 """Maximum number of lines of a formula. It bounds the search for the end of one that has none."""
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_UNTRANSLATED = re.compile(r"!!!|\?\?\?|:::|===|\[TOC\]|\{%(?![^%\n]{0,200}%\})")
-"""Starts of paragraphs that belong to extensions of Markdown, such as admonitions."""
+_UNTRANSLATED = re.compile(
+    r"!!!|\?\?\?|:::|===|\[TOC\]|\{%(?![^%\n]{0,200}%\})"
+    r"|\{%-?\s*(?:if|unless|case|for|raw|code|codeblock|mermaid|math|plantuml)\b"
+)
+"""Starts of paragraphs that belong to extensions of Markdown, such as admonitions, and to templates."""
 _EXTENSION = re.compile(
-    r"(?:(?<!\\)\\)?(?:\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
+    r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
     r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w))"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""

@@ -138,9 +138,11 @@ class Paragraph:
                 self._add_run_child(RunChild(child, properties))
 
     def _is_underlined(self, properties: etree._Element | None) -> bool:
-        return properties is not None and (
-            properties.get("u", "none") != "none" or properties.find(f"{self._namespace}u") is not None
-        )
+        if properties is None:
+            return False
+        underline = properties.find(f"{self._namespace}u")
+        value = properties.get("u") if underline is None else underline.get(f"{self._namespace}val")
+        return value not in (None, "none")
 
     def _add_run_child(self, node: RunChild) -> None:
         """Add an element without text: a point, or a part of the start or end of a field whose result is translated."""

@@ -158,7 +158,8 @@ def _unescape(text: str, encoding: str) -> str:
         if match[1] is None:
             return _ESCAPES.get(match[2], match[2])
         codes = (int(each[1:], 16) if each[0] == "x" else int(each, 8) for each in match[1].split("\\")[1:])
-        return bytes(code & 255 for code in codes).decode(encoding, "replace")
+        name = "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding  # the codes are bytes
+        return bytes(code & 255 for code in codes).decode(name, "replace")
 
     return _ESCAPE.sub(character, text)
 

@@ -106,7 +106,9 @@ def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
     text, tags = next(separators), list[Tag]()
     for part in parts:
         offset = len(text)
-        continued = {tag.id: i for i, tag in enumerate(tags) if tag.start < tag.end and not text[tag.end :].strip()}
+        first = {tag.id for tag in part.tags if tag.start == 0 < tag.end}
+        ends = ((i, tag) for i, tag in enumerate(tags) if tag.id in first and tag.start < tag.end)
+        continued = {tag.id: i for i, tag in ends if not text[tag.end :].strip()}
         for tag in part.tags:
             moved = Tag(tag.start + offset, tag.end + offset, tag.id)
             i = continued.get(tag.id)

@@ -224,7 +224,9 @@ class _Target:
 
     def __init__(self, file: TextFile, segment: Element) -> None:
         self.file, self.segment = file, segment
-        source = segment.find("seg-source") or segment.find("source")
+        source = segment.find("seg-source")
+        if source is None or source.inner == source.inner_end:
+            source = segment.find("source")
         assert source is not None  # by _is_selected
         self.source = source
         sentences = [mrk for mrk in _elements(source, "mrk") if mrk.attributes.get("mtype") == "seg"]

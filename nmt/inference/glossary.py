@@ -60,7 +60,8 @@ class Glossary:
         }
         for term in by_source.values():
             stem = term.source.removesuffix("y") or term.source  # the plural of sky is skies
-            self._terms[stem.split()[0][:_PREFIX_LENGTH].casefold()].append(term)
+            first_word = next(iter(stem.split()), "")
+            self._terms[first_word[:_PREFIX_LENGTH].casefold()].append(term)
         for each in self._terms.values():
             each.sort(key=lambda term: (-len(term.source), not term.is_abbreviation))
 

@@ -371,7 +371,8 @@ def _restore_formats(line: Line, translation: Translation) -> Translation:
 
 def without_added_period(source: Line, translation: Translation) -> Translation:
     """Return the translation of a heading or part of a sentence without the period that the source does not have."""
-    is_copied = not set(translation.text.split()[-1:]).isdisjoint(source.text.split())  # such as Yahoo!
+    words = translation.text.split()
+    is_copied = bool(words) and words.count(words[-1]) <= source.text.split().count(words[-1])  # such as Yahoo!
     if is_copied or _SENTENCE_END.search(source.text.rstrip()):
         return translation
     text = _ADDED_PERIOD.sub("", translation.text.strip())

@@ -393,7 +393,8 @@ def _compile(command: list[str]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         with suppress(OSError, RuntimeError):  # a file system without locks
-            stack.enter_context(paths.locked(path.with_name("engine.lock"), lambda: None))
+            waiting = functools.partial(log, "another process compiles the native engine; waiting for it")
+            stack.enter_context(paths.locked(path.with_suffix(".lock"), waiting))
         if path.exists():
             return path
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=path.parent)), path.name)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nmt.config import Config
@@ -31,11 +30,10 @@ class FixedSpan:
     """Whether it is a glossary term, which the translation may inflect."""
 
 
-def protected_spans(text: str, custom: Iterable[re.Pattern[str]] = ()) -> tuple[FixedSpan, ...]:
+def protected_spans(text: str) -> tuple[FixedSpan, ...]:
     """Return the protected spans of a text; see `nmt.data.spans.find_spans`."""
     return tuple(
-        FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque)
-        for span in find_spans(text, custom)
+        FixedSpan(span.start, span.end, text[span.start : span.end], span.is_opaque) for span in find_spans(text)
     )
 
 

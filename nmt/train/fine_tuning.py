@@ -35,9 +35,9 @@ def inherit(prepared: PreparedData, run: Path, start: Path) -> PreparedData:
     resumed run keeps the values in its own `data.json`, because the start model may have been deleted.
     """
     saved, names = run_info.read_json(run / "data.json"), (*LIMITS, "derived_from")
-    if saved.keys() >= {*names}:
+    if saved.keys() >= {*names} and checkpoint.checkpoints(run):
         inherited = {name: saved[name] for name in names}
-    else:  # a new run
+    else:  # a new run, or one without a checkpoint, which starts again
         model = discovery.find_model(start)
         limits = dict(zip(LIMITS, (model.max_source_length, model.max_sentences_per_line), strict=True))
         inherited = {name: max(prepared.meta[name], limit) for name, limit in limits.items()}
@@ -70,8 +70,8 @@ def compare_with_start(config: Config, run: Path, prepared: PreparedData, device
     if saved.get("weights") == weights and {*config.data.general_test} <= {*saved.get("general_test", [])}:
         return
     start = discovery.find_model(Path(config.train.init_from))
-    recorded = run_info.read_json(run / "data.json").get("derived_from")
-    if recorded and recorded[0]["sha256"] != run_info.weights_checksum(start.checkpoint):
+    parents = run_info.collect(run)["derived_from"]  # several of an average
+    if len(parents) == 1 and parents[0]["sha256"] != run_info.weights_checksum(start.checkpoint):
         raise CheckpointError(f"{config.train.init_from} has changed since {run} started from it")
     max_lines = MAX_LINES_WITH_TIME_LIMIT if has_time_limit else MAX_LINES
     tests = _load_test_sets(config, prepared, start)

@@ -263,8 +263,8 @@ class _GuardedChunk:
         try:
             return list(self._search(lines, CONSTRAINED))
         except UsageError:
-            if len(lines) == 1:
-                return [[]]
+            if len(lines) < 2:
+                return [[] for _ in lines]
             middle = len(lines) // 2
             return self._search_constrained(lines[:middle]) + self._search_constrained(lines[middle:])
 

@@ -570,8 +570,8 @@ def test_ctranslate2_scores_and_constraints_equal_nmt(nmt: CommandLine) -> None:
     )
     for spec in ("greedy", "beam(beam_size=3, top_beams=2)", "greedy(max_length_ratio=1.5)"):
         for actual in theirs.n_best(LINES, spec):
-            scores = [t.score for t in actual]  # equal ones may differ in the last bit
-            assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-12)
+            scores = [t.score for t in actual]  # those of the search may differ in the last bit of float32
+            assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-6)
             for t in actual:
                 norm = (5 + len(t.tokens)) / 6 if spec.startswith("beam") else 1.0
                 assert t.score == pytest.approx(t.log_prob / norm, abs=1e-4)

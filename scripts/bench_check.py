@@ -278,7 +278,7 @@ def _evaluate_shifts(rng: random.Random, pairs: list[Pair], trials: int, languag
         distances += [abs(first - 1 - line) for first in regions[:1]]
     distances.sort()
     false_positives = _count_misaligned(pairs, languages)
-    median, maximum = distances[len(distances) // 2], distances[-1]
+    median, maximum = (distances[len(distances) // 2], distances[-1]) if distances else (0, 0)
     print(
         f"  a line removed or inserted: {len(distances)} of {trials} found, "
         f"median {median}, at most {maximum} lines away"

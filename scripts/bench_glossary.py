@@ -49,6 +49,8 @@ def main() -> None:
             references.append(reference)
             terms.append(spans)
     lines = [Line(source, fixed=tuple(spans)) for source, spans in zip(sources, terms, strict=True)]
+    if not sources:
+        parser.error("no test sentence has a term of the glossary")
     guard = Guard(translator)
     print(f"{len(sources)} sentences with {sum(map(len, terms))} terms")
     print("| system | terms applied | BLEU |\n|---|---|---|")

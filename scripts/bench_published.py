@@ -35,6 +35,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from command_errors import error_messages
 from engine_processes import SEARCHES, THREADS, EngineProcess, Translate, answer_requests, measure
 
 if TYPE_CHECKING:  # only the processes of nmt import it
@@ -304,4 +305,5 @@ def _transformers(arguments: Any, kind: str) -> list[Translate]:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -245,11 +245,11 @@ class Variant:
             kinds.append(torch.profiler.ProfilerActivity.CUDA)
         if not torch.profiler.supported_activities().issuperset(kinds):  # an emulated GPU
             return Counter(), None
-        start = time.perf_counter()
         with torch.profiler.profile(activities=kinds) as profile:
+            start = time.perf_counter()
             self.advance(PROFILED_UPDATES)
+            elapsed = time.perf_counter() - start
         self.speeds.pop()  # profiling is slow
-        elapsed = time.perf_counter() - start
         spent = Counter[str]()
         kernels = 0.0
         for event in profile.key_averages():
@@ -307,7 +307,7 @@ def _eole(config: Config, dtype: torch.dtype, python: str, updates: int) -> floa
             pieces = (" ".join(tokenizer.ids_to_pieces(tokenizer.encode(line))) for line in lines)
             (work / side).write_text("\n".join(pieces) + "\n", encoding="utf-8")
         (work / "config.json").write_text(json.dumps(_eole_config(config, dtype, work, updates)))
-        tool = str(Path(python).with_name("eole"))
+        tool = str(Path(python).absolute().with_name("eole"))
         for command in (["build_vocab", "-n_sample", "-1"], ["train"]):
             done = subprocess.run(
                 [tool, command[0], "-config", "config.json", *command[1:]],

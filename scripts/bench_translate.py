@@ -2,11 +2,11 @@
 """Benchmark the translation speed of nmt, and optionally of CTranslate2 with the same weights.
 
     scripts/bench_translate.py --model runs/multi30k --input test.en
-    scripts/bench_translate.py --model runs/multi30k --input test.en --ctranslate2 PYTHON
+    scripts/bench_translate.py --model runs/multi30k --input test.en --ctranslate2
 
 Each engine runs in its own process with the fastest of its settings. The engines take turns, so that ratios are
 reliable on a shared machine. Times include tokenization and detokenization. Tokens are target tokens without the end
-token. `--ctranslate2` is the Python interpreter of an environment with ctranslate2 and sentencepiece.
+token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--ctranslate2", metavar="PYTHON")
+    parser.add_argument("--ctranslate2", action="store_true")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--export", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -63,19 +63,18 @@ def _export(arguments: Any, directory: Path) -> None:
 
 
 def _compare(arguments: Any, exported: Path) -> None:
-    python = dict.fromkeys(("nmt fp32", "nmt auto", "nmt int8"), sys.executable)
-    if arguments.ctranslate2:
-        python |= {"ctranslate2 float32": arguments.ctranslate2, "ctranslate2 int8": arguments.ctranslate2}
+    engines = ["nmt fp32", "nmt auto", "nmt int8"]
+    engines += ["ctranslate2 float32", "ctranslate2 int8"] if arguments.ctranslate2 else []
 
     def start(engine: str) -> EngineProcess:
         return EngineProcess([
-            *(python[engine], __file__, "--engine", engine, "--model", arguments.model, "--input", arguments.input),
+            *(sys.executable, __file__, "--engine", engine, "--model", arguments.model, "--input", arguments.input),
             *("--lines", str(arguments.lines), "--export", exported),
         ])  # fmt: skip
 
     for search, beam in SEARCHES.items():
         results, single = (
-            measure(start, list(python), {"beam": beam, "one_by_one": one_by_one}, arguments.repeats)
+            measure(start, engines, {"beam": beam, "one_by_one": one_by_one}, arguments.repeats)
             for one_by_one in (False, True)
         )
         for name, answers in results.items():

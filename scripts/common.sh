@@ -37,7 +37,7 @@ require_parallel() {
 # Save settings in the file $1, or check that it has the same ones: the results of other settings must not be reused.
 check_settings() {
   local settings="${*:2}"
-  if [ -f "$1" ] && [ "$(cat "$1")" != "$settings" ]; then
+  if [ -e "${1%.settings}" ] && [ -f "$1" ] && [ "$(cat "$1")" != "$settings" ]; then
     usage_error "${1%.settings} was made with other settings: $(cat "$1")" "set NMT_RUNS to another directory"
   fi
   mkdir -p "$(dirname -- "$1")"

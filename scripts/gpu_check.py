@@ -11,6 +11,7 @@ import io
 import json
 import os
 import random
+import shlex
 import sys
 import tempfile
 import time
@@ -36,7 +37,7 @@ from nmt.config import Config, ModelConfig, TrainConfig, config_io
 from nmt.console import log
 from nmt.data.batching import collate
 from nmt.data.tokenizer import BOS, EOS
-from nmt.errors import UsageError
+from nmt.errors import NMTError, UsageError
 from nmt.inference.pytorch import TorchModel
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
@@ -223,7 +224,7 @@ def _benchmark_training(emulate: bool) -> bool:
         runs[0] += [word for switch in SWITCHES for word in ("--switch", switch)]
     failed = False
     for run in runs:
-        command = f"scripts/bench_train.py {' '.join(map(_quote, run))}"
+        command = f"scripts/bench_train.py {shlex.join(run)}"
         log(command)
         print(f"```\n$ {command}")
         with mock.patch.object(sys, "argv", ["bench_train.py", *run]):
@@ -238,10 +239,6 @@ def _benchmark_training(emulate: bool) -> bool:
 
 def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-
-
-def _quote(word: str) -> str:
-    return f'"{word}"' if set(word) & set(" []()") else word
 
 
 def _benchmark_decoding(device: torch.device, emulate: bool) -> None:
@@ -300,7 +297,7 @@ def _nmt(*arguments: str) -> str:
             command()
         except SystemExit as error:
             if error.code:
-                raise RuntimeError(f"nmt {arguments[0]} failed") from None
+                raise NMTError(f"nmt {arguments[0]} failed") from None
     return printed.getvalue()
 
 

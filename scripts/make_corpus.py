@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from command_errors import error_messages
 from nmt.data.pairs import Pair, read_pairs, write_pairs
 
 
@@ -52,4 +53,5 @@ def _replace_words(text: str, words: list[str], rng: random.Random) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    with error_messages():
+        main()

@@ -25,5 +25,5 @@ for part in encoder cross; do
 done
 
 # The figures of README.md
-NMT_RUNS="$(mktemp -d)" python scripts/record_terminal.py -o docs/figures/terminal.svg # without runs, with a pretrained model
+scripts/record_terminal.py -o docs/figures/terminal.svg
 nmt attention "She didn't cross the street because she was too tired." --model en-de-small -o docs/figures/attention.png

@@ -59,7 +59,7 @@ def record(commands: list[str] | tuple[str, ...], width: int) -> str:
 
 def _run(command: str, directory: str, width: int) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path, "COLUMNS": str(width), "NO_COLOR": "1"}
+    environment = os.environ | {"PATH": path, "COLUMNS": str(width), "NO_COLOR": "1", "NMT_RUNS": directory}
     done = subprocess.run(
         shlex.split(command),
         cwd=directory,

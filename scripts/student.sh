@@ -20,11 +20,11 @@ config="${CONFIG:-multi30k}"
 activate
 student="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")"
 distilled="${NMT_RUNS:-runs}/students/$(basename -- "$teacher")-distilled"
+info="$(nmt info "$teacher" --json)"
 nmt config "$config" "$@" > /dev/null # an invalid option must fail before the settings are saved
 check_settings "$student.settings" "$teacher" "$corpus" "${SELECT:-}" "$config" "$@"
 
-languages="$(nmt info "$teacher" --json |
-  python -c 'import json, sys; info = json.load(sys.stdin); print(info["source"], info["target"])')"
+languages="$(python -c 'import json, sys; info = json.load(sys.stdin); print(info["source"], info["target"])' <<< "$info")"
 nmt distill --model "$teacher" --data "$corpus" --output "$distilled" --resume ${SELECT:+--select "$SELECT"} > /dev/null
 train_or_resume "$student" --config "$config" --set "data.src=${languages% *}" --set "data.tgt=${languages#* }" \
   --set "data.train=files(train='$distilled/train', hold_out=False)" --set "data.valid=$corpus" \

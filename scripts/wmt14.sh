@@ -14,7 +14,7 @@ set -euo pipefail
 
 case "$*" in
   "")
-    experiment=wmt14-base options=(--config wmt14-base --set train.keep_last=5 --set train.average_last=0) tokens=25000
+    experiment=wmt14-base options=(--config wmt14-base --set train.average_last=0) tokens=25000
     if ! gpus="$(nvidia-smi --list-gpus 2> /dev/null | wc -l)"; then gpus=0; fi
     if [ "${GPUS:=$((gpus > 8 ? 8 : gpus))}" = 0 ]; then
       echo "no GPU found; scripts/wmt14.sh --stand-in tests the steps without one" >&2
@@ -23,7 +23,7 @@ case "$*" in
     ;;
   --stand-in)
     experiment=wmt14-stand-in tokens=512 GPUS="${GPUS:-2}"
-    options=(--config wmt14-base --set train.keep_last=5 --set train.average_last=0 --set "data.train=phrasebook"
+    options=(--config wmt14-base --set train.average_last=0 --set "data.train=phrasebook"
       --set tokenizer.vocab_size=500 --set model.dim=32 --set model.heads=2 --set model.ffn_dim=64
       --set model.encoder_layers=1 --set model.decoder_layers=1 --set train.steps=20 --set train.valid_every=4
       --set train.valid_pairs=20 --set train.log_every=4 --set train.max_length=64)

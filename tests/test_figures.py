@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 import warnings
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -16,22 +13,10 @@ from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
 
 pytest.importorskip("matplotlib")
+import figures
+
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "docs" / "guide"
-
-
-def script(path: str) -> ModuleType:
-    """Import a script of the project."""
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "scripts" / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-figures = script("figures.py")
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)

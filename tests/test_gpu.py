@@ -199,7 +199,8 @@ def test_batch_size_auto(gpu: FakeCUDA, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(profiling, "MIN_BATCHES_PER_EPOCH", 1)
     limit_memory(monkeypatch, 300)
     run = tmp_path / "run"
-    train(config(tmp_path, "train.steps=2", "train.valid_every=2"), run, device="cuda", auto_batch_size=True)
+    changes = ("train.batch_tokens=1000", "train.steps=2", "train.valid_every=2")
+    train(config(tmp_path, *changes), run, device="cuda", auto_batch_size=True)
     assert "batch_tokens: 2" in (run / "config.yaml").read_text()  # 90% of 300, or a little less
 
 

@@ -4,8 +4,10 @@ activate
 
 # Run `nmt evaluate` and print the first score of each test set with one decimal, as cells of a table.
 score() {
-  nmt evaluate "$@" --resamples 0 --json |
-    python -c 'import json, sys; print(" | ".join("%.1f" % test["scores"][0]["value"] for test in json.load(sys.stdin)))'
+  local tests
+  tests="$(nmt evaluate "$@" --resamples 0 --json)" || return # without -e in $(score ...)
+  python -c 'import json, sys; print(" | ".join("%.1f" % test["scores"][0]["value"] for test in json.load(sys.stdin)))' \
+    <<< "$tests"
 }
 
 # Run or resume `nmt sweep` in a directory named after the experiment.

@@ -3,7 +3,6 @@
 #
 #   scripts/experiments/recipe.sh
 #   LIMIT=5m DROPOUT=0.15 scripts/experiments/recipe.sh --set train.batch_tokens=1024
-: "${CONFIG:=multi30k}"
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 options=("$@")
 change() { sweep "recipe/$1" ${DROPOUT:+--set "model.dropout=$DROPOUT"} ${options[@]+"${options[@]}"} "${@:2}"; }

@@ -78,9 +78,11 @@ def test_interrupt_cancels_validation(nmt: CommandLine) -> None:
     for code in ("en", "de"):
         (nmt.directory / f"huge.{code}").write_text(text)
     corpus = "files(train='text', valid='huge', hold_out=False)"
-    process = nmt.start(*training("runs/new", corpus, train__valid_every="2", train__valid_pairs="0", **FOREVER))
-    wait_until(process, (nmt.directory / "runs/new/data.json").exists)
-    time.sleep(2)
+    often = {"train__valid_every": "2", "train__valid_pairs": "0", "train__log_every": "1"}
+    process = nmt.start(*training("runs/new", corpus, **FOREVER, **often))
+    metrics = nmt.directory / "runs/new/metrics.jsonl"
+    wait_until(process, lambda: metrics.exists() and '"step": 2,' in metrics.read_text())
+    time.sleep(0.2)  # in the validation
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert process.returncode == 0

@@ -25,6 +25,7 @@ from nmt.documents.document import RichText
 from nmt.documents.formats import DocumentOptions
 from nmt.documents.text import paragraphs, parse
 from nmt.errors import UsageError
+from nmt.inference import native
 from nmt.inference.whitespace import separator
 from nmt.runs import discovery
 
@@ -131,7 +132,7 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     )
 
 
-@pytest.mark.parametrize("precision", ["int8", "fp32"])
+@pytest.mark.parametrize("precision", ["int8", "fp32"] if native.is_available() else ["fp32"])
 def test_precisions(many: CommandLine, precision: str) -> None:
     done = many("translate", "--input", "many.en", "--precision", precision)
     assert done.code == 0, done.err

@@ -147,9 +147,14 @@ def test_muon_and_a_teacher_compute_the_same_update_on_every_rank(nmt: CommandLi
         config = config_io.load(None, [*options, f"train.grad_accumulation={accumulation}"])
         config = replace(config, model=replace(tiny, dropout=0.0))
         (nmt.directory / "config.yaml").write_text(config_io.dump(config))
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "updates.py"]
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks > 1 else []
         done = subprocess.run(
-            [sys.executable, *torchrun], cwd=nmt.directory, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, *torchrun, "updates.py"],
+            cwd=nmt.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
     alone, one, two = (load_file(nmt.directory / f"rank-{rank}.safetensors") for rank in ("0-of-1", "0-of-2", "1-of-2"))
@@ -176,6 +181,7 @@ def test_killed_rank_ends_training(rank: int, nmt: CommandLine) -> None:
     assert checkpoint.load_latest_intact(nmt.directory / "runs/dies") is not None
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_signal_to_one_rank_stops_all_ranks_and_saves(nmt: CommandLine) -> None:
     changes = {"train__steps": "1000000", "train__valid_every": "1000000", "train__log_every": "1"}
     process = start(nmt, *training("runs/stops", "files(train='text')", **changes))
@@ -197,7 +203,8 @@ def test_ranks_with_different_data_do_not_train(nmt: CommandLine) -> None:
     process = start(nmt, *training("runs/a", "files(train='text')"), program=("main.py",))
     _, err = finish(process)
     assert process.returncode == 1, err
-    assert "the ranks have different options or data" in err
+    assert "nmt: error: (rank 0) the ranks have different options or data" in err
+    assert 'File "' not in err.split("nmt: error:")[0]
     assert not (nmt.directory / "rank0/runs/a").exists()
 
 
@@ -206,11 +213,3 @@ def test_a_world_size_without_torchrun_is_an_error(nmt: CommandLine) -> None:
     lone.process(*training("runs/lone", "files(train='text')")).assert_fails(
         2, "WORLD_SIZE is 2, but torchrun did not start this process", "unset WORLD_SIZE"
     )
-
-
-def test_invalid_config_prints_one_error_per_rank(nmt: CommandLine) -> None:
-    process = start(nmt, *training("runs/bad", "files(train='nowhere')"))
-    _, err = finish(process)
-    assert process.returncode != 0
-    assert "nmt: error: (rank 0) " in err
-    assert 'File "' not in err.split("nmt: error:")[0]

@@ -180,6 +180,7 @@ def test_interrupted_download_is_resumable(server: Loopback, tmp_path: Path) -> 
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.DEVNULL)
     while len(server.requests) < 2:
+        assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     process.wait(10)

@@ -84,7 +84,7 @@ def test_the_current_directory_is_reproduced_next_to_it(nmt: CommandLine) -> Non
 @pytest.mark.slow
 def test_a_stopped_reproduction_of_a_time_limited_run_is_no_result(nmt: CommandLine) -> None:
     corpus, long = "files(train='text')", {"train__steps": "100000", "train__valid_every": "100000"}
-    assert nmt.train("runs/limited", corpus, "--time-limit", "4s", **long).code == 0
+    assert nmt.train("runs/limited", corpus, "--time-limit", "2s", **long).code == 0
     process = nmt.start("reproduce", "runs/limited")
     wait_until(process, lambda: has_content(nmt.directory / "runs/limited-again/metrics.jsonl"))
     process.send_signal(signal.SIGINT)

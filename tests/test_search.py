@@ -421,7 +421,7 @@ def test_constraints_with_the_same_first_token_appear(size: int, limit: int) -> 
             assert all(contains(hypotheses[0].ids, constraint) for constraint in constraints[0])
 
 
-@pytest.mark.parametrize("spec", [spec for spec in WITH_OPTIONS if "constrained" not in spec])
+@pytest.mark.parametrize("spec", WITH_OPTIONS)
 def test_a_prefix_may_repeat_ngrams(spec: str) -> None:
     prefix = [4, 4, 4]
     for hypotheses in run(make_model(0), spec.format("no_repeat_ngram_size=1"), prefixes=[prefix] * 3):

@@ -10,10 +10,11 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 import urllib.parse
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from nmt import Guard, Translation, Translator
 from nmt.data.check import minhash
 from nmt.data.check.languages import is_wrong_language
 from nmt.server import app, fields, files, http, languages, limits, text
-from nmt.server.batching import split_into_parts
+from nmt.server.batching import QueuedGuard, split_into_parts
 from nmt.server.limits import Limits, RateLimiter
 from nmt.server.service import Service
 
@@ -73,8 +74,10 @@ def translate(client: Client, q: object, source: str = "en", target: str = "de",
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for the effect of something that has happened."""
+    end = time.monotonic() + 60
     while not condition():
-        pass
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 # ---- the API
@@ -130,6 +133,12 @@ def test_the_source_language_is_detected(client: Client, q: str, target: str, la
     assert answer["detectedLanguage"]["language"] == language
     assert 0 <= answer["detectedLanguage"]["confidence"] <= 100
     assert (answer["translatedText"] == q) == (is_copy or q == "👋")
+
+
+def test_the_longest_texts_decide_the_language(client: Client) -> None:
+    texts = [*["Terms and conditions"] * 20, "Ich habe noch nie davon gehört, dass er hier gewesen sein soll."]
+    answer = translate(client, texts, source="auto", target="en")
+    assert answer["detectedLanguage"][0]["language"] == "de"
 
 
 def test_markup_does_not_matter_to_the_detection_of_a_language(client: Client) -> None:
@@ -543,6 +552,25 @@ def test_the_text_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuar
     assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
 
 
+def test_the_waiting_document_of_a_client_that_left_is_not_translated(gated: tuple[GatedGuard, Service]) -> None:
+    guard, service = gated
+    guard.gate.clear()
+    translator = service._translators["en", "de"]
+    first = translator.submit(["Are we done?"], "greedy", details=False)
+    guard.entered.wait()
+    document = QueuedGuard(translator)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: list(document.stream([["the secret"]])))
+        until(lambda: translator._queue.qsize() == 1)
+        document.stop()
+        with pytest.raises(CancelledError):
+            waiting.result(60)
+    guard.gate.set()
+    first.result()
+    translator.submit(["I'm tired."], "greedy", details=False).result()
+    assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]
+
+
 def test_a_cancelled_job_takes_no_place_in_a_batch(gated: tuple[GatedGuard, Service]) -> None:
     guard, service = gated
     guard.gate.clear()
@@ -779,6 +807,13 @@ def test_slow_requests_are_closed(client: Client, monkeypatch: pytest.MonkeyPatc
             answer += connection.recv(65536)
         connection.sendall(request[:20])
         assert connection.recv(65536) == b""
+
+
+def test_connections_that_do_not_read_are_closed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "WRITE_TIMEOUT", 0.05)
+    requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 1_000_000
+    with connect(client) as connection, pytest.raises(ConnectionError):
+        connection.sendall(requests)
 
 
 def test_a_client_that_leaves_in_its_request_is_ignored(client: Client, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,23 @@ def test_commands(tmp_path: Path) -> None:
 
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from nmt.paths import locked
 with locked(Path("lock"), lambda: sys.exit("busy")):
     print("held", flush=True)
-    time.sleep(60)
+    sys.stdin.read()
 """
+
+
+@contextlib.contextmanager
+def holding(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that holds a lock until its stdin is closed."""
+    command, pipe = [sys.executable, "-c", HOLD], subprocess.PIPE
+    with subprocess.Popen(command, cwd=directory, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield holder
 
 
 def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
@@ -72,9 +83,7 @@ def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
         raise BusyError
 
     lock = tmp_path / "lock"
-    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with holding(tmp_path) as holder:
         with pytest.raises(BusyError), paths.locked(lock, refuse):
             pass
         holder.send_signal(signal.SIGKILL)
@@ -84,11 +93,13 @@ def test_killed_process_releases_its_lock(tmp_path: Path) -> None:
 
 
 def test_lock_is_awaited_if_callback_returns(tmp_path: Path) -> None:
-    calls: list[float] = []
-    command = [sys.executable, "-c", HOLD.replace("60", "0.5")]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with paths.locked(tmp_path / "lock", lambda: calls.append(time.monotonic())):
+    calls = []
+    with holding(tmp_path) as holder:
+
+        def release() -> None:
+            calls.append("waiting")
+            holder.communicate()  # closes its stdin
+
+        with paths.locked(tmp_path / "lock", release):
             assert holder.wait(10) == 0
-    assert len(calls) == 1
+    assert calls == ["waiting"]

@@ -123,10 +123,12 @@ class QueuedGuard(Guard):
     def __init__(self, translator: BatchTranslator) -> None:
         super().__init__(translator.guard.translator)
         self._batch_translator, self._stopped = translator, Event()
+        self._future: Future[list[list[Translation]]] = Future()
 
     def stop(self) -> None:
-        """Translate no further lines."""
+        """Translate no further lines, and none that wait for other requests."""
         self._stopped.set()
+        self._future.cancel()
 
     def stream(
         self,
@@ -144,6 +146,8 @@ class QueuedGuard(Guard):
         for part in split_into_parts(chain.from_iterable(chunks), self._batch_translator.max_lines):
             if self._stopped.is_set():
                 raise NMTError("the translation was cancelled")
-            future = self._batch_translator.submit(part, search or self.config.search, details=details)
-            yield from future.result()
+            self._future = self._batch_translator.submit(part, search or self.config.search, details=details)
+            if self._stopped.is_set():  # since the line before
+                self._future.cancel()
+            yield from self._future.result()
             on_progress(len(part))

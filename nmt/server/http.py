@@ -27,10 +27,15 @@ MAX_CONNECTIONS = 1000
 """Further connections are answered with status 503."""
 
 
+WRITE_TIMEOUT = 300.0
+"""Maximum time for which a client may leave an answer unread, in seconds."""
+
+
 class Protocol(H11Protocol):
-    """Closes connections whose next request does not begin in time."""
+    """Closes connections whose next request does not begin in time, and those that do not read an answer."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
@@ -43,9 +48,20 @@ class Protocol(H11Protocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release the timer."""
+        """Release the timers."""
         super().connection_lost(exc)
         self._cancel_head_timer()
+        self._cancel_write_timer()
+
+    def pause_writing(self) -> None:
+        """Start the timer: the client does not read."""
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(WRITE_TIMEOUT, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop the timer."""
+        super().resume_writing()
+        self._cancel_write_timer()
 
     def _await_head(self) -> None:
         """Start the timer, unless it runs or a request is being handled."""
@@ -53,6 +69,10 @@ class Protocol(H11Protocol):
             self._cancel_head_timer()
         elif self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
 
     def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:

@@ -23,7 +23,7 @@ def make_page(service: Service, limits: Limits) -> tuple[str, dict[str, str]]:
     }
     html = render(
         "translate.html", languages=languages, default=service.default_pair, limits=limits,
-        needs_key=bool(limits.keys), file_types=sorted(FORMATS),
+        needs_key=bool(limits.keys), file_types=sorted(FORMATS.keys() - {".json", ".jsonl"}),  # they need the field key
     )  # fmt: skip
     return html, {"Content-Security-Policy": _policy(html), "Cache-Control": "no-cache"}
 

@@ -97,8 +97,9 @@ class Service:
         raise HTTPException(400, f"{code[:50]} is not supported; {suggest(code[:50], self.languages)}")
 
     def detect(self, texts: Sequence[str]) -> list[Detection]:
-        """Return the probable languages of the texts, the most probable first."""
-        return [Detection(*each) for each in detect("\n".join(texts), self.languages)]
+        """Return the probable languages of the texts, the most probable first; the longest texts decide."""
+        longest_first = sorted(texts, key=len, reverse=True)  # `detect` reads the start only
+        return [Detection(*each) for each in detect("\n".join(longest_first), self.languages)]
 
     def resolve(self, texts: Sequence[str], source: str, target: str) -> tuple[str, str, Detection | None]:
         """Return the languages of a request, and the detected language if `source` is `auto`.

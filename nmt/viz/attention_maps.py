@@ -205,8 +205,8 @@ def draw(maps: AttentionMaps, output: Path, part: str, layer: int) -> None:
         panel.set_visible(head < len(heads))
         if head < len(heads):
             panel.imshow(heads[head].numpy(), vmin=0, vmax=1, cmap="Blues")
-            panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8)
-            panel.set_yticks(range(len(rows)), rows, fontsize=8)
+            panel.set_xticks(range(len(columns)), columns, rotation=90, fontsize=8, parse_math=False)
+            panel.set_yticks(range(len(rows)), rows, fontsize=8, parse_math=False)
             panel.set_title(f"head {head + 1}", fontsize=9)
     page.suptitle(f"{PARTS[part]}, layer {layer}")
     save(page, output)

@@ -37,7 +37,7 @@ from nmt.inference.whitespace import surrounding_whitespace
     ("text", "spans"),
     [
         ("My email is john.smith@example.com.", ["john.smith@example.com"]),
-        (">>pt_br<< Use snake_case and %lu.", ["snake_case", "%lu"]),
+        (">>pt_br<< Use snake_case, %lu and %.2lf.", ["snake_case", "%lu", "%.2lf"]),
         ("It rose from 3.2%p to 10%to >>log_file.", ["3.2", "10", "log_file"]),
         ("See (https://example.org/a?b=c#d), www.foo.org or example.com/x.",
          ["https://example.org/a?b=c#d", "www.foo.org", "example.com/x"]),

@@ -561,11 +561,13 @@ def test_the_waiting_document_of_a_client_that_left_is_not_translated(gated: tup
     document = QueuedGuard(translator)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: list(document.stream([["the secret"]])))
-        until(lambda: translator._queue.qsize() == 1)
-        document.stop()
-        with pytest.raises(CancelledError):
-            waiting.result(60)
-    guard.gate.set()
+        try:
+            until(lambda: translator._queue.qsize() == 1)
+            document.stop()
+            with pytest.raises(CancelledError):
+                waiting.result(60)
+        finally:
+            guard.gate.set()  # the pool waits for its thread
     first.result()
     translator.submit(["I'm tired."], "greedy", details=False).result()
     assert "the secret" not in [line for texts, _, _ in guard.batches for line in texts]

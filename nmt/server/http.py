@@ -28,7 +28,7 @@ MAX_CONNECTIONS = 1000
 
 
 WRITE_TIMEOUT = 300.0
-"""Maximum time for which a client may leave an answer unread, in seconds."""
+"""Maximum time in which a client may read nothing of an answer, in seconds."""
 
 
 class Protocol(H11Protocol):
@@ -40,6 +40,7 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # pause_writing is called for an answer of any length
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -56,7 +57,7 @@ class Protocol(H11Protocol):
     def pause_writing(self) -> None:
         """Start the timer: the client does not read."""
         super().pause_writing()
-        self._write_timer = self.loop.call_later(WRITE_TIMEOUT, self.transport.abort)
+        self._await_reading(None)
 
     def resume_writing(self) -> None:
         """Stop the timer."""
@@ -69,6 +70,14 @@ class Protocol(H11Protocol):
             self._cancel_head_timer()
         elif self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+
+    def _await_reading(self, before: int | None) -> None:
+        """Start the timer, or close the connection if the client has read nothing since the last call."""
+        unread = self.transport.get_write_buffer_size()
+        if unread == before:
+            self.transport.abort()
+        else:
+            self._write_timer = self.loop.call_later(WRITE_TIMEOUT, self._await_reading, unread)
 
     def _cancel_write_timer(self) -> None:
         if self._write_timer is not None:

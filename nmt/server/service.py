@@ -98,7 +98,8 @@ class Service:
 
     def detect(self, texts: Sequence[str]) -> list[Detection]:
         """Return the probable languages of the texts, the most probable first; the longest texts decide."""
-        longest_first = sorted(texts, key=len, reverse=True)  # `detect` reads the start only
+        # `detect` reads the start only. A long URL is one word.
+        longest_first = sorted(texts, key=lambda text: len(text.split()), reverse=True)
         return [Detection(*each) for each in detect("\n".join(longest_first), self.languages)]
 
     def resolve(self, texts: Sequence[str], source: str, target: str) -> tuple[str, str, Detection | None]:

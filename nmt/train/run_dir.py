@@ -64,7 +64,8 @@ def check_data_unchanged(run: Path, meta: dict[str, Any]) -> None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return  # missing because training stopped early, or damaged
     current = json.loads(json.dumps(meta["recipe"]))  # converts tuples to lists
-    if any(saved.get(name) != current.get(name) for name in ("train", "replay", "valid", "tokenizer")):
+    names = ("train", "replay", "valid", "placeholders", "tokenizer")
+    if any(saved.get(name) != current.get(name) for name in names):
         raise TrainingError(
             f"the data or the tokenizer of {run} has changed",
             f"restore it, or fine-tune on the new data: nmt train --init-from {run} --run NEW",

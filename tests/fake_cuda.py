@@ -109,6 +109,8 @@ class FakeCUDA(TorchDispatchMode):
         elif to_gpu and name == "_to_copy" and args[0].numel():
             asynchronous = kwargs.get("non_blocking") and getattr(args[0], "is_pinned_memory", False)
             (self.copies if asynchronous else self.waits)[f"copy to the GPU {_place()}"] += 1
+        if name == "_conj":  # the lazy conjugate of a host would be ignored
+            func = torch.ops.aten.conj_physical.default
         host_args, host_kwargs = tree_map(_host, (args, kwargs))
         on_gpu = to_gpu or (bool(inputs) and not to_cpu)
         random = on_gpu and torch.Tag.nondeterministic_seeded in func.tags

@@ -119,21 +119,21 @@ def _divide(pool: NDArray[np.int64], sizes: NDArray[np.integer], max_tokens: int
 
 def pad_rows(rows: Sequence[Ids], before: int | None = None, after: int | None = None) -> Tensor:
     """Pad id lists into a tensor [B, max_length], optionally with an id before and after each list."""
-    num_extra = (before is not None) + (after is not None)
-    padded = np.full((len(rows), max(map(len, rows)) + num_extra), PAD, dtype=np.int64)
-    for target, row in zip(padded, rows, strict=True):
-        start = 0
-        if before is not None:
-            target[0], start = before, 1
-        target[start : start + len(row)] = row
-        if after is not None:
-            target[start + len(row)] = after
+    first = int(before is not None)
+    end_B = first + np.fromiter(map(len, rows), np.int64, len(rows))
+    column_X = np.arange(int(end_B.max()) + (after is not None))
+    padded = np.full((len(rows), len(column_X)), PAD)
+    padded[(column_X >= first) & (column_X < end_B[:, None])] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+    if before is not None:
+        padded[:, 0] = before
+    if after is not None:
+        padded[np.arange(len(rows)), end_B] = after
     return torch.from_numpy(padded)
 
 
 def token_mask(lengths: Iterable[int]) -> Tensor:
     """Return the mask [B, longest] of padded rows of these lengths, True for tokens."""
-    lengths_B = torch.tensor([*lengths])
+    lengths_B = torch.from_numpy(np.fromiter(lengths, np.int64))
     return torch.arange(int(lengths_B.max()))[None] < lengths_B[:, None]
 
 

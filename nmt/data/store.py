@@ -70,7 +70,7 @@ class TextStore:
 def _map(path: Path, dtype: type[Number]) -> NDArray[Number]:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype)
-    return np.memmap(path, dtype, mode="r")
+    return np.asarray(np.memmap(path, dtype, mode="r"))  # slices of a memmap object take ten times as long
 
 
 class Store:

@@ -1,7 +1,8 @@
 """Relative position encodings, which act inside attention.
 
 Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S keys, M distances, L
-layers, X any size. The distance of a query i and a key j is i - j: positive if the key comes first.
+layers, X any size (pairs of dimensions in `Rotary`). The distance of a query i and a key j is i - j: positive if the key
+comes first.
 """
 
 from __future__ import annotations
@@ -57,11 +58,16 @@ class Rotary(PositionEncoding):
 
     def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
         """Rotate pairs of dimensions by position times rate."""
-        x_float_BTHK = x_BTHK.float()  # with rounded sines, products would not depend on the distance only
-        cos_sin_T2K = self.encodings.rows(start, start + x_BTHK.shape[1], x_float_BTHK)
-        cos_T1K, sin_T1K = cos_sin_T2K[:, :1], cos_sin_T2K[:, 1:]
-        swapped_BTHK = torch.stack((-x_float_BTHK[..., 1::2], x_float_BTHK[..., ::2]), -1).flatten(-2)
-        return (x_float_BTHK * cos_T1K + swapped_BTHK * sin_T1K).to(x_BTHK.dtype)
+        pairs_BTHX2 = x_BTHK.float().unflatten(-1, (-1, 2))  # rounded, products would not depend on the distance only
+        cos_sin_T2X = self.encodings.rows(start, start + x_BTHK.shape[1], pairs_BTHX2)
+        cos_T1X, sin_T1X = cos_sin_T2X.split(1, 1)
+        if torch.compiler.is_compiling():  # compilers do not support complex numbers
+            a, b = pairs_BTHX2.unbind(-1)
+            rotated_BTHX2 = torch.stack((a * cos_T1X - b * sin_T1X, b * cos_T1X + a * sin_T1X), -1)
+        else:
+            rotated_BTHX = torch.view_as_complex(pairs_BTHX2) * torch.complex(cos_T1X, sin_T1X)
+            rotated_BTHX2 = torch.view_as_real(rotated_BTHX)
+        return rotated_BTHX2.flatten(-2).to(x_BTHK.dtype)
 
     def table(self, length: int, layer: int) -> EncodingTable:
         """Return the rotations of a query whose pairs of dimensions are all (1, 0)."""
@@ -275,7 +281,7 @@ class ALiBi(PositionEncoding):
 
 
 def _rotations(length: int, head_dim: int, base: float) -> Tensor:
-    """Return cosine and sine of the rotation of each dimension at each position, [T, 2, K] in float32."""
-    rate_K = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-    angle_TK = (torch.arange(length, dtype=torch.float64)[:, None] * rate_K).repeat_interleave(2, 1)
-    return torch.stack((angle_TK.cos(), angle_TK.sin()), 1).float()
+    """Return cosine and sine of the rotation of each pair of dimensions at each position, [T, 2, X] in float32."""
+    rate_X = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    angle_TX = torch.arange(length, dtype=torch.float64)[:, None] * rate_X
+    return torch.stack((angle_TX.cos(), angle_TX.sin()), 1).float()

@@ -18,6 +18,7 @@ Limits:
 - Indexing with a list (`x[:, [0, 1]]`) returns wrong values, because PyTorch makes the index before the dispatch.
 - `Module.to` replaces the parameters of the module instead of changing them in place.
 - Threads other than the one that entered the context see no GPU, except for `pin_memory`.
+- A CUDA graph captures the operators, and not the kernels; its capture fails if the host waits.
 - `torch.compile` does not trace these tensors.
 - The emulation uses private interfaces of PyTorch 2.13; a module that imports this one is skipped with any other
   version.
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import sys
 import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +81,10 @@ class FakeCUDA(TorchDispatchMode):
         self.operators: collections.Counter[str] = collections.Counter()
         """Number of operators with a tensor of the GPU: an upper bound of the number of kernel launches."""
         self.rng_state = torch.Generator().get_state()
+        self.replays = 0
+        """Number of replays of CUDA graphs."""
+        self.captured: list[Callable[[], None]] | None = None
+        """The operators of the CUDA graph that is being captured."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -107,15 +113,18 @@ class FakeCUDA(TorchDispatchMode):
             self._note_waits(name, args, to_cpu and not kwargs.get("non_blocking"))
             self.operators[name] += 1
         elif to_gpu and name == "_to_copy" and args[0].numel():
-            asynchronous = kwargs.get("non_blocking") and getattr(args[0], "is_pinned_memory", False)
-            (self.copies if asynchronous else self.waits)[f"copy to the GPU {_place()}"] += 1
+            if kwargs.get("non_blocking") and getattr(args[0], "is_pinned_memory", False):
+                self.copies[f"copy to the GPU {_place()}"] += 1
+            else:
+                self._wait("copy to the GPU")
         if name == "_conj":  # the lazy conjugate of a host would be ignored
             func = torch.ops.aten.conj_physical.default
         host_args, host_kwargs = tree_map(_host, (args, kwargs))
         on_gpu = to_gpu or (bool(inputs) and not to_cpu)
         random = on_gpu and torch.Tag.nondeterministic_seeded in func.tags
         with self._gpu_generator() if random else contextlib.nullcontext(), _views_of_normal_tensors(func, inputs):
-            result = func(*host_args, **host_kwargs)
+            run = func if self.captured is None else functools.partial(self._capture, func)
+            result = run(*host_args, **host_kwargs)
             if not on_gpu or (name == "copy_" and not isinstance(args[0], GPUTensor)):
                 return result
             by_host = {id(x.host): x for x in inputs} if func._schema.is_mutable else {}  # in-place: the same object
@@ -129,13 +138,30 @@ class FakeCUDA(TorchDispatchMode):
                 return wrap(result[0]), result[1]
             return tree_map(wrap, result)
 
+    def _capture(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Add an operator to the graph, and return its results without values."""
+        assert self.captured is not None
+        if any(result.alias_info is not None and not result.alias_info.is_write for result in func._schema.returns):
+            return func(*args, **kwargs)  # a view
+        if func._schema.is_mutable:
+            self.captured.append(lambda: func(*args, **kwargs))
+            return args[0]
+        results = func(*args, **kwargs)
+
+        def run() -> None:
+            for result, value in zip(tree_leaves(results), tree_leaves(func(*args, **kwargs)), strict=True):
+                result.copy_(value)
+
+        self.captured.append(run)
+        return tree_map(Tensor.zero_, results)
+
     def _check_devices(self, name: str, on_cpu: list[Tensor]) -> None:
         arrays = [x for x in on_cpu if x.dim()]  # a number is passed as a tensor without dimensions
         if not arrays or name in COPIES:
             return
         if name not in INDEXING:
             raise DeviceMismatchError(f"{name} with a tensor {[*arrays[0].shape]} on the CPU {_place()}")
-        self.waits[f"copy of an index to the GPU {_place()}"] += 1
+        self._wait("copy of an index to the GPU")
 
     def _note_waits(self, name: str, args: tuple[Any, ...], to_cpu: bool) -> None:
         masks = name in INDEXING and any(
@@ -144,9 +170,14 @@ class FakeCUDA(TorchDispatchMode):
         repeats = name == "repeat_interleave" and isinstance(args[0], Tensor) and len(args) == 1
         from_gpu = name == "copy_" and not isinstance(args[0], GPUTensor)
         if name in VALUE_DEPENDENT or masks or repeats or to_cpu or from_gpu:
-            self.waits[f"{'copy to the CPU' if to_cpu or from_gpu else name} {_place()}"] += 1
+            self._wait("copy to the CPU" if to_cpu or from_gpu else name)
         if name == "copy_" and isinstance(args[0], GPUTensor) and not isinstance(args[1], GPUTensor) and args[1].dim():
-            self.waits[f"copy to the GPU {_place()}"] += 1
+            self._wait("copy to the GPU")
+
+    def _wait(self, operation: str) -> None:
+        if self.captured is not None:
+            raise RuntimeError(f"{operation} in a CUDA graph {_place()}")
+        self.waits[f"{operation} {_place()}"] += 1
 
     @contextlib.contextmanager
     def _gpu_generator(self) -> Iterator[None]:
@@ -168,11 +199,40 @@ class FakeCUDA(TorchDispatchMode):
 
     def wait(self, device: object = None) -> None:
         """Wait for the GPU: `torch.cuda.synchronize`."""
-        self.waits[f"synchronize {_place()}"] += 1
+        self._wait("synchronize")
+
+    def graph(self) -> Graph:
+        """Return an empty CUDA graph."""
+        return Graph(self)
 
     def event(self) -> mock.Mock:
         """Return an event of a stream, which can be waited for."""
         return mock.Mock(spec=["record", "synchronize"], synchronize=self.wait)
+
+
+class Graph:
+    """A CUDA graph."""
+
+    def __init__(self, gpu: FakeCUDA) -> None:
+        """Create an empty graph."""
+        self.gpu, self.operators = gpu, list[Callable[[], None]]()
+
+    def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
+        """Record operators instead of running them."""
+        self.gpu.captured = self.operators
+
+    def capture_end(self) -> None:
+        """Run operators again."""
+        self.gpu.captured = None
+
+    def replay(self) -> None:
+        """Run the recorded operators."""
+        self.gpu.replays += 1
+        for operator in self.operators:
+            operator()
+
+    def pool(self) -> None:
+        """Return the memory pool."""
 
 
 class GPUTensor(Tensor):
@@ -281,7 +341,9 @@ def fake_cuda(*, capability: tuple[int, int] = (9, 0)) -> Iterator[FakeCUDA]:
         "set_device": lambda device: None, "empty_cache": lambda: None, "synchronize": gpu.wait,
         "max_memory_allocated": lambda device=None: 2**30, "reset_peak_memory_stats": lambda device=None: None,
         "manual_seed_all": gpu.manual_seed_all, "get_rng_state": lambda device=None: gpu.rng_state.clone(),
-        "set_rng_state": gpu.set_rng_state, "Event": gpu.event,
+        "set_rng_state": gpu.set_rng_state, "Event": gpu.event, "CUDAGraph": gpu.graph,
+        "Stream": lambda device: mock.Mock(), "stream": contextlib.nullcontext,
+        "current_stream": lambda device: mock.Mock(),
     }  # fmt: skip
     only_lift_cpu = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:

@@ -32,10 +32,11 @@ from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.inference import Source
 from nmt.inference.load import engine_from_models
-from nmt.inference.pytorch import TorchModel, TorchState
+from nmt.inference.pytorch import TorchModel, TorchState, best_tokens
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.model.layers import Residual
+from nmt.model.positions import POSITION_ENCODINGS
 from nmt.model.positions.base import GrowingTable
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import DecoderState
@@ -382,6 +383,51 @@ def test_search_step_waits_once(spec: str, gpu: FakeCUDA, monkeypatch: pytest.Mo
     run_search(model, spec)
     assert steps == [1] * len(steps)
     assert gpu.waits.total() == len(steps)
+
+
+GRAPHS = {name: {"position_encoding": name} for name in POSITION_ENCODINGS} | {
+    "kv_heads": {"kv_heads": 1}, "layer_sharing": {"layer_sharing": 2}, "additive": {"attention_score": "additive"},
+    "window": {"attention_window": 3},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", GRAPHS)
+@pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, coverage_penalty=0.2)"])
+def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None:
+    """More than 64 steps, so the cache grows twice; sentences end at different lengths."""
+    torch.manual_seed(1)
+    models = [build_model(dataclasses.replace(TINY, **GRAPHS[variant]), VOCABULARY).eval() for _ in range(2)]
+    request = SearchRequest([[5] * n for n in (3, 9, 6, 2)], np.array([70, 66, 40, 5]), BOS, EOS)
+    search = parse_search(spec)
+    expected, actual = (
+        search(TorchModel([copy.deepcopy(model).to(device) for model in models]), request) for device in ("cpu", "cuda:0")
+    )
+    for (one, *_), (other, *_) in zip(expected, actual, strict=True):
+        assert one.ids == other.ids
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+    longest = max(len(h.ids) for h, *_ in expected)
+    assert gpu.replays > longest - 15 if variant not in ("floater", "transformer_xl", "window") else gpu.replays == 0
+
+
+def test_failed_capture_ends(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait in a step ends the capture with an error, and the GPU is usable again."""
+    model = make_model(1).to("cuda:0")
+    monkeypatch.setattr(type(model), "logits", lambda self, hidden: hidden @ self.output_weight_VD.cpu().to("cuda:0").t())
+    with pytest.raises(RuntimeError, match="in a CUDA graph"):
+        run_search(model, "greedy")
+    assert torch.ones(2, device="cuda:0").sum().item() == 2
+
+
+def test_best_tokens_are_those_of_topk(gpu: FakeCUDA) -> None:
+    rows_RV = torch.randn(5, 1000).log_softmax(-1)
+    rows_RV[0, :990] = -torch.inf  # all finite values are in the last, incomplete block
+    rows_RV[1] = rows_RV[1].sort()[0]  # the best ones are in the same blocks
+    for k in (1, 2, 8):
+        values, indices = best_tokens(rows_RV.to("cuda:0"), k)
+        assert torch.equal(values.cpu(), rows_RV.topk(k)[0])
+        assert torch.equal(rows_RV.gather(1, indices.cpu()), values.cpu())
+        assert indices.cpu().sort()[0].diff().all()
 
 
 def test_finished_sentences_are_dropped_rarely(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nmt.data.batching import collate, pad_rows, token_mask
 from nmt.inference import TokenScores
+from nmt.inference.cuda_graphs import CUDAGraphs, StepGraph
 from nmt.model.attention import fused_kernels
 from nmt.model.seq2seq import Seq2Seq
 from nmt.model.transformer import Transformer
@@ -25,6 +26,9 @@ from nmt.search.request import Floats, Ints, StepRequest, StepResult
 MIN_RUNNING = 0.75
 """Fraction of the sentences in the state of a search on a GPU below which finished ones are dropped. Dropping them
 copies the keys and values of all others, and changes the shapes of all kernels."""
+
+TOKEN_BLOCK = 64
+"""Number of tokens whose maximum is computed to find the best ones."""
 
 
 class TorchModel:
@@ -37,6 +41,7 @@ class TorchModel:
         """
         self.networks = [network if dtype is None else _cast(network, dtype) for network in networks]
         self.device = self.networks[0].output_weight_VD.device
+        self.graphs = CUDAGraphs() if self.device.type == "cuda" and all(n.supports_graphs for n in networks) else None
         self.max_positions = min((n.max_positions for n in self.networks if n.max_positions), default=None)
 
     @torch.inference_mode()
@@ -97,6 +102,9 @@ class TorchState:
         """Row of the networks' states for each row of the search."""
         self.num_rows = num_sources
         """Number of rows of the networks' states."""
+        self._graph: StepGraph | None = None
+        self._last_shape: tuple[int, int] | None = None
+        """Number of rows and of reserved positions in the last step."""
 
     @torch.inference_mode()
     @fused_kernels()
@@ -104,8 +112,7 @@ class TorchState:
         """Read one more token per row; the host waits once for a GPU."""
         self._reorder(request.parents_R)
         tokens_R = self._rows(request.tokens_R)
-        networks = zip(self.model.networks, self.states, strict=True)
-        log_p_RV = mean_log_prob([network.next_log_probs(tokens_R, state) for network, state in networks])
+        log_p_RV = self._log_probs(tokens_R)
         attention = [s.cross_attention_RTS[:, -1] for s in self.states if s.cross_attention_RTS is not None]
         attention_RS = to_host(torch.stack(attention).mean(0).float()) if attention else None
         gathered_log_p_RP = log_p_RV[:, :0]
@@ -115,7 +122,7 @@ class TorchState:
         if request.banned_RX is not None:
             row, column = (request.banned_RX >= 0).nonzero()
             log_p_RV[self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])] = -torch.inf
-        log_p_RK, tokens_RK = log_p_RV.topk(min(request.k, log_p_RV.shape[1]))
+        log_p_RK, tokens_RK = best_tokens(log_p_RV, min(request.k, log_p_RV.shape[1]))
         packed = torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
         packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
         self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
@@ -126,6 +133,33 @@ class TorchState:
             None if request.gather_RP is None else packed_R[:, 2 * k :].view(np.float32).copy(),
             None if all_log_p_RV is None else all_log_p_RV.numpy()[self.row_R],
         )
+
+    def _log_probs(self, tokens_R: Tensor) -> Tensor:
+        """Read one more token per row and return log-probabilities [R, V], which the next call may overwrite.
+
+        The second of several steps with equal shapes on a GPU, and all after it, are a CUDA graph.
+        """
+        graphs = self.model.graphs
+        if graphs is None:
+            return self._launch(tokens_R)
+        caches = [state.cache for state in self.states]
+        if caches[0].length == caches[0].capacity:
+            self._close_graph()
+        elif not self._graph and self._last_shape == (self.num_rows, caches[0].capacity):
+            self._graph = graphs.capture(self._launch, tokens_R, caches)
+        log_p_RV = self._graph.run(tokens_R) if self._graph else self._launch(tokens_R)
+        self._last_shape = self.num_rows, caches[0].capacity
+        return log_p_RV
+
+    def _launch(self, tokens_R: Tensor) -> Tensor:
+        networks = zip(self.model.networks, self.states, strict=True)
+        return mean_log_prob([network.next_log_probs(tokens_R, state) for network, state in networks])
+
+    def _close_graph(self) -> None:
+        """Allow the caches to change their shapes."""
+        if self._graph:
+            self._graph.close()
+        self._graph = None
 
     def _reorder(self, parents_R: Ints) -> None:
         """Reorder the networks' states according to the parents, and drop sentences without rows.
@@ -151,6 +185,8 @@ class TorchState:
             self.row_R = np.arange(len(parents_R))
             if not np.array_equal(running_B, self.source_B):
                 sentences_B, self.source_B = self._tensor(index_B), running_B
+        if sentences_B is not None or len(parents) != self.num_rows:
+            self._close_graph()
         if sentences_B is not None or not np.array_equal(parents, np.arange(self.num_rows)):
             for state in self.states:
                 state.reorder(self._tensor(parents), sentences_B)
@@ -174,6 +210,26 @@ class TorchState:
 
     def _tensor(self, array: Ints) -> Tensor:
         return self.model.transfer(torch.from_numpy(np.ascontiguousarray(array, np.int64)))
+
+
+def best_tokens(log_p_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities and the ids of the k best tokens of each row, best first.
+
+    The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU several times as long.
+    """
+    if k == 1:
+        log_p_R1, tokens_R1 = log_p_RV.max(1, keepdim=True)
+        return log_p_R1, tokens_R1
+    end = log_p_RV.shape[1] // TOKEN_BLOCK * TOKEN_BLOCK
+    if not log_p_RV.is_cuda or end <= k * TOKEN_BLOCK:
+        log_p_RK, tokens_RK = log_p_RV.topk(k)
+        return log_p_RK, tokens_RK
+    blocks_RK = log_p_RV[:, :end].unflatten(1, (-1, TOKEN_BLOCK)).amax(2).topk(k)[1]
+    ids_V = torch.arange(log_p_RV.shape[1], device=log_p_RV.device)
+    in_blocks = (blocks_RK[:, :, None] * TOKEN_BLOCK + ids_V[:TOKEN_BLOCK]).flatten(1)
+    candidates = torch.cat((in_blocks, ids_V[end:].expand(len(in_blocks), -1)), 1)
+    log_p_RK, index_RK = log_p_RV.gather(1, candidates).topk(k)
+    return log_p_RK, candidates.gather(1, index_RK)
 
 
 def to_host(tensor: Tensor) -> Tensor:

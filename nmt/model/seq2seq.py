@@ -26,6 +26,8 @@ class Seq2Seq(nn.Module, ABC):
 
     max_positions: int | None = None
     """Maximum length of source and target in tokens, including the end token; None: unlimited."""
+    supports_graphs = False
+    """Whether `decode` works in CUDA graphs: it never waits, and its state has a `KVCache`."""
 
     def __init__(self, config: ModelConfig, vocab_size: int, pad: int = 0) -> None:
         """Create the embeddings with freshly initialized weights.

@@ -18,7 +18,7 @@ from nmt.config import ModelConfig
 from nmt.model.attention import CausalMask, CrossAttention, Mask, SelfAttention, additive_mask, select_mask, split_kv
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
-from nmt.model.positions import POSITION_ENCODINGS, PositionInput, StackSpec
+from nmt.model.positions import POSITION_ENCODINGS, Position, PositionInput, StackSpec
 from nmt.model.seq2seq import Seq2Seq
 from nmt.registry import resolve
 
@@ -58,6 +58,11 @@ class DecoderState:
     def length(self) -> int:
         """Number of target positions so far."""
         return self.cache.length if self.cache else 0
+
+    @property
+    def position(self) -> Position:
+        """Position of the next target token."""
+        return self.cache.position_1 if self.cache and self.cache.position_1 is not None else self.length
 
     def append_kv(self, layer: int, kv_RT2GK: Tensor) -> KeysValues:
         """Append keys and values of new positions to the cache of a layer, and return all so far."""
@@ -139,6 +144,7 @@ class Transformer(Seq2Seq):
         self.source_positions = encoding(StackSpec(config.dim, config.heads, config.encoder_layers))
         self.target_positions = encoding(StackSpec(config.dim, config.heads, config.decoder_layers, causal=True))
         self.max_positions = self.source_positions.max_positions
+        self.supports_graphs = self.target_positions.supports_graphs and not config.attention_window
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(_distinct(config.encoder_layers, config)))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(_distinct(config.decoder_layers, config)))
         # In pre-norm the residual stream is not normalized, so each stack ends with a norm.
@@ -186,21 +192,23 @@ class Transformer(Seq2Seq):
     def decode(self, tgt_RT: Tensor, state: DecoderState) -> Tensor:
         """Read T more target tokens per row and return hidden_RTD; R is a multiple of the sentences in the state."""
         tokens = tgt_RT.shape[1]
-        x_RTD = self.embed("target", tgt_RT, state.length)
+        x_RTD = self.embed("target", tgt_RT, state.position)
         mask: Mask | None = None
-        if tokens > 1:
+        if state.cache and state.cache.position_1 is not None:
+            mask = additive_mask(state.cache.is_filled_P[None, None, None], x_RTD.dtype)
+        elif tokens > 1:
             end = state.length + tokens
             mask = torch.ones(tokens, end, dtype=torch.bool, device=tgt_RT.device).tril(state.length)
             if not state.length:
                 mask = CausalMask(mask)
         for layer_index, layer in enumerate(self.decoder_layers):
-            position = PositionInput(self.target_positions, layer_index, state.length)
+            position = PositionInput(self.target_positions, layer_index, state.position)
             x_RTD = layer(position.add_positions(x_RTD), state, mask, position)
         state.advance(tokens)
         hidden_RTD: Tensor = self.decoder_norm(x_RTD)
         return hidden_RTD
 
-    def embed(self, role: str, ids_BT: Tensor, start: int) -> Tensor:
+    def embed(self, role: str, ids_BT: Tensor, start: Position) -> Tensor:
         """Return the embeddings [B, T, D] of `source` or `target` ids at positions start, start+1, ..."""
         encoding = self.source_positions if role == "source" else self.target_positions
         embedded: Tensor = self.dropout(encoding.add_positions(self.embed_tokens(role, ids_BT), 0, start))

@@ -7,7 +7,7 @@ or `relative.py` and register it here. Its options are keyword-only arguments.
 from __future__ import annotations
 
 from nmt.model.positions.absolute import ConcatenatedSinusoidal, Floater, Learned, Sinusoidal
-from nmt.model.positions.base import EncodingTable, PositionEncoding, PositionInput, StackSpec, distances
+from nmt.model.positions.base import EncodingTable, Position, PositionEncoding, PositionInput, StackSpec, distances
 from nmt.model.positions.relative import T5, ALiBi, DeBERTa, Rotary, Shaw, TransformerXL
 
 POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
@@ -24,4 +24,6 @@ POSITION_ENCODINGS: dict[str, type[PositionEncoding]] = {
     "none": PositionEncoding,
 }
 
-__all__ = ["POSITION_ENCODINGS", "EncodingTable", "PositionEncoding", "PositionInput", "StackSpec", "distances"]
+__all__ = [
+    "POSITION_ENCODINGS", "EncodingTable", "Position", "PositionEncoding", "PositionInput", "StackSpec", "distances",
+]  # fmt: skip

@@ -15,7 +15,15 @@ from torch import Tensor, nn
 from nmt.errors import UsageError
 from nmt.model.layers import Linear
 from nmt.model.position_formulas import LEARNED_POSITIONS
-from nmt.model.positions.base import GrowingTable, PositionEncoding, StackSpec, check_even_dim, check_range
+from nmt.model.positions.base import (
+    GrowingTable,
+    Position,
+    PositionEncoding,
+    StackSpec,
+    check_even_dim,
+    check_range,
+    rows,
+)
 
 
 def sinusoid_rates(dim: int, device: torch.device) -> Tensor:
@@ -58,9 +66,9 @@ class Sinusoidal(PositionEncoding):
         check_even_dim(self.name, stack.dim)
         self.encodings = GrowingTable(functools.partial(self.formula, dim=stack.dim))
 
-    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the encodings of positions start .. start+T-1 to the embeddings."""
-        return x_BTD if layer else x_BTD + self.encodings.rows(start, start + x_BTD.shape[1], x_BTD)
+        return x_BTD if layer else x_BTD + self.encodings.rows(start, x_BTD.shape[1], x_BTD)
 
 
 class ConcatenatedSinusoidal(Sinusoidal):
@@ -87,21 +95,21 @@ class Learned(PositionEncoding):
         self.max_positions = max_positions
         self.table_ND = nn.Parameter(torch.randn(max_positions, stack.dim) * stack.dim**-0.5)
 
-    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the vectors of positions start .. start+T-1 to the embeddings.
 
         Raises:
             UsageError: there are more tokens than positions.
         """
-        end = start + x_BTD.shape[1]
         if layer:
             return x_BTD
-        if end > len(self.table_ND):
+        end = start + x_BTD.shape[1]
+        if not isinstance(end, Tensor) and end > len(self.table_ND):
             raise UsageError(
                 f"{end} tokens exceed the {len(self.table_ND)} learned positions of the model",
                 f"shorten the input, or train with an unlimited encoding or with learned(max_positions={end})",
             )
-        return x_BTD + self.table_ND[start:end].to(x_BTD.dtype)
+        return x_BTD + rows(self.table_ND, start, x_BTD.shape[1]).to(x_BTD.dtype)
 
 
 class Floater(PositionEncoding):
@@ -114,6 +122,7 @@ class Floater(PositionEncoding):
     changes slowly.
     """
 
+    supports_graphs = False
     adds_at_every_layer = True
 
     def __init__(self, stack: StackSpec, *, hidden: int = 64, step: float = 1.0) -> None:
@@ -151,7 +160,7 @@ class Floater(PositionEncoding):
         super().train(mode)
         return self
 
-    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:  # type: ignore[override]
         """Add the encodings of positions start .. start+T-1 in this layer."""
         end = start + x_BTD.shape[1]
         path_TLD = self._cached_path_TLD

@@ -16,6 +16,10 @@ from torch import Tensor, nn
 from nmt.errors import ConfigError
 
 
+Position = int | Tensor
+"""A position. In a CUDA graph, whose arguments cannot change, it is in the memory of the GPU, [1]."""
+
+
 @dataclass(frozen=True)
 class StackSpec:
     """The stack of layers that uses an encoding: the encoder or the decoder."""
@@ -43,7 +47,7 @@ class PositionEncoding(nn.Module):
 
     Each encoding overrides the hooks it needs. Positions count from 0. Queries are at `start`, `start` + 1, ..., keys
     at 0, 1, ...; `attention_bias` and `value_bias` must depend on distances only, because windowed attention evaluates
-    them for parts of the sequence.
+    them for parts of the sequence. In a CUDA graph, `start` is a tensor, [1], and there is one query.
     """
 
     num_score_terms = 1
@@ -52,6 +56,8 @@ class PositionEncoding(nn.Module):
     """Whether `rotate` changes its input."""
     has_value_bias = False
     """Whether `value_bias` returns a tensor."""
+    supports_graphs = True
+    """Whether `start` may be a tensor."""
     adds_at_every_layer = False
     """Whether `add_positions` changes the input of layers after the first."""
     max_positions: int | None = None
@@ -66,19 +72,19 @@ class PositionEncoding(nn.Module):
         """Whether `attention_bias` returns a tensor."""
         return type(self).attention_bias is not PositionEncoding.attention_bias
 
-    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Return the input of a layer, with positions added; the input of layer 0 are the embeddings."""
         return x_BTD
 
-    def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
+    def rotate(self, x_BTHK: Tensor, start: Position) -> Tensor:
         """Return queries or keys rotated by their positions."""
         return x_BTHK
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return the term to add to the scores, [B or 1, H, Q, S]; the queries are already scaled."""
         return None
 
-    def value_bias(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
+    def value_bias(self, weights_BHQS: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return the term to add to the weighted sums of the values, [B, H, Q, K]."""
         return None
 
@@ -102,7 +108,7 @@ class PositionInput(NamedTuple):
 
     encoding: PositionEncoding
     layer: int
-    start: int
+    start: Position
 
     def add_positions(self, x_BTD: Tensor) -> Tensor:
         """Return the input of the layer, with positions added; the input of layer 0 already has them."""
@@ -122,7 +128,7 @@ class PositionInput(NamedTuple):
 
 
 class GrowingTable:
-    """The rows 0, 1, ... of a computed table, which is recomputed at twice the length when more rows are needed.
+    """The rows 0, 1, ... of a computed table, which is recomputed at twice its length when more rows are needed.
 
     It is not a registered buffer, because checkpoints should not contain computed values.
     """
@@ -132,16 +138,21 @@ class GrowingTable:
         with torch.device("cpu"):  # inside `torch.device("meta")`, computing would import torch's compiler
             self.table = compute(length)
 
-    def rows(self, start: int, end: int, like: Tensor) -> Tensor:
-        """Return rows start .. end-1, in the dtype and on the device of `like`."""
+    def rows(self, start: Position, count: int, like: Tensor) -> Tensor:
+        """Return rows start .. start+count-1, in the dtype and on the device of `like`.
+
+        If `start` is a tensor, an earlier call with a number must have been for the same block of the KV cache: the
+        length is a multiple of that of a block.
+        """
         table = self.table  # other threads may replace it
-        with torch.inference_mode(False):  # training must be able to use a table that validation has computed
-            if end > len(table):
-                table = self.compute(2 * end)
-            if table.device != like.device:
-                table = table.to(like.device)
-        self.table = table
-        return table[start:end].to(like.dtype)
+        if not isinstance(start, Tensor):
+            with torch.inference_mode(False):  # training must be able to use a table that validation has computed
+                if start + count > len(table):
+                    table = self.compute(2 ** (start + count).bit_length())
+                if table.device != like.device:
+                    table = table.to(like.device)
+            self.table = table
+        return rows(table, start, count).to(like.dtype)
 
 
 class Constant:
@@ -162,9 +173,14 @@ class Constant:
         return values
 
 
-def distances(num_queries: int, num_keys: int, start: int, device: torch.device) -> Tensor:
+def rows(table: Tensor, start: Position, count: int) -> Tensor:
+    """Return rows start .. start+count-1 of a table."""
+    return table.index_select(0, start) if isinstance(start, Tensor) else table[start : start + count]
+
+
+def distances(num_queries: int, num_keys: int, start: Position, device: torch.device) -> Tensor:
     """Return i - j for queries i = start, start+1, ... and keys j = 0, 1, ...: [Q, S]."""
-    i_Q = torch.arange(start, start + num_queries, device=device)
+    i_Q = start + torch.arange(num_queries, device=device)
     return i_Q[:, None] - torch.arange(num_keys, device=device)
 
 

@@ -22,6 +22,7 @@ from nmt.model.positions.base import (
     Constant,
     EncodingTable,
     GrowingTable,
+    Position,
     PositionEncoding,
     StackSpec,
     check_even_dim,
@@ -56,10 +57,10 @@ class Rotary(PositionEncoding):
             )
         self.encodings = GrowingTable(functools.partial(_rotations, head_dim=head_dim, base=base))
 
-    def rotate(self, x_BTHK: Tensor, start: int) -> Tensor:
+    def rotate(self, x_BTHK: Tensor, start: Position) -> Tensor:
         """Rotate pairs of dimensions by position times rate."""
         pairs_BTHX2 = x_BTHK.float().unflatten(-1, (-1, 2))  # rounded, products would not depend on the distance only
-        cos_sin_T2X = self.encodings.rows(start, start + x_BTHK.shape[1], pairs_BTHX2)
+        cos_sin_T2X = self.encodings.rows(start, x_BTHK.shape[1], pairs_BTHX2)
         cos_T1X, sin_T1X = cos_sin_T2X.split(1, 1)
         if torch.compiler.is_compiling():  # compilers do not support complex numbers
             a, b = pairs_BTHX2.unbind(-1)
@@ -98,12 +99,12 @@ class Shaw(PositionEncoding):
             nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for _ in range(2)
         )  # fmt: skip
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return x_i W_Q (R^K_ij)ᵀ."""
         scores_BHQM = q_BHQK @ self.keys_LMK[layer].to(q_BHQK.dtype).t()
         return scores_BHQM.gather(-1, self._index(scores_BHQM, k_BHSK.shape[2], start))
 
-    def value_bias(self, weights_BHQS: Tensor, layer: int, start: int) -> Tensor | None:
+    def value_bias(self, weights_BHQS: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return Σ_j α_ij R^V_ij, computed from the sum of the weights at each distance."""
         values_MK = self.values_LMK[layer].to(weights_BHQS.dtype)
         weights_float_BHQS = weights_BHQS.float()  # sums of many small numbers
@@ -116,7 +117,7 @@ class Shaw(PositionEncoding):
         distance_M = self.all_distances(length)
         return EncodingTable(distance_M, self.keys_LMK[layer][self._vector_index(distance_M)], "distance", "dimension")
 
-    def _index(self, like_BHQX: Tensor, num_keys: int, start: int) -> Tensor:
+    def _index(self, like_BHQX: Tensor, num_keys: int, start: Position) -> Tensor:
         """Return the vector index of each query and key, expanded over sentences and heads."""
         distance_QS = distances(like_BHQX.shape[2], num_keys, start, like_BHQX.device)
         return self._vector_index(distance_QS).expand(*like_BHQX.shape[:2], -1, -1)
@@ -135,6 +136,8 @@ class TransformerXL(PositionEncoding):
     vectors of each layer and head.
     """
 
+    supports_graphs = False
+
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         check_even_dim("transformer_xl", stack.dim)
@@ -142,7 +145,7 @@ class TransformerXL(PositionEncoding):
         self.projections = nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers))
         self.u_LHK, self.v_LHK = (nn.Parameter(torch.zeros(stack.layers, stack.heads, head_dim)) for _ in range(2))
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor:  # type: ignore[override]
         """Return the sum of all terms except the first."""
         num_queries, num_keys, head_dim = q_BHQK.shape[2], k_BHSK.shape[2], k_BHSK.shape[3]
         min_distance = start - num_keys + 1  # between the first query and the last key
@@ -188,7 +191,7 @@ class T5(PositionEncoding):
             torch.from_numpy(t5_buckets(distance_M, num_buckets, max_distance, causal=stack.causal))
         )
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         buckets_QS = self.bucket(distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device))
         return self.bias_MH[buckets_QS].permute(2, 0, 1)[None].to(q_BHQK.dtype)
@@ -231,7 +234,7 @@ class DeBERTa(PositionEncoding):
             nn.ModuleList(Linear(stack.dim, stack.dim, bias=False) for _ in range(stack.layers)) for _ in range(2)
         )
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return the sum of content-to-position and position-to-content."""
         table_MD = self.table_MD.to(q_BHQK.dtype)
         k_HMK, q_HMK = (
@@ -267,7 +270,7 @@ class ALiBi(PositionEncoding):
         super().__init__(stack)
         self.slope_H = Constant(torch.tensor(alibi_slopes(stack.heads)))
 
-    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: int) -> Tensor | None:
+    def attention_bias(self, q_BHQK: Tensor, k_BHSK: Tensor, layer: int, start: Position) -> Tensor | None:
         """Return the biases, [1, H, Q, S]."""
         distance_QS = distances(q_BHQK.shape[2], k_BHSK.shape[2], start, q_BHQK.device)
         slope_H11 = self.slope_H.on(q_BHQK.device)[:, None, None]

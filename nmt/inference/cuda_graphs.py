@@ -1,0 +1,81 @@
+"""CUDA graphs of search steps: the kernels of a step are recorded once, then launched together.
+
+Python takes about 2.5 ms to launch the 130 kernels of a step of the base model, which an H200 computes in 0.3 ms for a
+few rows. Shape suffixes: R rows, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from nmt.model.cache import KVCache
+
+
+class StepGraph:
+    """The kernels of a step, for the rows and the reserved positions of the caches at its capture."""
+
+    def __init__(
+        self,
+        graph: torch.cuda.CUDAGraph,
+        tokens_R: Tensor,
+        log_p_RV: Tensor,
+        caches: Sequence[KVCache],
+        spare: list[torch.cuda.CUDAGraph],
+    ) -> None:
+        self._graph, self._tokens_R, self._log_p_RV, self._caches, self._spare = graph, tokens_R, log_p_RV, caches, spare
+
+    def run(self, tokens_R: Tensor) -> Tensor:
+        """Read one more token per row and return log-probabilities [R, V], which the next call overwrites."""
+        self._tokens_R.copy_(tokens_R)
+        self._graph.replay()
+        for cache in self._caches:
+            cache.length += 1
+        return self._log_p_RV
+
+    def close(self) -> None:
+        """Let the caches grow again."""
+        for cache in self._caches:
+            cache.position_1 = None
+
+    def __del__(self) -> None:
+        self._spare.append(self._graph)
+
+
+class CUDAGraphs:
+    """Captures graphs of a model. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._spare: list[torch.cuda.CUDAGraph] = []
+        """Graphs that are no longer used; a new one uses the memory of one of them."""
+        self._lock = threading.Lock()
+        self._stream: torch.cuda.Stream | None = None
+        """The stream of all captures, because each stream has its own workspace of cuBLAS."""
+
+    def capture(self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]) -> StepGraph:
+        """Record, but do not run, a step that reads a token per row and returns log-probabilities."""
+        for cache in caches:
+            cache.fix_shapes()
+        tokens_R = tokens_R.clone()
+        with self._lock:
+            old = self._spare.pop() if self._spare else None  # must exist until the new graph shares its memory
+            self._stream = self._stream or torch.cuda.Stream(tokens_R.device)
+            self._stream.wait_stream(torch.cuda.current_stream(tokens_R.device))
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.stream(self._stream):
+                graph.capture_begin(old.pool() if old else None, capture_error_mode="thread_local")
+                try:
+                    log_p_RV = step(tokens_R)
+                except BaseException:
+                    with suppress(RuntimeError):  # the capture has failed
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+            torch.cuda.current_stream(tokens_R.device).wait_stream(self._stream)
+        for cache in caches:
+            cache.length -= 1
+        return StepGraph(graph, tokens_R, log_p_RV, caches, self._spare)

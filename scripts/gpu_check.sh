@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Check and benchmark nmt on a GPU, and print a Markdown report for docs/benchmarks.md. Takes about 20 minutes.
+# Check and benchmark nmt on a GPU, and print a Markdown report for docs/benchmarks.md. Takes about five minutes.
 #
 #   scripts/gpu_check.sh > report.md
 #   MULTI30K=directory scripts/gpu_check.sh > report.md    also train to a score on Multi30k

@@ -8,7 +8,8 @@ Inside the context, the code takes its CUDA branches with the numbers of a CPU. 
 one of the CPU raises `DeviceMismatchError`, as on a GPU, and operations that make the host wait for a GPU are counted
 by their place in the code. A GPU tensor is a wrapper that holds a tensor of the CPU (`host`); PyTorch itself sees a
 tensor of the `meta` device without storage, and passes each operator to `__torch_dispatch__`, which runs it on the
-hosts. The random generator of the GPU is separate from that of the CPU.
+hosts. The random generator of the GPU is separate from that of the CPU, and the values of an asynchronous copy to the
+CPU are there after the next wait.
 
 Limits:
 
@@ -81,6 +82,8 @@ class FakeCUDA(TorchDispatchMode):
         self.operators: collections.Counter[str] = collections.Counter()
         """Number of operators with a tensor of the GPU: an upper bound of the number of kernel launches."""
         self.rng_state = torch.Generator().get_state()
+        self.pending_copies: list[tuple[Tensor, Tensor]] = []
+        """Asynchronous copies to the CPU, whose values are there after the next wait."""
         self.replays = 0
         """Number of replays of CUDA graphs."""
         self.captured: list[Callable[[], None]] | None = None
@@ -125,6 +128,9 @@ class FakeCUDA(TorchDispatchMode):
         with self._gpu_generator() if random else contextlib.nullcontext(), _views_of_normal_tensors(func, inputs):
             run = func if self.captured is None else functools.partial(self._capture, func)
             result = run(*host_args, **host_kwargs)
+            if to_cpu and kwargs.get("non_blocking"):
+                self.pending_copies.append((result, result.clone()))
+                result.zero_()
             if not on_gpu or (name == "copy_" and not isinstance(args[0], GPUTensor)):
                 return result
             by_host = {id(x.host): x for x in inputs} if func._schema.is_mutable else {}  # in-place: the same object
@@ -169,6 +175,7 @@ class FakeCUDA(TorchDispatchMode):
         )
         repeats = name == "repeat_interleave" and isinstance(args[0], Tensor) and len(args) == 1
         from_gpu = name == "copy_" and not isinstance(args[0], GPUTensor)
+        to_cpu = to_cpu and args[0].numel() > 0
         if name in VALUE_DEPENDENT or masks or repeats or to_cpu or from_gpu:
             self._wait("copy to the CPU" if to_cpu or from_gpu else name)
         if name == "copy_" and isinstance(args[0], GPUTensor) and not isinstance(args[1], GPUTensor) and args[1].dim():
@@ -178,6 +185,9 @@ class FakeCUDA(TorchDispatchMode):
         if self.captured is not None:
             raise RuntimeError(f"{operation} in a CUDA graph {_place()}")
         self.waits[f"{operation} {_place()}"] += 1
+        for tensor, values in self.pending_copies:
+            tensor.copy_(values)
+        self.pending_copies.clear()
 
     @contextlib.contextmanager
     def _gpu_generator(self) -> Iterator[None]:

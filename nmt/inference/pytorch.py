@@ -122,15 +122,16 @@ class TorchState:
         if request.banned_RX is not None:
             row, column = (request.banned_RX >= 0).nonzero()
             log_p_RV[self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])] = -torch.inf
-        log_p_RK, tokens_RK = best_tokens(log_p_RV, min(request.k, log_p_RV.shape[1]))
+        # At least one, because a copy without elements would not wait for the others.
+        log_p_RK, tokens_RK = best_tokens(log_p_RV, min(max(request.k, 1), log_p_RV.shape[1]))
         packed = torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
         packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
         self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
-        k = log_p_RK.shape[1]
+        ids_RK, log_p_bits_RK, gathered_bits_RP = np.split(packed_R, (log_p_RK.shape[1], 2 * log_p_RK.shape[1]), 1)
         return StepResult(
-            packed_R[:, k : 2 * k].view(np.float32).copy(),
-            packed_R[:, :k].astype(np.int64),
-            None if request.gather_RP is None else packed_R[:, 2 * k :].view(np.float32).copy(),
+            log_p_bits_RK[:, : request.k].view(np.float32).copy(),
+            ids_RK[:, : request.k].astype(np.int64),
+            None if request.gather_RP is None else gathered_bits_RP.view(np.float32).copy(),
             None if all_log_p_RV is None else all_log_p_RV.numpy()[self.row_R],
         )
 

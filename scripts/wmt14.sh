@@ -44,7 +44,10 @@ step() {
 }
 
 options+=(--set "train.batch_tokens=$((tokens / GPUS))")
-if [ "$experiment" = wmt14-base ]; then step nmt data download wmt14; fi
+if [ "$experiment" = wmt14-base ]; then
+  options+=(--set "train.compile=[loss]") # 1.2 times as fast on a GPU
+  step nmt data download wmt14
+fi
 step nmt data prepare "${options[@]}"
 if [ ! -d "$run/average-5" ]; then # the last step of training
   resume=()

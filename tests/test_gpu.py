@@ -32,7 +32,7 @@ from nmt.data.tokenizer import BOS, EOS
 from nmt.errors import CheckpointError, TrainingError, UsageError
 from nmt.inference import Source
 from nmt.inference.load import engine_from_models
-from nmt.inference.pytorch import TorchModel, TorchState, best_tokens
+from nmt.inference.pytorch import TorchModel, TorchState, top_tokens
 from nmt.inference.translator import Translator
 from nmt.model.build import build_model
 from nmt.model.layers import Residual
@@ -401,7 +401,8 @@ def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None
     request = SearchRequest([[5] * n for n in (3, 9, 6, 2)], np.array([70, 66, 40, 5]), BOS, EOS)
     search = parse_search(spec)
     expected, actual = (
-        search(TorchModel([copy.deepcopy(model).to(device) for model in models]), request) for device in ("cpu", "cuda:0")
+        search(TorchModel([copy.deepcopy(model).to(device) for model in models]), request)
+        for device in ("cpu", "cuda:0")
     )
     for (one, *_), (other, *_) in zip(expected, actual, strict=True):
         assert one.ids == other.ids
@@ -413,18 +414,22 @@ def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None
 def test_failed_capture_ends(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait in a step ends the capture with an error, and the GPU is usable again."""
     model = make_model(1).to("cuda:0")
-    monkeypatch.setattr(type(model), "logits", lambda self, hidden: hidden @ self.output_weight_VD.cpu().to("cuda:0").t())
+
+    def waiting_logits(self: Seq2Seq, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden @ self.output_weight_VD.cpu().to("cuda:0").t()
+
+    monkeypatch.setattr(type(model), "logits", waiting_logits)
     with pytest.raises(RuntimeError, match="in a CUDA graph"):
         run_search(model, "greedy")
     assert torch.ones(2, device="cuda:0").sum().item() == 2
 
 
-def test_best_tokens_are_those_of_topk(gpu: FakeCUDA) -> None:
+def test_top_tokens_are_those_of_topk(gpu: FakeCUDA) -> None:
     rows_RV = torch.randn(5, 1000).log_softmax(-1)
     rows_RV[0, :990] = -torch.inf  # all finite values are in the last, incomplete block
     rows_RV[1] = rows_RV[1].sort()[0]  # the best ones are in the same blocks
     for k in (1, 2, 8):
-        values, indices = best_tokens(rows_RV.to("cuda:0"), k)
+        values, indices = top_tokens(rows_RV.to("cuda:0"), k)
         assert torch.equal(values.cpu(), rows_RV.topk(k)[0])
         assert torch.equal(rows_RV.gather(1, indices.cpu()), values.cpu())
         assert indices.cpu().sort()[0].diff().all()

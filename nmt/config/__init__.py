@@ -144,7 +144,7 @@ class TrainConfig:
     subword_regularization: str = ""
     """Segmentation sampled for each pair in each epoch: bpe_dropout(p=0.1) or unigram(alpha=0.2). Empty: off."""
     compile: tuple[str, ...] = ()
-    """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes a minute longer."""
+    """Parts to compile with torch.compile: loss, model. Results change by rounding; starting takes longer."""
     overlap_all_reduce: bool = False
     """With several processes, sum gradients during the backward pass instead of after it."""
     all_reduce_precision: str = "fp32"

@@ -40,7 +40,7 @@ from nmt.export.common import (
 from nmt.model.build import max_positions
 from nmt.model.cache import KVCache
 from nmt.model.positions.absolute import Floater
-from nmt.model.positions.base import GrowingTable, PositionEncoding
+from nmt.model.positions.base import GrowingTable, Position, PositionEncoding
 from nmt.model.transformer import DecoderState, Transformer
 from nmt.runs import discovery
 from nmt.runs.discovery import LoadedModel
@@ -173,9 +173,9 @@ class OnnxState:
 class _FixedTable(GrowingTable):
     """A table of fixed length, because a graph cannot recompute it."""
 
-    def rows(self, start: int, end: int, like: Tensor) -> Tensor:
-        """Return rows start .. end-1."""
-        return self.table[torch.arange(start, end)]
+    def rows(self, start: Position, count: int, like: Tensor) -> Tensor:
+        """Return rows start .. start+count-1."""
+        return self.table[start + torch.arange(count)]
 
 
 class _FixedPath(PositionEncoding):
@@ -185,9 +185,9 @@ class _FixedPath(PositionEncoding):
         super().__init__(floater.stack)
         self.path_TLD = floater.path(length).detach()
 
-    def add_positions(self, x_BTD: Tensor, layer: int, start: int) -> Tensor:
+    def add_positions(self, x_BTD: Tensor, layer: int, start: Position) -> Tensor:
         """Add the encodings of positions start .. start+T-1 in this layer."""
-        return x_BTD + self.path_TLD[torch.arange(start, start + x_BTD.shape[1]), layer]
+        return x_BTD + self.path_TLD[start + torch.arange(x_BTD.shape[1]), layer]
 
 
 class _PastKeyValues(KVCache):

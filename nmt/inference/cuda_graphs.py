@@ -27,7 +27,8 @@ class StepGraph:
         caches: Sequence[KVCache],
         spare: list[torch.cuda.CUDAGraph],
     ) -> None:
-        self._graph, self._tokens_R, self._log_p_RV, self._caches, self._spare = graph, tokens_R, log_p_RV, caches, spare
+        self._graph, self._tokens_R, self._log_p_RV, self._caches = graph, tokens_R, log_p_RV, caches
+        self._spare = spare
 
     def run(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call overwrites."""

@@ -123,7 +123,7 @@ class TorchState:
             row, column = (request.banned_RX >= 0).nonzero()
             log_p_RV[self._tensor(self.row_R[row]), self._tensor(request.banned_RX[row, column])] = -torch.inf
         # At least one, because a copy without elements would not wait for the others.
-        log_p_RK, tokens_RK = best_tokens(log_p_RV, min(max(request.k, 1), log_p_RV.shape[1]))
+        log_p_RK, tokens_RK = top_tokens(log_p_RV, min(max(request.k, 1), log_p_RV.shape[1]))
         packed = torch.cat([tokens_RK.int(), log_p_RK.view(torch.int32), gathered_log_p_RP.view(torch.int32)], 1)
         packed_R = packed.cpu().numpy()[self.row_R]  # waits for all transfers
         self.attention_RS = None if attention_RS is None else attention_RS.numpy()[self.row_R]
@@ -213,7 +213,7 @@ class TorchState:
         return self.model.transfer(torch.from_numpy(np.ascontiguousarray(array, np.int64)))
 
 
-def best_tokens(log_p_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def top_tokens(log_p_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities and the ids of the k best tokens of each row, best first.
 
     The best k tokens are in the k blocks with the best maxima. `topk` of all tokens takes a GPU several times as long.

@@ -34,7 +34,7 @@ class KVCache:
         return 0 if self._layers[0] is None else len(self._layers[0])
 
     @property
-    def is_filled_P(self) -> Tensor:  # noqa: N802
+    def is_filled_P(self) -> Tensor:
         """Whether a reserved position is at most that of the next token."""
         assert self.position_1 is not None
         return torch.arange(self.capacity, device=self.position_1.device) <= self.position_1

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 
-
 Position = int | Tensor
 """A position. In a CUDA graph, whose arguments cannot change, it is in the memory of the GPU, [1]."""
 

@@ -1,8 +1,8 @@
 """Relative position encodings, which act inside attention.
 
 Shape suffixes: B sentences, T tokens, D model dimension, H heads, K head dimension, Q queries, S keys, M distances, L
-layers, X any size (pairs of dimensions in `Rotary`). The distance of a query i and a key j is i - j: positive if the key
-comes first.
+layers, X pairs of dimensions or any size. The distance of a query i and a key j is i - j: positive if the key comes
+first.
 """
 
 from __future__ import annotations

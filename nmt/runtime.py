@@ -136,7 +136,8 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether a PyTorch error means out of memory, on GPU or CPU."""
     import torch
 
-    messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED")  # errors without a class of their own
+    # Errors without a class of their own.
+    messages = ("DefaultCPUAllocator", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
 
 

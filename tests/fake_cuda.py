@@ -43,6 +43,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 import nmt
+from nmt.inference import cuda_graphs
 
 if not torch.__version__.startswith("2.13."):
     raise unittest.SkipTest("the emulated GPU uses private interfaces of PyTorch 2.13")
@@ -86,6 +87,9 @@ class FakeCUDA(TorchDispatchMode):
         """Asynchronous copies to the CPU, whose values are there after the next wait."""
         self.replays = 0
         """Number of replays of CUDA graphs."""
+        self.pools: list[object] = []
+        """The memory pool of each capture; None: a new one."""
+        self.is_capture_invalid = False
         self.captured: list[Callable[[], None]] | None = None
         """The operators of the CUDA graph that is being captured."""
 
@@ -183,6 +187,7 @@ class FakeCUDA(TorchDispatchMode):
 
     def _wait(self, operation: str) -> None:
         if self.captured is not None:
+            self.is_capture_invalid = True
             raise RuntimeError(f"{operation} in a CUDA graph {_place()}")
         self.waits[f"{operation} {_place()}"] += 1
         for tensor, values in self.pending_copies:
@@ -229,11 +234,14 @@ class Graph:
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """Record operators instead of running them."""
-        self.gpu.captured = self.operators
+        self.gpu.captured, self.gpu.is_capture_invalid = self.operators, False
+        self.gpu.pools.append(pool)
 
     def capture_end(self) -> None:
         """Run operators again."""
         self.gpu.captured = None
+        if self.gpu.is_capture_invalid:
+            raise RuntimeError("operation failed due to a previous error during capture")
 
     def replay(self) -> None:
         """Run the recorded operators."""
@@ -241,8 +249,9 @@ class Graph:
         for operator in self.operators:
             operator()
 
-    def pool(self) -> None:
+    def pool(self) -> Graph:
         """Return the memory pool."""
+        return self
 
 
 class GPUTensor(Tensor):
@@ -360,6 +369,7 @@ def fake_cuda(*, capability: tuple[int, int] = (9, 0)) -> Iterator[FakeCUDA]:
         for name, function in functions.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, function))
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", _pin_memory))
+        stack.enter_context(mock.patch.dict(cuda_graphs._STREAMS))
         stack.enter_context(mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False))
         stack.enter_context(
             mock.patch.object(

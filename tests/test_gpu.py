@@ -389,17 +389,21 @@ GRAPHS = {name: {"position_encoding": name} for name in POSITION_ENCODINGS} | {
     "kv_heads": {"kv_heads": 1}, "layer_sharing": {"layer_sharing": 2}, "additive": {"attention_score": "additive"},
     "window": {"attention_window": 3},
 }  # fmt: skip
+EAGER = ("floater", "transformer_xl", "none", "window")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", GRAPHS)
-@pytest.mark.parametrize("spec", ["greedy", "beam(beam_size=3, coverage_penalty=0.2)"])
+@pytest.mark.parametrize(
+    ("variant", "spec"),
+    [*((variant, "greedy") for variant in GRAPHS), ("rotary", "beam"), ("sinusoidal", "beam(coverage_penalty=0.2)")],
+)
 def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None:
-    """More than 64 steps, so the cache grows twice; sentences end at different lengths."""
+    """More than 32 steps, so the cache grows; sentences end at different lengths."""
     torch.manual_seed(1)
-    models = [build_model(dataclasses.replace(TINY, **GRAPHS[variant]), VOCABULARY).eval() for _ in range(2)]
-    request = SearchRequest([[5] * n for n in (3, 9, 6, 2)], np.array([70, 66, 40, 5]), BOS, EOS)
-    search = parse_search(spec)
+    config = dataclasses.replace(TINY, **GRAPHS[variant])
+    models = [build_model(config, VOCABULARY).eval() for _ in range(2 if variant == "rotary" else 1)]
+    request = SearchRequest([[5] * n for n in (3, 9, 6, 2)], np.array([40, 38, 30, 5]), BOS, EOS)
+    search = dataclasses.replace(parse_search(spec), min_length_ratio=4)
     expected, actual = (
         search(TorchModel([copy.deepcopy(model).to(device) for model in models]), request)
         for device in ("cpu", "cuda:0")
@@ -408,11 +412,12 @@ def test_search_steps_are_graphs(variant: str, spec: str, gpu: FakeCUDA) -> None
         assert one.ids == other.ids
         assert one.score == pytest.approx(other.score, abs=1e-4)
     longest = max(len(h.ids) for h, *_ in expected)
-    assert gpu.replays > longest - 15 if variant not in ("floater", "transformer_xl", "window") else gpu.replays == 0
+    assert longest > 32
+    assert gpu.replays > longest - 15 if variant not in EAGER else gpu.replays == 0
+    assert all(gpu.pools[1:])  # of the graph before
 
 
-def test_failed_capture_ends(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait in a step ends the capture with an error, and the GPU is usable again."""
+def test_wait_in_a_capture_is_noticed(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model(1).to("cuda:0")
 
     def waiting_logits(self: Seq2Seq, hidden: torch.Tensor) -> torch.Tensor:
@@ -421,7 +426,24 @@ def test_failed_capture_ends(gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(type(model), "logits", waiting_logits)
     with pytest.raises(RuntimeError, match="in a CUDA graph"):
         run_search(model, "greedy")
-    assert torch.ones(2, device="cuda:0").sum().item() == 2
+
+
+def test_search_continues_without_graphs_if_a_capture_runs_out_of_memory(
+    gpu: FakeCUDA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(1)
+    expected, logits = run_search(model, "beam(beam_size=3)"), type(model).logits
+
+    def limited(self: Seq2Seq, hidden: torch.Tensor) -> torch.Tensor:
+        if gpu.captured is not None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return logits(self, hidden)
+
+    monkeypatch.setattr(type(model), "logits", limited)
+    actual = run_search(model.to("cuda:0"), "beam(beam_size=3)")
+    assert [[h.ids for h in n_best] for n_best in actual] == [[h.ids for h in n_best] for n_best in expected]
+    assert gpu.pools
+    assert gpu.replays == 0
 
 
 def test_top_tokens_are_those_of_topk(gpu: FakeCUDA) -> None:

@@ -14,6 +14,12 @@ import torch
 from torch import Tensor
 
 from nmt.model.cache import KVCache
+from nmt.runtime import is_out_of_memory
+
+_LOCK = threading.Lock()
+"""Of all models: before PyTorch 2.12, captures and replays share the state of the GPU's random generator."""
+_STREAMS: dict[torch.device, torch.cuda.Stream] = {}
+"""The stream of all captures on a GPU: PyTorch keeps a workspace of cuBLAS for every stream."""
 
 
 class StepGraph:
@@ -33,7 +39,8 @@ class StepGraph:
     def run(self, tokens_R: Tensor) -> Tensor:
         """Read one more token per row and return log-probabilities [R, V], which the next call overwrites."""
         self._tokens_R.copy_(tokens_R)
-        self._graph.replay()
+        with _LOCK:
+            self._graph.replay()
         for cache in self._caches:
             cache.length += 1
         return self._log_p_RV
@@ -53,30 +60,47 @@ class CUDAGraphs:
     def __init__(self) -> None:
         self._spare: list[torch.cuda.CUDAGraph] = []
         """Graphs that are no longer used; a new one uses the memory of one of them."""
-        self._lock = threading.Lock()
-        self._stream: torch.cuda.Stream | None = None
-        """The stream of all captures, because each stream has its own workspace of cuBLAS."""
 
-    def capture(self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]) -> StepGraph:
-        """Record, but do not run, a step that reads a token per row and returns log-probabilities."""
+    def capture(
+        self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]
+    ) -> StepGraph | None:
+        """Record, but do not run, a step that reads a token per row and returns log-probabilities [R, V].
+
+        Returns None if there is not enough memory: a capture can neither use nor free the memory that PyTorch caches.
+        """
+        length = caches[0].length
+        try:
+            for cache in caches:
+                cache.fix_shapes()
+            with _LOCK:
+                return self._capture(step, tokens_R.clone(), caches)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        finally:
+            for cache in caches:
+                cache.length = length
         for cache in caches:
-            cache.fix_shapes()
-        tokens_R = tokens_R.clone()
-        with self._lock:
-            old = self._spare.pop() if self._spare else None  # must exist until the new graph shares its memory
-            self._stream = self._stream or torch.cuda.Stream(tokens_R.device)
-            self._stream.wait_stream(torch.cuda.current_stream(tokens_R.device))
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.stream(self._stream):
-                graph.capture_begin(old.pool() if old else None, capture_error_mode="thread_local")
-                try:
-                    log_p_RV = step(tokens_R)
-                except BaseException:
-                    with suppress(RuntimeError):  # the capture has failed
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
-            torch.cuda.current_stream(tokens_R.device).wait_stream(self._stream)
-        for cache in caches:
-            cache.length -= 1
+            cache.position_1 = None
+        self._spare.clear()
+        torch.cuda.empty_cache()
+        return None
+
+    def _capture(self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]) -> StepGraph:
+        old = self._spare.pop() if self._spare else None  # must exist until the new graph shares its memory
+        device = tokens_R.device
+        if device not in _STREAMS:
+            _STREAMS[device] = torch.cuda.Stream(device)
+        stream, graph = _STREAMS[device], torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            graph.capture_begin(old.pool() if old else None, capture_error_mode="thread_local")
+            try:
+                log_p_RV = step(tokens_R)
+            except BaseException:
+                with suppress(RuntimeError):  # if the step has waited, the capture cannot end
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        torch.cuda.current_stream(device).wait_stream(stream)
         return StepGraph(graph, tokens_R, log_p_RV, caches, self._spare)

@@ -103,6 +103,7 @@ class TorchState:
         self.num_rows = num_sources
         """Number of rows of the networks' states."""
         self._graph: StepGraph | None = None
+        self._may_capture = True
         self._last_shape: tuple[int, int] | None = None
         """Number of rows and of reserved positions in the last step."""
 
@@ -146,8 +147,14 @@ class TorchState:
         caches = [state.cache for state in self.states]
         if caches[0].length == caches[0].capacity:
             self._close_graph()
-        elif not self._graph and self._last_shape == (self.num_rows, caches[0].capacity):
+        elif (
+            not self._graph
+            and self._may_capture
+            and self._last_shape == (self.num_rows, caches[0].capacity)
+            and caches[0].capacity <= (self.model.max_positions or math.inf)  # a graph could not raise an error
+        ):
             self._graph = graphs.capture(self._launch, tokens_R, caches)
+            self._may_capture = self._graph is not None
         log_p_RV = self._graph.run(tokens_R) if self._graph else self._launch(tokens_R)
         self._last_shape = self.num_rows, caches[0].capacity
         return log_p_RV

@@ -29,6 +29,11 @@ class KVCache:
         self._layers: list[Tensor | None] = [None] * num_layers  # [P, 2, R, G, K]
 
     @property
+    def position(self) -> int | Tensor:
+        """Position of the next token."""
+        return self.length if self.position_1 is None else self.position_1
+
+    @property
     def capacity(self) -> int:
         """Number of reserved positions."""
         return 0 if self._layers[0] is None else len(self._layers[0])
@@ -44,7 +49,8 @@ class KVCache:
         for cached in self._layers:
             assert cached is not None
             cached[self.length :] = 0  # masked values must be finite
-            self.position_1 = torch.full((1,), self.length, device=cached.device)
+            device = cached.device
+        self.position_1 = torch.full((1,), self.length, device=device)
 
     def append(self, layer: int, kv_RT2GK: Tensor) -> Tensor:
         """Append keys and values of new positions and return all of this layer, [T, 2, R, G, K]."""

@@ -62,7 +62,7 @@ class DecoderState:
     @property
     def position(self) -> Position:
         """Position of the next target token."""
-        return self.cache.position_1 if self.cache and self.cache.position_1 is not None else self.length
+        return self.cache.position if self.cache else 0
 
     def append_kv(self, layer: int, kv_RT2GK: Tensor) -> KeysValues:
         """Append keys and values of new positions to the cache of a layer, and return all so far."""

@@ -1,8 +1,8 @@
 """Position encodings, which tell a model the order of its tokens.
 
 Each is a subclass of `PositionEncoding` that overrides the hooks it needs. To add one, write a class in `absolute.py`
-or `relative.py` and register it here. Its options are keyword-only arguments. If its hooks need `start` as a number,
-set `supports_graphs = False`.
+or `relative.py` and register it here. Its options are keyword-only arguments. If its hooks accept a tensor as
+`start`, set `supports_graphs`.
 """
 
 from __future__ import annotations

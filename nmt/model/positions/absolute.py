@@ -59,6 +59,7 @@ class Sinusoidal(PositionEncoding):
     in training.
     """
 
+    supports_graphs = True
     name, formula = "sinusoidal", staticmethod(sinusoids)
 
     def __init__(self, stack: StackSpec) -> None:
@@ -83,6 +84,8 @@ class ConcatenatedSinusoidal(Sinusoidal):
 class Learned(PositionEncoding):
     """A learned vector for each position, up to a maximum (Gehring et al. 2017, section 3.1)."""
 
+    supports_graphs = True
+
     def __init__(self, stack: StackSpec, *, max_positions: int = LEARNED_POSITIONS) -> None:
         """Create the vectors.
 
@@ -103,8 +106,7 @@ class Learned(PositionEncoding):
         """
         if layer:
             return x_BTD
-        end = start + x_BTD.shape[1]
-        if not isinstance(end, Tensor) and end > len(self.table_ND):
+        if not isinstance(start, Tensor) and (end := start + x_BTD.shape[1]) > len(self.table_ND):
             raise UsageError(
                 f"{end} tokens exceed the {len(self.table_ND)} learned positions of the model",
                 f"shorten the input, or train with an unlimited encoding or with learned(max_positions={end})",
@@ -122,7 +124,6 @@ class Floater(PositionEncoding):
     changes slowly.
     """
 
-    supports_graphs = False
     adds_at_every_layer = True
 
     def __init__(self, stack: StackSpec, *, hidden: int = 64, step: float = 1.0) -> None:

@@ -6,6 +6,7 @@ M positions or distances, C dimensions or heads.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from nmt.errors import ConfigError
 
+_LOCK = threading.Lock()
 Position = int | Tensor
 """A position. In a CUDA graph, whose arguments cannot change, it is in the memory of the GPU, [1]."""
 
@@ -55,7 +57,7 @@ class PositionEncoding(nn.Module):
     """Whether `rotate` changes its input."""
     has_value_bias = False
     """Whether `value_bias` returns a tensor."""
-    supports_graphs = True
+    supports_graphs = False
     """Whether `start` may be a tensor."""
     adds_at_every_layer = False
     """Whether `add_positions` changes the input of layers after the first."""
@@ -133,7 +135,7 @@ class GrowingTable:
     """
 
     def __init__(self, compute: Callable[[int], Tensor], length: int = 512) -> None:
-        self.compute = compute
+        self.compute, self._replaced = compute, list[Tensor]()
         with torch.device("cpu"):  # inside `torch.device("meta")`, computing would import torch's compiler
             self.table = compute(length)
 
@@ -144,14 +146,17 @@ class GrowingTable:
         length is a multiple of that of a block.
         """
         table = self.table  # other threads may replace it
-        if not isinstance(start, Tensor):
-            with torch.inference_mode(False):  # training must be able to use a table that validation has computed
-                if start + count > len(table):
-                    table = self.compute(2 ** (start + count).bit_length())
-                if table.device != like.device:
-                    table = table.to(like.device)
-            self.table = table
+        if not isinstance(start, Tensor) and (start + count > len(table) or table.device != like.device):
+            table = self._replace(start + count, like.device)
         return rows(table, start, count).to(like.dtype)
+
+    def _replace(self, length: int, device: torch.device) -> Tensor:
+        """Return a table on `device` of at least `length` rows."""
+        with _LOCK, torch.inference_mode(False):  # training must be able to use a table that validation has computed
+            table = self.table if length <= len(self.table) else self.compute(2 ** length.bit_length())
+            self._replaced.append(self.table)  # CUDA graphs of other threads may read it
+            self.table = table.to(device)
+            return self.table
 
 
 class Constant:

@@ -38,6 +38,7 @@ class Rotary(PositionEncoding):
     of a query and a key then depends on their distance only.
     """
 
+    supports_graphs = True
     rotates = True
 
     def __init__(self, stack: StackSpec, *, base: float = ROTARY_BASE) -> None:
@@ -83,6 +84,7 @@ class Shaw(PositionEncoding):
     layer has its own vectors, which its heads share.
     """
 
+    supports_graphs = True
     has_value_bias = True
 
     def __init__(self, stack: StackSpec, *, clip: int = 16) -> None:
@@ -136,8 +138,6 @@ class TransformerXL(PositionEncoding):
     vectors of each layer and head.
     """
 
-    supports_graphs = False
-
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)
         check_even_dim("transformer_xl", stack.dim)
@@ -173,6 +173,8 @@ class T5(PositionEncoding):
     e_ij = q_i k_jᵀ / √K + b[bucket(i - j)]. T5 itself does not divide by √K. All layers share the biases. See
     `nmt.model.position_formulas.t5_buckets`.
     """
+
+    supports_graphs = True
 
     def __init__(self, stack: StackSpec, *, num_buckets: int = T5_BUCKETS, max_distance: int = T5_MAX_DISTANCE) -> None:
         """Create the biases.
@@ -217,6 +219,7 @@ class DeBERTa(PositionEncoding):
     δ(i,j) in it instead of δ(j,i), so their weights are not compatible.
     """
 
+    supports_graphs = True
     num_score_terms = 3
 
     def __init__(self, stack: StackSpec, *, clip: int = 32) -> None:
@@ -265,6 +268,8 @@ class ALiBi(PositionEncoding):
     The paper has causal attention only; the encoder uses the absolute distance. See
     `nmt.model.position_formulas.alibi_slopes` for m.
     """
+
+    supports_graphs = True
 
     def __init__(self, stack: StackSpec) -> None:
         super().__init__(stack)

@@ -82,8 +82,9 @@ class CUDAGraphs:
                 cache.length = length
         for cache in caches:
             cache.position_1 = None
-        self._spare.clear()
-        torch.cuda.empty_cache()
+        with _LOCK, suppress(RuntimeError):  # `empty_cache` fails during a capture, also during one that could not end
+            self._spare.clear()
+            torch.cuda.empty_cache()
         return None
 
     def _capture(self, step: Callable[[Tensor], Tensor], tokens_R: Tensor, caches: Sequence[KVCache]) -> StepGraph:

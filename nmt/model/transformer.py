@@ -18,7 +18,7 @@ from nmt.config import ModelConfig
 from nmt.model.attention import CausalMask, CrossAttention, Mask, SelfAttention, additive_mask, select_mask, split_kv
 from nmt.model.cache import KVCache
 from nmt.model.layers import NORMS, FeedForward, Residual
-from nmt.model.positions import POSITION_ENCODINGS, Position, PositionInput, StackSpec
+from nmt.model.positions import POSITION_ENCODINGS, Position, PositionEncoding, PositionInput, StackSpec
 from nmt.model.seq2seq import Seq2Seq
 from nmt.registry import resolve
 
@@ -144,7 +144,8 @@ class Transformer(Seq2Seq):
         self.source_positions = encoding(StackSpec(config.dim, config.heads, config.encoder_layers))
         self.target_positions = encoding(StackSpec(config.dim, config.heads, config.decoder_layers, causal=True))
         self.max_positions = self.source_positions.max_positions
-        self.supports_graphs = self.target_positions.supports_graphs and not config.attention_window
+        no_positions = type(self.target_positions) is PositionEncoding
+        self.supports_graphs = (no_positions or self.target_positions.supports_graphs) and not config.attention_window
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(_distinct(config.encoder_layers, config)))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(_distinct(config.decoder_layers, config)))
         # In pre-norm the residual stream is not normalized, so each stack ends with a norm.

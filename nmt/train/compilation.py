@@ -41,7 +41,7 @@ def require_compiler(config: Config, device: torch.device) -> None:
         return
     if device.type == "cuda":
         is_available, name = find_spec("triton") is not None, "Triton"
-        if torch.cuda.get_device_capability(device) < (7, 0):
+        if is_available and torch.cuda.get_device_capability(device) < (7, 0):
             raise UsageError("train.compile needs a GPU of compute capability 7.0 or higher", "set train.compile=[]")
     else:
         compilers = ("g++", "clang++", "cl")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -152,7 +153,8 @@ class GrowingTable:
 
     def _replace(self, length: int, device: torch.device) -> Tensor:
         """Return a table on `device` of at least `length` rows."""
-        with _LOCK, torch.inference_mode(False):  # training must be able to use a table that validation has computed
+        lock = nullcontext() if torch.compiler.is_compiling() else _LOCK  # compilers do not support locks
+        with lock, torch.inference_mode(False):  # training must be able to use a table that validation has computed
             table = self.table if length <= len(self.table) else self.compute(2 ** length.bit_length())
             self._replaced.append(self.table)  # CUDA graphs of other threads may read it
             self.table = table.to(device)
@@ -170,11 +172,11 @@ class Constant:
 
     def on(self, device: torch.device) -> Tensor:
         """Return the tensor on `device`."""
-        values = self._values  # other threads may replace it
-        if values.device != device:
-            with torch.inference_mode(False):  # training must be able to use what validation has copied
-                self._values = values = values.to(device)
-        return values
+        if self._values.device != device:
+            lock = nullcontext() if torch.compiler.is_compiling() else _LOCK
+            with lock, torch.inference_mode(False):  # training must be able to use what validation has copied
+                self._values = self._values.to(device)
+        return self._values
 
 
 def rows(table: Tensor, start: Position, count: int) -> Tensor:

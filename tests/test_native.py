@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import platform
@@ -370,6 +371,12 @@ def test_products_match_the_precision(precision: str, inputs: int, outputs: int)
             actual_RO = Matrix(weight_OI, bias, precision).multiply(x_RI)
             expected_RO = product_RO if bias is None else product_RO + bias
             np.testing.assert_allclose(actual_RO / magnitude_O, expected_RO / magnitude_O, atol=tolerance, rtol=0)
+
+
+@instruction_sets
+def test_largest_products_of_bytes_do_not_overflow() -> None:
+    signs = np.tile(np.array(list(itertools.product((-1, 1), repeat=4)), np.float32), 64)
+    np.testing.assert_allclose(Matrix(signs, None, "int8").multiply(signs), signs @ signs.T, rtol=1e-6, atol=1e-4)
 
 
 @instruction_sets

@@ -45,12 +45,21 @@
 #endif
 #define TILE (PANELS * LANES)
 
-/* Multiplies unsigned by signed bytes and adds each group of four products to an int32 sum. The macro exists only where
-   one instruction does this. */
+/* DOT_BYTES multiplies unsigned x by signed w, bytes, and adds each group of four products to an int32 sum. It exists
+   only where one instruction does this. DOT_MAGNITUDES multiplies signed x by |w|: its first instruction adds pairs of
+   products in 16 bits, where those of unsigned bytes above 127 would not fit. */
 #if LANES == 16 && defined __AVX512VNNI__
 #define DOT_BYTES(sums, x, w) _mm512_dpbusd_epi32((__m512i)(sums), (__m512i)(x), (__m512i)(w))
 #elif LANES == 8 && defined __AVXVNNI__
 #define DOT_BYTES(sums, x, w) _mm256_dpbusd_avx_epi32((__m256i)(sums), (__m256i)(x), (__m256i)(w))
+#elif LANES == 16
+#define DOT_MAGNITUDES(sums, x, w)                                                                                   \
+    ((Ints)(sums) + (Ints)_mm512_madd_epi16(_mm512_maddubs_epi16(_mm512_abs_epi8((__m512i)(w)), (__m512i)(x)),       \
+                                            _mm512_set1_epi16(1)))
+#elif defined __AVX2__
+#define DOT_MAGNITUDES(sums, x, w)                                                                                   \
+    ((Ints)(sums) + (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)(w)), (__m256i)(x)),       \
+                                            _mm256_set1_epi16(1)))
 #endif
 
 /* Intel's matrix unit (AMX) multiplies blocks of up to 16 rows by 16 units by 16 outputs. */
@@ -73,7 +82,7 @@ enum { amx_enabled = 0 };
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
-typedef int16_t Shorts __attribute__((vector_size(4 * LANES)));
+typedef int8_t Bytes __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Bf16s __attribute__((vector_size(2 * LANES)));
 typedef float Four __attribute__((vector_size(16)));
 
@@ -266,13 +275,18 @@ typedef struct {
     int type;
     uint32_t *w;
     float *bias, *scale_O; /* padded to whole tiles, like W */
-    int32_t *sum_O;        /* OFFSET times the sum of the weights of each output */
+    int32_t *excess_O;     /* what the int32 sums of int8 are too high by */
 } Matrix;
 
-#ifdef DOT_BYTES
+#if defined DOT_BYTES
 #define OFFSET 128
+#define EXCESS(w) (OFFSET * (w))
+#elif defined DOT_MAGNITUDES
+#define OFFSET 0
+#define EXCESS(w) ((w) < 0 ? (w) : 0)
 #else
 #define OFFSET 0
+#define EXCESS(w) 0
 #endif
 
 static int64_t units_of(int64_t inputs, int type) {
@@ -298,20 +312,21 @@ static void pack(
         const float *w_I = w_OI + o * inputs;
         int64_t count = o < outputs ? inputs : 0;
         float max_magnitude = 0;
-        int32_t sum = 0;
+        int32_t excess = 0;
         for (int64_t i = 0; i < count; i++)
             max_magnitude = fabsf(w_I[i]) <= max_magnitude || max_magnitude != max_magnitude /* keeps NaN */
                                 ? max_magnitude : fabsf(w_I[i]);
         float scale = max_magnitude != 0 ? max_magnitude / 127 : 1;
         for (int64_t i = 0; i < count; i++) {
             void *at = m->w + (o / LANES * units + i / unit_size) * LANES + o % LANES;
-            if (type == INT8)
-                sum += ((int8_t *)at)[i % unit_size] = (int8_t)rintf(w_I[i] / scale);
-            else
+            if (type == INT8) {
+                ((int8_t *)at)[i % unit_size] = (int8_t)rintf(w_I[i] / scale);
+                excess += EXCESS(((int8_t *)at)[i % unit_size]);
+            } else
                 store_scalar(at, i % unit_size, w_I[i], type == BF16);
         }
         m->bias[o] = count && bias_O ? bias_O[o] : 0;
-        m->scale_O[o] = scale, m->sum_O[o] = OFFSET * sum;
+        m->scale_O[o] = scale, m->excess_O[o] = excess;
     }
 }
 
@@ -349,12 +364,6 @@ static const uint32_t *as_units(const Matrix *m, int64_t rows, const float *x_RI
     return units;
 }
 
-#if LANES == 16
-#define MULTIPLY_PAIRS(x, y) ((Ints)_mm512_madd_epi16((__m512i)(x), (__m512i)(y)))
-#elif defined __AVX2__
-#define MULTIPLY_PAIRS(x, y) ((Ints)_mm256_madd_epi16((__m256i)(x), (__m256i)(y)))
-#endif
-
 INLINE Floats accumulate(Floats sums, uint32_t x, Bits w, int type) {
     Bits xs = x - (Bits){0};
     if (type == FP32)
@@ -369,9 +378,8 @@ INLINE Floats accumulate(Floats sums, uint32_t x, Bits w, int type) {
     }
 #if defined DOT_BYTES
     return (Floats)DOT_BYTES(sums, xs, w);
-#elif defined __AVX2__ /* products of even and of odd bytes, sign-extended */
-    return (Floats)((Ints)sums + MULTIPLY_PAIRS((Shorts)xs << 8 >> 8, (Shorts)w << 8 >> 8) +
-                    MULTIPLY_PAIRS((Shorts)xs >> 8, (Shorts)w >> 8));
+#elif defined DOT_MAGNITUDES /* where w is negative, |w| (-x - 1) = w x + w; -x would take one more instruction */
+    return (Floats)DOT_MAGNITUDES(sums, (Bytes)xs ^ ((Bytes)w < 0), w);
 #elif defined __ARM_FEATURE_DOTPROD
     return (Floats)vdotq_s32((int32x4_t)sums, (int8x16_t)xs, (int8x16_t)w);
 #else
@@ -399,13 +407,13 @@ static __attribute__((noinline)) void store_outputs(
     for (int64_t j = 0; j < panels && o + j * LANES < p->end; j++) {
         int64_t at = o + j * LANES, count = p->end - at;
         Floats scale = load(m->scale_O, at, 0), bias = load(m->bias, at, 0);
-        Ints offset;
-        memcpy(&offset, m->sum_O + at, sizeof offset);
+        Ints excess;
+        memcpy(&excess, m->excess_O + at, sizeof excess);
         for (int64_t i = 0; i < rows; i++) {
             float *y = p->y + (r + i) * p->stride + at - p->first;
             Floats values = sums[i * panels + j];
             if (m->type == INT8)
-                values = __builtin_convertvector((Ints)values - offset, Floats) * scale * p->scale_R[r + i];
+                values = __builtin_convertvector((Ints)values - excess, Floats) * scale * p->scale_R[r + i];
             values += bias;
             if (count >= LANES)
                 store(y, p->add ? values + load(y, 0, 0) : values);

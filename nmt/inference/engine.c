@@ -848,17 +848,20 @@ static void feed_forward(State *s, const Layer *layer, int64_t rows) {
 /* Self-attention within each of several sentences, whose tokens are contiguous. */
 static void encoder_self_attention(State *s, const int32_t *lengths, int64_t sentences) {
     const Config *c = &s->m->c;
-    int64_t width = c->dim / c->heads, stride = c->dim + 2 * c->kv_heads * width, first = 0;
+    int64_t width = c->dim / c->heads, stride = c->dim + 2 * c->kv_heads * width, first = 0, longest = 0;
     int biased = c->positions == ALIBI || c->positions == T5;
+    for (int64_t b = 0; b < sentences; b++)
+        longest = lengths[b] > longest ? lengths[b] : longest;
+    for (int64_t i = 0; c->positions == ROTARY && i < longest; i++) { /* computes the slow rotations once */
+        rotations(c, i, s->attention);
+        for (int64_t b = 0, r = i; b < sentences; r += lengths[b++])
+            if (i < lengths[b])
+                rotate(s->qkv + r * stride, c->heads + c->kv_heads, width, s->attention);
+    }
     for (int64_t b = 0; b < sentences; first += lengths[b++]) {
         int64_t tokens = lengths[b], size = round_up(tokens, LANES);
         float *qkv = s->qkv + first * stride;
         float *bias = s->attention + kv_bytes(c, tokens, 0) / 4, *weights = bias + c->heads * size;
-        float *cos_sin = weights + c->heads * size;
-        for (int64_t i = 0; c->positions == ROTARY && i < tokens; i++) {
-            rotations(c, i, cos_sin);
-            rotate(qkv + i * stride, c->heads + c->kv_heads, width, cos_sin);
-        }
         pack_kv(c, qkv + c->dim, qkv + c->dim + c->kv_heads * width, stride, tokens, s->attention, 0);
         for (int64_t i = 0; i < tokens; i++) {
             for (int64_t h = 0; biased && h < c->heads; h++)
@@ -876,7 +879,7 @@ static int encode(State *s, int64_t first, int64_t sentences, const int32_t *tok
     const Config *c = &m->c;
     int64_t kv_dim = c->kv_heads * (c->dim / c->heads);
     int bf16 = c->type != FP32; /* keys and values are bf16 in int8 models, too */
-    if (!reserve(s, rows, kv_bytes(c, rows, 0) + (2 * c->heads * round_up(rows, LANES) + c->dim) * 4))
+    if (!reserve(s, rows, kv_bytes(c, rows, 0) + 2 * c->heads * round_up(rows, LANES) * 4))
         return 0;
     for (int64_t b = 0, r = 0, positions = 0; b < sentences; b++)
         for (int64_t i = 0; i < s->lengths_B[first + b]; i++, r++) {

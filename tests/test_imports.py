@@ -37,6 +37,7 @@ from nmt.errors import CheckpointError
 from nmt.imports import import_model
 from nmt.imports.common import MASKED, UNKNOWN_LANGUAGES
 from nmt.imports.marian import NAMES
+from nmt.inference.glossary import Glossary, Term
 from nmt.inference.guard import Guard
 from nmt.inference.segments import Line
 from nmt.inference.translator import Translator
@@ -272,17 +273,24 @@ def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path
     assert (part.source.ids[:1], part.word_offset) == (token, -1)
     translator.segmenter.max_source_length = 511
     searched: list[Line] = []
-    search = translator.stream
+    scored: list[str] = []
+    search, score = translator.stream, translator.score
 
     def record(chunks: Any, *arguments: Any, **options: Any) -> Any:
         chunks = [list(chunk) for chunk in chunks]
         searched.extend(line for chunk in chunks for line in chunk)
         return search(chunks, *arguments, **options)
 
-    translator.stream = record  # type: ignore[method-assign]
-    Guard(translator).translate([">>deu<< the dog sees a@b.de today. the cat 7:30."])
+    def record_scored(pairs: Any) -> Any:
+        scored.extend(source for source, _ in pairs)
+        return score(pairs)
+
+    translator.stream, translator.score = record, record_scored  # type: ignore[method-assign]
+    glossary = Glossary([Term("cat", "Kater", "eng"), Term("dog", "Hund", "eng")])
+    Guard(translator, glossary=glossary).translate([">>deu<< the dog sees a@b.de today. the cat 7:30."])
     assert len(searched) > 5
     assert {line.language for line in searched} == {">>deu<< "}
+    assert scored == [">>deu<< the dog sees a@b.de today.", ">>deu<< the cat 7:30."]  # to find the words of terms
 
 
 @pytest.mark.parametrize(("named", "code"), [("pt-BR", "pt-BR"), ("deu+eng", "deu_eng"), ("", "tgt")])

@@ -21,7 +21,7 @@ from nmt.errors import UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
-from nmt.inference.segments import FixedSpan, Line
+from nmt.inference.segments import FixedSpan, Line, with_language
 from nmt.inference.substitution import substitute
 from nmt.inference.translation import Part, Translation, concatenate, n_best_of_line
 from nmt.inference.translator import Translator, check_lines, restore_whitespace
@@ -226,8 +226,11 @@ class _GuardedChunk:
         missing = [span for span in line.fixed if span.is_term and is_missing(span, translation.text)]
         if not missing or len(self._segments(line)) != 1:
             return []
-        alignment = next(self.guard.translator.score([(line.text, translation.text)])).alignment
-        return [_edit(translation, _edits_of_aligned(line.text, translation.text, missing, alignment))]
+        source = with_language(line.text, line.language)
+        offset = len(source) - len(line.text)
+        missing = [replace(span, start=span.start + offset, end=span.end + offset) for span in missing]
+        alignment = next(self.guard.translator.score([(source, translation.text)])).alignment
+        return [_edit(translation, _edits_of_aligned(source, translation.text, missing, alignment))]
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""

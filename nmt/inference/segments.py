@@ -89,13 +89,13 @@ class Segmenter:
         Raises:
             UsageError: a prefix and constraints exceed the maximum source length.
         """
-        encoded = self.encode([_with_language(line.text, line.language) for line in lines])
+        encoded = self.encode([with_language(line.text, line.language) for line in lines])
         return [list(self._split(line, ids)) for line, ids in zip(lines, encoded, strict=True)]
 
     def spans(self, line: Line) -> list[tuple[int, int]]:
         """Return the start and end of each segment of a line."""
         language = self._target_language(line)
-        return split_to_fit(line.text, self.language, lambda part: self._fits(_with_language(part, language)))
+        return split_to_fit(line.text, self.language, lambda part: self._fits(with_language(part, language)))
 
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
         if len(ids) <= self.max_source_length and self._has_few_sentences(line.text):
@@ -103,7 +103,7 @@ class Segmenter:
                 yield Segment(self._source(ids, line), "", -_needs_language(line.text, line.language))
             return
         text, previous_end, spans, language = line.text, None, self.spans(line), self._target_language(line)
-        encoded = self.encode([_with_language(text[slice(*span)], language) for span in spans])
+        encoded = self.encode([with_language(text[slice(*span)], language) for span in spans])
         word = counted = 0
         for (start, end), segment_ids in zip(spans, encoded, strict=True):
             if not segment_ids:
@@ -145,5 +145,6 @@ def _needs_language(text: str, language: str) -> bool:
     return bool(text.strip()) and not text.startswith(language)
 
 
-def _with_language(text: str, language: str) -> str:
+def with_language(text: str, language: str) -> str:
+    """Return the text with the token that chooses the target language before it, unless it is blank or has it."""
     return language + text if _needs_language(text, language) else text

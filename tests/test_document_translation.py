@@ -161,6 +161,14 @@ def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: boo
 # ---- sentences and translation memories
 
 
+def test_note_markers_are_not_translated() -> None:
+    stub = StubTranslator()
+    source = RichText("the dog[1] sleeps.* ok", (Tag(4, 10, 0), Tag(7, 10, 1), Tag(8, 9, 2), Tag(18, 19, 3)))
+    [block] = document_translator(stub).translate([source]).blocks
+    assert [line.text for line in stub.lines] == ["the dog sleeps.", "ok"]
+    assert (block.text, tagged(block)) == ("SLEEPS. DOG[1] THE* OK", ["DOG[1]", "[1]", "1", "*"])
+
+
 def test_sentences_are_translated_with_their_block() -> None:
     stub = StubTranslator()
     block = rich("One dog sleeps. A bird sings.", "dog sleeps. A bird")

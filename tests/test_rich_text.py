@@ -11,7 +11,17 @@ from lxml import etree
 from stub_translations import reverse_words
 
 from nmt.documents.document import RichText, Tag
-from nmt.documents.rich_text import Event, Sections, cut, events, join, to_markup, with_fixed_tags
+from nmt.documents.rich_text import (
+    Event,
+    Sections,
+    cut,
+    events,
+    join,
+    to_markup,
+    with_fixed_tags,
+    with_markers,
+    without_markers,
+)  # fmt: skip
 from nmt.inference.segments import FixedSpan
 
 TREES = st.recursive(
@@ -50,6 +60,11 @@ def xml(rich: RichText) -> etree._Element:
 
 def pieces(rich: RichText, pattern: str) -> Iterator[tuple[int, int]]:
     return (match.span() for match in re.finditer(pattern, rich.text))
+
+
+WITH_MARKERS = st.recursive(
+    st.text("a 1*", max_size=3), lambda inner: st.lists(inner, max_size=4) | st.tuples(inner), max_leaves=10
+)
 
 
 @given(TREES)
@@ -126,3 +141,28 @@ def test_fixed_tags_are_where_their_text_is() -> None:
         Tag(0, 1, 1),
         Tag(3, 4, 0),
     )
+
+
+@given(WITH_MARKERS)
+def test_markers_are_taken_out_and_inserted(tree: object) -> None:
+    rich = build(tree)
+    without, markers = without_markers(rich)
+    assert with_markers(without, markers) == rich
+    assert len(without.text) + sum(len(marker.text) for marker in markers.values()) == len(rich.text)
+    moved = with_markers(reverse_words(without), markers)
+    assert {tag.id for tag in moved.tags} == {tag.id for tag in rich.tags}
+    for tag in moved.tags:
+        if tag.id in markers:
+            assert moved.text[tag.start : tag.end] == markers[tag.id].text
+
+
+def test_markers_follow_a_word() -> None:
+    for text, tagged, is_marker in (
+        ("a[1] b", "[1]", True), ("a12 b", "12", True), ("a* b", "*", True), ("a.[ab] b", "[ab]", True),
+        ("a [1]", "[1]", False), ("H2O", "2", False), ("dogs", "s", False), ("a-19", "-19", False),
+    ):  # fmt: skip
+        start = text.index(tagged)
+        rich = RichText(text, (Tag(start, start + len(tagged), 0),))
+        assert bool(without_markers(rich)[1]) == is_marker
+        fixed = RichText(text, rich.tags, (FixedSpan(0, len(text), text),))
+        assert without_markers(fixed) == (fixed, {})

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import repeat
 
-from nmt.documents.document import RichText, Tag
+from nmt.data.spans import apply_edits
+from nmt.documents.document import RichText, Tag, parents
 
 Span = tuple[int, int]
+_MARKER = re.compile(r"\[(?:\d[\d,;–-]*|[a-z]{1,2})\]|\(?\d[\d,;–-]*\)?|[*†‡§¶]+")
+"""Text of a note marker, or a number such as the exponent in m²."""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Markup with a text that is not translated, next to a word: a note marker or an exponent."""
+
+    text: str
+    inside: tuple[Tag, ...]
+    """The tags in it; their positions are relative to its start."""
+    around: frozenset[int]
+    """Ids of the tags around it."""
 
 
 class Event(Enum):
@@ -118,6 +132,66 @@ def join(parts: Iterable[RichText], separators: Iterable[str]) -> RichText:
                 tags.append(moved)
         text += part.text + next(separators)
     return RichText(text, tuple(_outer_first(tags)))
+
+
+def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
+    """Make a point of each marker, because a model translates `park[1]` as another word.
+
+    Returns:
+        the text without the markers, and the markers by the ids of their tags.
+    """
+    parent_of = dict(zip((tag.id for tag in rich.tags), parents(rich.tags), strict=True))
+    by_id = {tag.id: tag for tag in rich.tags}
+    markers: dict[int, Marker] = {}
+    spans, kept = list[Span](), list[Tag]()
+    for tag in rich.tags:
+        around, outer = set[int](), parent_of[tag.id]
+        while outer is not None and outer not in markers:
+            around.add(outer)
+            outer = parent_of[outer]
+        if outer is not None:
+            start = by_id[outer].start
+            inside = (*markers[outer].inside, Tag(tag.start - start, tag.end - start, tag.id))
+            markers[outer] = replace(markers[outer], inside=inside)
+            continue
+        kept.append(tag)
+        if _is_marker(rich, tag):
+            markers[tag.id] = Marker(rich.text[tag.start : tag.end], (), frozenset(around))
+            spans.append((tag.start, tag.end))
+
+    def moved(position: int) -> int:
+        return position - sum(min(end, position) - start for start, end in spans if start < position)
+
+    fixed = tuple(replace(each, start=moved(each.start), end=moved(each.end)) for each in rich.fixed)
+    tags = tuple(Tag(moved(tag.start), moved(tag.end), tag.id) for tag in kept)
+    return RichText(apply_edits(rich.text, ((*span, "") for span in spans)), tags, fixed), markers
+
+
+def _is_marker(rich: RichText, tag: Tag) -> bool:
+    """Return whether a tag is a marker after a word."""
+    before, after = rich.text[: tag.start][-1:], rich.text[tag.end : tag.end + 1]
+    return (
+        _MARKER.fullmatch(rich.text, tag.start, tag.end) is not None
+        and before.strip() != ""
+        and not after.isalnum()  # H2O
+        and not any(max(span.start, tag.start) < min(span.end, tag.end) for span in rich.fixed)
+    )
+
+
+def with_markers(rich: RichText, markers: Mapping[int, Marker]) -> RichText:
+    """Insert the text of markers, whose tags are points, in the order of the tags."""
+    text, tags = rich.text, list(rich.tags)
+    for tag_id, marker in markers.items():
+        i = next(i for i, tag in enumerate(tags) if tag.id == tag_id)
+        at, length = tags[i].start, len(marker.text)
+        text = text[:at] + marker.text + text[at:]
+        for j, tag in enumerate(tags):
+            is_around = tag.id in marker.around
+            starts_after = tag.start > at or (tag.start == at and not is_around and (j > i or tag.end > at))
+            ends_after = tag.end > at or (tag.end == at and (is_around or j >= i))
+            tags[j] = Tag(tag.start + length * (starts_after and j != i), tag.end + length * ends_after, tag.id)
+        tags[i + 1 : i + 1] = (Tag(at + tag.start, at + tag.end, tag.id) for tag in marker.inside)
+    return replace(rich, text=text, tags=tuple(tags))
 
 
 def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:

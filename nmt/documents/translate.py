@@ -10,6 +10,7 @@ from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
+from nmt.documents.rich_text import with_markers, without_markers
 from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard, without_added_period
 from nmt.inference.segments import Line
@@ -60,7 +61,8 @@ class DocumentTranslator:
             progress: called with the number of sentences to translate; returns a function that is called with the
                 number of sentences translated since the previous call.
         """
-        split = [self._split(block) for block in blocks]
+        taken = [without_markers(block) for block in blocks]
+        split = [self._split(block) for block, _ in taken]
         known = self._recall(split)
         lines = list(dict.fromkeys(line for block in split for line in block.lines if line not in known))
         needs_alignment = any(block.source.tags for block in split)
@@ -70,7 +72,10 @@ class DocumentTranslator:
         translated = {line: without_added_period(line, n_best[0]) for line, n_best in zip(lines, results, strict=True)}
         translations = known | translated
         return TranslatedBlocks(
-            [_assemble(block, translations) for block in split],
+            [
+                with_markers(_assemble(block, translations), markers)
+                for block, (_, markers) in zip(split, taken, strict=True)
+            ],
             [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],
             sum(len(block.lines) for block in split),
             sum(line in known for block in split for line in block.lines),

@@ -7,7 +7,7 @@ import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -28,7 +28,7 @@ from nmt.data.loader import Loader, Update, prefetch
 from nmt.data.noise import NOISES, compose
 from nmt.data.normalization import normalize
 from nmt.data.prepare import PreparedData, prepare
-from nmt.data.store import Store
+from nmt.data.store import Store, TextStore, encode_file
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer, train
 from nmt.errors import CheckpointError, ConfigError, DataError
 
@@ -85,6 +85,21 @@ def prepare_and_load(directory: Path, *changes: str) -> tuple[PreparedData, Load
     experiment = config(directory, *changes)
     prepared = prepare(experiment)
     return prepared, Loader(prepared.store("train"), prepared.tokenizer(), experiment.train, experiment.seed)
+
+
+def test_line_ends_are_not_tokenized(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"a\xe2\x80\xa8b\nc\r\nd")
+
+    class CharacterTokenizer(Tokenizer):
+        def __init__(self) -> None:
+            pass
+
+        def encode_batch(self, lines: Sequence[str], *, target: bool = False) -> list[list[int]]:
+            return [list(map(ord, line)) for line in lines]
+
+    assert list(encode_file(tmp_path / "text", CharacterTokenizer(), target=False)) == [3]
+    text = TextStore(tmp_path / "text")
+    assert ["".join(map(chr, text.ids(i))) for i in range(3)] == ["a\u2028b", "c\r", "d"]
 
 
 def test_store_returns_text_and_ids(directory: Path) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import DataError
 
-VERSION = 4
+VERSION = 5
 """Part of every fingerprint. Increase it when the file format changes, or when cleaning, placeholders or tokenization
 give another result for the same options."""
 CHUNK_SIZE = 20_000
@@ -102,7 +102,7 @@ def encode_file(text: Path, tokenizer: Tokenizer, *, target: bool) -> Iterator[i
         open(ends_part, "wb") as ends_file,
     ):
         while chunk := list(islice(lines, CHUNK_SIZE)):
-            ids = tokenizer.encode_batch([line.decode() for line in chunk], target=target)
+            ids = tokenizer.encode_batch([line.decode().removesuffix("\n") for line in chunk], target=target)
             ids_file.write(np.fromiter((i for row in ids for i in row), np.uint16).tobytes())
             counts = np.array([(len(row), len(line)) for row, line in zip(ids, chunk, strict=True)])
             ends = np.cumsum(counts, axis=0, dtype=np.int64) + (id_end, byte_end)

@@ -20,20 +20,21 @@ class _InterruptedError(BaseException):
 class StopSignal:
     """Signal handler. The first signal requests a stop, and ends a function that runs in `interruptible`.
 
-    The same signal again raises KeyboardInterrupt. Another one does not: a process group may get SIGTERM, which its
-    parent process then forwards as SIGINT.
+    Ctrl-C (SIGINT) a second time raises KeyboardInterrupt. SIGTERM does not: a process group may get it, and the parent
+    process may then forward it, torchrun as SIGTERM and other programs as SIGINT.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self._received: set[int] = set()
+        self._is_interrupted = False
         self._interruptible = False
 
     def __call__(self, signal_number: int, frame: Any) -> None:
         """Handle a signal."""
-        if signal_number in self._received:
-            raise KeyboardInterrupt
-        self._received.add(signal_number)
+        if signal_number == signal.SIGINT:
+            if self._is_interrupted:
+                raise KeyboardInterrupt
+            self._is_interrupted = True
         self.requested = True
         if self._interruptible:
             raise _InterruptedError

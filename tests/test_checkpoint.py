@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -321,3 +322,5 @@ def test_average_of_the_latest_checkpoints(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, Progress(step=5), {"w": torch.zeros(3)}, {}, "x")  # by a stop signal
     for last, mean in ((2, 3.5), (3, 3.0)):
         assert checkpoint.read_tensors(checkpoint.average(tmp_path, last), WEIGHTS)["w"].tolist() == [mean] * 3
+    checkpoint.save(tmp_path, replace(progress, step=4), {"w": torch.full((3,), 7.0)}, {}, "x")  # trained again
+    assert checkpoint.read_tensors(checkpoint.average(tmp_path, 2), WEIGHTS)["w"].tolist() == [5.0] * 3

@@ -79,7 +79,9 @@ def save(
     return _write(run / f"step-{progress.step:06d}", progress, tokenizer, {WEIGHTS: weights, TRAINING: training})
 
 
-def _write(path: Path, progress: Progress, tokenizer: str, files: Mapping[str, Mapping[str, Tensor]]) -> Path:
+def _write(
+    path: Path, progress: Progress, tokenizer: str, files: Mapping[str, Mapping[str, Tensor]], **more_meta: Any
+) -> Path:
     from safetensors.torch import save_file
 
     try:
@@ -92,6 +94,7 @@ def _write(path: Path, progress: Progress, tokenizer: str, files: Mapping[str, M
                 "tokenizer": tokenizer,
                 "progress": asdict(progress),
                 "sha256": {name: sha256(work / name) for name in files},
+                **more_meta,
             }
             (work / META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
@@ -116,12 +119,13 @@ def average(run: Path, last: int) -> Path:
         hint = f"reduce --last, or train with train.keep_last={last}" if is_run else "choose a run (runs/NAME)"
         raise CheckpointError(f"{run} has {len(latest)} validated checkpoints, not {last}", hint)
     average = run / f"average-{last}"
+    averaged = [read_meta(path)["sha256"][WEIGHTS] for path in latest]
     with suppress(CheckpointError):  # keep the scores and the calibration of an intact average of the same checkpoints
-        if read_progress(average).step == read_progress(latest[-1]).step and read_weights(average):
+        if read_meta(average).get("averaged") == averaged and read_weights(average):
             return average
     weights = weighted_sum([(path, 1 / last) for path in latest])
     progress = replace(read_progress(latest[-1]), scores={}, validations_since_best=0)
-    return _write(average, progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights})
+    return _write(average, progress, str(read_meta(latest[-1])["tokenizer"]), {WEIGHTS: weights}, averaged=averaged)
 
 
 def weighted_sum(shares: Sequence[tuple[Path, float]]) -> dict[str, Tensor]:

@@ -289,6 +289,11 @@ def test_logged_commands_suit_the_teacher(tmp_path: Path, monkeypatch: pytest.Mo
         assert parse(spec)[1]["columns"] == ("de", "en")
         split = next(iter(open_split(spec, "train", "en", "de").pairs()))
         assert split[0].startswith("the ")
+    # Cleaning steps change the direction, too.
+    clean = """data.clean=[normalize, "script(src='cyrillic', min=0.7)", "dedup(by='source')", dedup]"""
+    _, changes = options(back_translation_command(teacher(clean), Path("bt"), "", tag=False))
+    reversed_script, reversed_dedup = "script(src='latin', min=0.7, tgt='cyrillic')", "dedup(by='target')"
+    assert yaml.safe_load(changes["data.clean"]) == ["normalize", reversed_script, reversed_dedup, "dedup"]
     # The sources of tagged corpora are translations, which are no targets.
     tagged = teacher(f"data.train=[{pairs}, {pairs[:-1]}, tag=True)]")
     _, changes = options(back_translation_command(tagged, Path("bt"), "", tag=False))

@@ -33,7 +33,19 @@ def back_translation_command(teacher: ModelFiles, directory: Path, build_command
     for key, spec in {"valid": data.valid, "test": data.test}.items() if known else ():
         if spec and not (is_reused and spec == _with_columns(spec, data)):
             changes.append(f"data.{key}={_with_columns(spec, data)}")
+    if is_reused and (clean := list(map(_reversed_cleaning, data.clean))) != [*data.clean]:
+        changes.append(f"data.clean={_yaml_list(clean)}")
     return _train_command(teacher, directory, changes, is_reused=is_reused)
+
+
+def _reversed_cleaning(spec: str) -> str:
+    """Return a cleaning step for the other direction."""
+    name, options = parse(spec)
+    if name == "script":
+        return format_spec(name, options | {"src": options.get("tgt", "latin"), "tgt": options.get("src", "latin")})
+    if name == "dedup" and (side := {"source": "target", "target": "source"}.get(options.get("by", ""))):
+        return format_spec(name, {"by": side})
+    return spec
 
 
 def distillation_command(teacher: ModelFiles, directory: Path, build_command: str, specs: Sequence[str] = ()) -> str:

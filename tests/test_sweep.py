@@ -15,7 +15,7 @@ from commandline import TINY, CommandLine, wait_until
 from nmt.errors import UsageError
 from nmt.paths import locked
 from nmt.train import sweep
-from nmt.train.sweep import LOCK, RESULTS, RunResult, _remaining_seconds, parse_grid, summarize
+from nmt.train.sweep import LOCK, RESULTS, RunResult, _name, _remaining_seconds, parse_grid, summarize
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
@@ -128,6 +128,7 @@ def test_failed_run_is_reported_and_the_others_continue(nmt: CommandLine) -> Non
         (["--grid", "model.dim=32", "--set", "model.dim=64"], "--set changes an option of --grid"),
         (["--grid", "model.dim=32", "--time-limit", "soon"], "invalid --time-limit 'soon'"),
         (["--grid", "model.dim"], "cannot read --grid model.dim"),
+        (["--grid", "model.dropout=0.1", "--config", "finetune"], "nmt sweep does not support --config finetune"),
     ],
 )
 def test_invalid_arguments_raise_before_training(trained: CommandLine, arguments: list[str], message: str) -> None:
@@ -205,6 +206,13 @@ def test_training_is_not_repeated_after_a_failed_evaluation(nmt: CommandLine, mo
 
 
 @pytest.mark.slow
+def test_runs_with_long_options_have_short_names() -> None:
+    names = [_name({"data.train": f"[files(train='{'long/' * 100}{i}')]"}, 1) for i in range(2)]
+    assert max(len(name.encode()) for name in names) <= 200
+    assert len(set(names)) == 2
+    assert len(_name({"data.train": "ä" * 300}, 1).encode()) <= 200
+
+
 @pytest.mark.parametrize(
     ("send", "signal_number"), [(os.kill, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)]
 )

@@ -11,15 +11,12 @@ import typer
 
 from nmt.cli.duration import format_duration, parse_duration
 from nmt.cli.options import ConfigOption, DeviceOption, PrecisionOption, SetOption
-from nmt.config import Config
+from nmt.config import FINE_TUNING, Config
 from nmt.console import SILENT
 from nmt.errors import UsageError
 
 if TYPE_CHECKING:  # imports torch
     from nmt.train.profiling import Estimate
-
-FINE_TUNING = "finetune"
-"""Built-in config of --init-from."""
 
 
 def train(

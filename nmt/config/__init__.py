@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+FINE_TUNING = "finetune"
+"""Built-in config of --init-from."""
 MAX_VOCAB_SIZE = 2**16
 """Maximum vocabulary size for training: prepared data stores 16-bit token ids. Imported models may have more."""
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nmt.config import config_io
+from nmt.config import FINE_TUNING, config_io
 from nmt.console import log
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
@@ -30,6 +30,7 @@ from nmt.paths import locked, write_text
 RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
+MAX_NAME_BYTES = 200
 CHOOSE_RUN = "choose another directory with --run"
 Options = Mapping[str, str]
 
@@ -138,6 +139,11 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
     for name, count in names.items():
         if count > 1:
             raise UsageError(f"two combinations of --grid would be in {directory / name}", "use one --grid for each")
+    if sweep.config == FINE_TUNING:
+        raise UsageError(
+            f"nmt sweep does not support --config {FINE_TUNING}",
+            "name the config of the model: --config runs/NAME/config.yaml --set train.init_from=runs/NAME",
+        )
     from nmt.train.session import check_specs
 
     complete = {result.name for result in read_results(directory) if not result.exit_code}
@@ -197,8 +203,12 @@ def summarize(results: Sequence[RunResult]) -> list[SummaryRow]:
 
 
 def _name(options: Options, seed: int) -> str:
+    """Return the directory name of a run; a long one ends with a hash, because file systems allow 255 bytes."""
     parts = [f"{key.rpartition('.')[2]}={value}" for key, value in options.items()] + [f"seed={seed}"]
-    return re.sub(r"[^\w.=+-]+", "-", "_".join(parts)).strip("-.")
+    name = re.sub(r"[^\w.=+-]+", "-", "_".join(parts)).strip("-.")
+    if len(encoded := name.encode()) <= MAX_NAME_BYTES:
+        return name
+    return f"{encoded[: MAX_NAME_BYTES - 10].decode(errors='ignore')}-{hashlib.sha256(encoded).hexdigest()[:9]}"
 
 
 def _overrides(sweep: Sweep, options: Options, seed: int) -> list[str]:

@@ -193,6 +193,9 @@ def test_every_command_works_with_an_imported_model(tmp_path: Path) -> None:
     steps = ("--set", "train.steps=4", "--set", "train.valid_every=2")
     tuned = nmt("train", "--init-from", "runs/opus", "--run", "runs/tuned", "--set", corpus, *steps)
     assert tuned.code == 0, tuned.err
+    # Tokens that the imported model never generates do not dominate the loss.
+    biases = [discovery.load(tmp_path / "runs" / name).model.output_bias_V for name in ("opus", "tuned")]
+    assert [bias.min().item() < -900 for bias in biases if bias is not None] == [True, False]
     # The sides keep their own SentencePiece models, the search and the license are those of the imported model.
     names = ("runs/opus/tokenizer.zip", "runs/tuned/tokenizer.zip")
     assert len({(tmp_path / name).read_bytes() for name in names}) == 1

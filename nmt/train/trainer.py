@@ -36,6 +36,10 @@ from nmt.train.optim import Schedule, parse_optimizer, parse_schedule
 from nmt.train.run_dir import truncate_metrics
 from nmt.train.step import PendingStats, batch_loss, start_step
 
+MIN_OUTPUT_BIAS = -20.0
+"""Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate, which
+would be most of the loss if one is a label, and with label smoothing."""
+
 
 class Trainer:
     """Training state of a run: model, optimizer, data position and run directory. Each rank has its own."""
@@ -123,6 +127,8 @@ class Trainer:
         try:
             for model in filter(None, (self.model, self.ema)):
                 model.load_state_dict(start.model.state_dict())
+                if model.output_bias_V is not None:
+                    model.output_bias_V.data.clamp_(min=MIN_OUTPUT_BIAS)
         except RuntimeError:
             raise CheckpointError(f"the weights of {path} do not fit this model", "use equal model options") from None
 

@@ -532,6 +532,9 @@ class Noted:
         every = [self.actual or {" ".join(source): -1.0} for source in sources]
         return [SimpleNamespace(hypotheses=[h.split() for h in actual], scores=[*actual.values()]) for actual in every]
 
+    def score_batch(self, sources: Any, targets: list[list[str]], **options: Any) -> list[SimpleNamespace]:
+        return [SimpleNamespace(log_probs=[-0.25] * len(target) + [-9.0]) for target in targets]
+
 
 def ctranslate2_engine(noted: Noted) -> CTranslate2Engine:
     engine = CTranslate2Engine.__new__(CTranslate2Engine)
@@ -550,7 +553,8 @@ def test_ctranslate2_receives_the_search_options() -> None:
     }  # fmt: skip
     assert {name: noted.options[name] for name in expected} == expected
     assert [h.ids for h in actual] == [[5], [4] * 8]  # cut at the limit, which CTranslate2 had rounded up
-    for h, log_prob in zip(actual, (-0.5 * 2**0.5, -0.6 * 9**0.5), strict=True):
+    # The scores do not include the log-probability of the prefix.
+    for h, log_prob in zip(actual, (-0.5 * 2**0.5 - 0.25, -0.6 * 9**0.5 - 0.25), strict=True):
         norm = ((5 + len(h.ids) + 1) / 6) ** 0.5
         assert (h.log_prob, h.length_norm, h.score) == pytest.approx((log_prob, norm, log_prob / norm))
 

@@ -91,8 +91,9 @@ class CTranslate2Engine:
         for (min_length, max_length), group in self._groups(sources, search).items():
             for batch in (group[start : start + size] for start in range(0, len(group), size)):
                 results = self._translate([sources[i] for i in batch], search, min_length, max_length)
-                for i, result in zip(batch, results, strict=True):
-                    hypotheses[i] = self._hypotheses(result, search, _length_limits(sources[i], search)[1])
+                prefixes = self._prefix_log_probs([sources[i] for i in batch])
+                for i, result, prefix in zip(batch, results, prefixes, strict=True):
+                    hypotheses[i] = self._hypotheses(result, search, _length_limits(sources[i], search)[1], prefix)
                 on_progress(len(batch))
         return [hypotheses[i] for i in range(len(sources))]
 
@@ -123,12 +124,20 @@ class CTranslate2Engine:
         )  # fmt: skip
         return results
 
-    def _hypotheses(self, result: Any, search: Beam, max_length: int) -> list[Hypothesis]:
+    def _prefix_log_probs(self, sources: Sequence[Source]) -> list[float]:
+        """Return the log-probability of each prefix, which the scores of CTranslate2 do not include."""
+        prefixes = [source.prefix for source in sources]
+        if not any(prefixes):
+            return [0.0] * len(sources)
+        scores = self.score([source.ids for source in sources], prefixes)
+        return [float(sum(each.log_probs[: len(prefix)])) for each, prefix in zip(scores, prefixes, strict=True)]
+
+    def _hypotheses(self, result: Any, search: Beam, max_length: int, prefix_log_prob: float) -> list[Hypothesis]:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ids = self.tokenizer.pieces_to_ids(tokens[:max_length])
             length_norm = float(search.length_norm(len(ids) + 1))
-            log_prob = score * (len(ids) + 1) ** search.length_penalty
+            log_prob = score * (len(ids) + 1) ** search.length_penalty + prefix_log_prob
             hypotheses.append(Hypothesis(ids, log_prob, log_prob / length_norm, length_norm))
         return sorted(hypotheses, key=lambda h: -h.score)[: search.n_best]
 

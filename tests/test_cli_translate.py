@@ -126,6 +126,12 @@ def test_several_models_form_an_ensemble(nmt: CommandLine) -> None:
     both = nmt("translate", "--format", "jsonl", "--model", steps[0], "--model", steps[1], *SOURCE[:5])
     assert both.code == 0, both.err
     assert both.out != one.out
+    shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / "runs/lower")
+    config = nmt.directory / "runs/lower/config.yaml"
+    config.write_text(config.read_text().replace("lowercase_all_caps: false", "lowercase_all_caps: true"))
+    nmt("translate", "--model", "runs/tiny", "--model", "runs/lower", "hi").assert_fails(
+        1, "runs/lower and runs/tiny differ in lowercase_all_caps"
+    )
     assert nmt.train("runs/other", tokenizer__vocab_size="300").code == 0
     nmt("translate", "--model", "runs/tiny", "--model", "runs/other", "hi").assert_fails(
         1, "have different tokenizers", "hint"

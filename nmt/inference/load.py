@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,11 @@ def find_models(paths: Sequence[Path]) -> list[ModelFiles]:
                 f"{path} and {paths[0]} translate in different directions",
                 "the models of an ensemble must translate in one direction",
             )
-        if other.config.model.source_eos != first.config.model.source_eos:
-            raise CheckpointError(
-                f"{path} and {paths[0]} differ in model.source_eos", "the models of an ensemble must read equal sources"
-            )
+        for name in ("model.source_eos", "data.placeholders", "lowercase_all_caps"):
+            if attrgetter(name)(other.config) != attrgetter(name)(first.config):
+                raise CheckpointError(
+                    f"{path} and {paths[0]} differ in {name}", "the models of an ensemble must read equal sources"
+                )
         if other.tokenizer.checksum != first.tokenizer.checksum:
             raise CheckpointError(
                 f"{path} and {paths[0]} have different tokenizers", "the models of an ensemble must share a tokenizer"

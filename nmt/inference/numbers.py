@@ -20,6 +20,7 @@ _SEPARATOR = r"[.,:'’\s]"
 _QUANTITY = re.compile(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
 """A number with an optional sign, currency and unit."""
 _NUMBER = re.compile(r"\d(?:[\d.,'’\s]*\d)?")
+_PHONE_NUMBER = re.compile(r"\+\d{1,3}(?:\s\d{3}){2,}")
 _PART = re.compile(r"\d+|[^\d.,:'’\s]+")
 
 
@@ -47,7 +48,11 @@ def number_localizer(src: str, tgt: str) -> Callable[[str], str]:
         is_number = number.fullmatch(match[0]) and not _is_ip_address(match[0])
         return match[0].translate(to_target) if is_number else match[0]
 
-    return lambda text: _NUMBER.sub(localize, text) if _QUANTITY.fullmatch(text) else text
+    def localize_all(text: str) -> str:
+        is_number = _QUANTITY.fullmatch(text) and not _PHONE_NUMBER.fullmatch(text)
+        return _NUMBER.sub(localize, text) if is_number else text
+
+    return localize_all
 
 
 def _is_ip_address(text: str) -> bool:

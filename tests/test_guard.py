@@ -247,6 +247,7 @@ def test_every_group_separator_is_localized() -> None:
     assert number_localizer("hi", "de")("१,२३४.५") == "१.२३४,५"
     for space in " \u00a0\u202f":
         assert number_localizer("fr", "en")(f"1{space}234,5") == "1,234.5"
+    assert number_localizer("cs", "en")("+420 602 123 456") == "+420 602 123 456"
 
 
 def test_an_unknown_number_format_is_an_error() -> None:
@@ -506,6 +507,8 @@ def test_terms_are_applied_by_constraint_or_alignment(translator: Translator) ->
     assert guard.term_counts == {("Köter", True): 1}
     assert not is_missing(FixedSpan(0, 3, "Kind", is_term=True), "Mit den Kindern.")
     assert "Smith" in guard.translate(["Smith is here."])[0]
+    prefix = "Ein kleiner Hund"
+    assert guard.translate([Line("The dog runs in the street.", prefix=prefix)])[0].startswith(prefix)
 
 
 def test_terms_inside_protected_spans_are_not_translated(translator: Translator) -> None:

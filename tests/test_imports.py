@@ -275,6 +275,10 @@ def test_every_sentence_of_a_line_gets_the_token_of_its_target_language(tmp_path
     [[part]] = translator.segmenter.split([Line("the dog", language=">>deu<< ")])
     assert (part.source.ids[:1], part.word_offset) == (token, -1)
     translator.segmenter.max_source_length = 511
+    assert translator.translate([">>deu<< ", ">>deu<<", "x"])[:2] == [" ", ""]
+    assert Guard(translator).translate([">>deu<< ", ">>deu<< 2024"]) == [" ", "2024"]
+    [[copied]] = Guard(translator).stream([[">>deu<< 20 24"]])
+    assert copied.alignment == ((1, 0), (2, 1))
     searched: list[Line] = []
     scored: list[str] = []
     search, score = translator.stream, translator.score

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nmt.data.normalization import remove_invisible
 from nmt.data.spans import ProtectedSpan, apply_edits, find_spans, without_overlaps
-from nmt.errors import UsageError
+from nmt.errors import DataError, UsageError
 from nmt.inference.chunking import chunked
 from nmt.inference.numbers import equivalent_pattern, number_localizer
 from nmt.inference.problems import LETTER, count_occurrences, find_problems, is_missing
@@ -229,8 +229,14 @@ class _GuardedChunk:
         source = with_language(line.text, line.language)
         offset = len(source) - len(line.text)
         missing = [replace(span, start=span.start + offset, end=span.end + offset) for span in missing]
-        alignment = next(self.guard.translator.score([(source, translation.text)])).alignment
-        return [_edit(translation, _edits_of_aligned(source, translation.text, missing, alignment))]
+        try:
+            alignment = next(self.guard.translator.score([(source, translation.text)])).alignment
+        except DataError:  # with the spans instead of short names, it may have more tokens than the model has positions
+            return []
+        edits = _edits_of_aligned(source, translation.text, missing, alignment)
+        result = _edit(translation, edits)
+        required = (line.prefix, *line.constraints)
+        return [result] if all(each in result.text for each in required if each in translation.text) else []
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""
@@ -350,15 +356,17 @@ def _word_index(text: str, start: int) -> int:
 def _has_text(line: Line) -> bool:
     """Return whether there is anything to translate: a letter outside the protected spans."""
     protected = ((span.start, span.end, "") for span in line.fixed if not span.is_term)
-    return LETTER.search(apply_edits(line.text, protected)) is not None
+    return LETTER.search(apply_edits(line.text, protected).removeprefix(line.language)) is not None
 
 
 def _copy(line: Line) -> Translation:
     """Return a line without text as its translation."""
     text = apply_edits(line.text, ((span.start, span.end, span.translation) for span in line.fixed))
     before, after = surrounding_whitespace(line.text)
-    text = before + remove_invisible(text).strip() + after
-    return Translation(text, 0.0, 0.0, alignment=tuple((i, i) for i in range(len(text.split()))))
+    without_language = text.removeprefix(line.language)
+    offset = without_language != text  # the token is a word of the source
+    text = before + remove_invisible(without_language).strip() + after
+    return Translation(text, 0.0, 0.0, alignment=tuple((i + offset, i) for i in range(len(text.split()))))
 
 
 def _restore_formats(line: Line, translation: Translation) -> Translation:

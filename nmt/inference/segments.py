@@ -99,7 +99,7 @@ class Segmenter:
 
     def _split(self, line: Line, ids: list[int]) -> Iterator[Segment]:
         if len(ids) <= self.max_source_length and self._has_few_sentences(line.text):
-            if ids:
+            if ids and line.text.removeprefix(self._target_language(line)).strip():
                 yield Segment(self._source(ids, line), "", -_needs_language(line.text, line.language))
             return
         text, previous_end, spans, language = line.text, None, self.spans(line), self._target_language(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from nmt.config import config_io
 from nmt.documents.document import RichText, Tag, parents
+from nmt.documents.formats import FORMATS, DocumentOptions
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
+from nmt.documents.rich_text import Sections
 from nmt.documents.translate import DocumentTranslator
 from nmt.inference.segments import FixedSpan, Line
 from nmt.inference.translation import Translation
@@ -156,6 +159,23 @@ def test_no_tag_is_lost_and_tags_stay_nested(block: RichText, has_alignment: boo
     for group in siblings.values():
         spans = sorted((tag.start, tag.end) for tag in group)
         assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+# ---- parsing
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source"),
+    [
+        (".txt", f"a dog{' ' * 200_000}b cat\n"), (".srt", f"1\n00:00:01,000 --> 00:00:02,000\na{' ' * 200_000}b\n"),
+        (".srt", f"1\n00:00:01,000 --> 00:00:02,000\n{' ' * 200_000}b\n"), (".md", f"a {'{:' * 20_000}\n"),
+    ],
+)  # fmt: skip
+def test_long_runs_of_spaces_or_markup_are_parsed_in_linear_time(suffix: str, source: str) -> None:
+    options = DocumentOptions(src="en", tgt="de")
+    document = FORMATS[suffix](source.encode(), options)  # quadratic time would be many minutes
+    assert document.render(document.blocks) == source.encode()
+    Sections(RichText(f"a{' ' * 200_000}b"), re.compile("[\t\n]"))
 
 
 # ---- sentences and translation memories

@@ -33,7 +33,7 @@ _UNTRANSLATED = re.compile(
 )
 """Starts of paragraphs that belong to extensions of Markdown, such as admonitions, and to templates."""
 _EXTENSION = re.compile(
-    r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]+\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]*\}"
+    r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]{1,200}\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]{0,200}\}"
     r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w))"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""

@@ -255,7 +255,7 @@ class Sections:
     def __init__(self, rich: RichText, separator: re.Pattern[str]) -> None:
         """Cut a text where `separator` matches; the separators and the whitespace around them are kept."""
         self.rich, self._separator = rich, separator
-        pattern = re.compile(rf"\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|\s+\Z|\A\s+")
+        pattern = re.compile(rf"(?<!\s)\s*(?:{separator.pattern})(?:\s|{separator.pattern})*|(?<!\s)\s+\Z|\A\s+")
         gaps = [match.span() for match in pattern.finditer(rich.text)]
         starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(rich.text)]
         spans = [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]

@@ -32,12 +32,12 @@ MAX_CUES = 6
 
 _TIME = r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"^[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?![\d:.,])[^\n]*(?:\n|\Z)", re.MULTILINE)
-_INVALID_TIMING = re.compile(r"^[ \t]*(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
+_INVALID_TIMING = re.compile(r"^[ \t]*+(?:[\d:.,]+[ \t]*-->.*|[^\n]*-->[ \t]*[\d:.,]+[ \t]*\r?)$", re.MULTILINE)
 _NEXT_NUMBER = re.compile(r"(?:^|(?<=\n))[ \t]*\d+[ \t]*\r?\n\s*\Z")
 _BLANK_LINE = re.compile(r"^[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _BLANK_FIRST_LINES = re.compile(r"(?:[ \t]+\r?\n)*")
 """Lines of spaces, with which cues of YouTube may start. An empty line ends a cue without text."""
-_LINE_END = re.compile(r"[ \t]*\r?\n\s*")
+_LINE_END = re.compile(r"(?<![ \t])[ \t]*\r?\n\s*")
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _ELEMENT = re.compile(r"<(/?)([a-zA-Z]+)")
 _SPEAKER = re.compile(r"(?:\A|\n)[^\S\n]*[-–—‐][^\S\n]*(?=[^\s–—‐-])|\n[^\S\n]*(?=>>)|(?:\A|\n)[^\S\n]*(?=[♪♫])")

@@ -358,7 +358,7 @@ class InlineContent:
             index = self._add_tag(source)
             native = "".join(unescape(token[0]) for token in tokens if not token[0].startswith("<"))
             if name not in _CONTAINERS:
-                is_word = self._has_words and not (_WORD_END.search(self._text) or _WORD_START.match(following))
+                is_word = self._has_words and not (_WORD_END.search(self._text[-1:]) or _WORD_START.match(following))
                 native = f"{{{value}}}" if is_word and name in _VARIABLES else ""
             if native and not re.search(r"\A\s|\s\Z|[\r\n]", native):  # these would be cut, and the text written twice
                 start, self._text = len(self._text), self._text + native

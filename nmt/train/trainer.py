@@ -37,8 +37,8 @@ from nmt.train.run_dir import truncate_metrics
 from nmt.train.step import PendingStats, batch_loss, start_step
 
 MIN_OUTPUT_BIAS = -20.0
-"""Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate; if one
-is a label, and with label smoothing, that would be most of the loss."""
+"""Minimum output bias at the start of fine-tuning. Imported models have -1000 for tokens that they never generate. It
+would be most of the loss with label smoothing, and where such a token is a label."""
 
 
 class Trainer:

@@ -160,6 +160,10 @@ class Paragraph:
             self._add_tag(Markup([node]))
 
     def _add_text(self, text: str, properties: etree._Element | None) -> None:
+        if text.startswith(" ") and self._text.endswith(" ") and self._ends_with_point():
+            # The translation has one space for the two, and the element keeps the other one.
+            self._markup[self._tags[-1].id].nodes.append(RunChild(self._text_element(" "), properties))
+            text = text[1:]
         if not text:
             return
         if self._format is None or (text.strip() and self._key_of(self._format) != _key(properties)):
@@ -167,6 +171,19 @@ class Paragraph:
             self._format = self._add_tag(Markup(properties=properties, is_formatting=True))
         self._breaks += [None] * len(re.findall(r"[\t\n]", text))
         self._text += text
+
+    def _ends_with_point(self) -> bool:
+        """Return whether an element without text is at the end of the text."""
+        last = len(self._tags) - 1
+        is_closed = last >= 0 and all(index != last for _, index in self._open)
+        return is_closed and self._tags[last].start == len(self._text) and bool(self._markup[self._tags[last].id].nodes)
+
+    def _text_element(self, text: str) -> etree._Element:
+        element = self.element.makeelement(f"{self._namespace}t")
+        element.text = text
+        if text != text.strip() and "wordprocessingml" in self._namespace:
+            element.set(XML_SPACE, "preserve")
+        return element
 
     def _add_break(self, node: etree._Element | RunChild, character: str) -> None:
         self._breaks.append(node)
@@ -305,11 +322,7 @@ class Paragraph:
                 self._append_nodes(parent, [node])
             elif piece:
                 run = self._new_run(properties, language)
-                element = run.makeelement(f"{self._namespace}t")
-                element.text = piece
-                if piece != piece.strip() and "wordprocessingml" in self._namespace:
-                    element.set(XML_SPACE, "preserve")
-                run.append(element)
+                run.append(self._text_element(piece))
                 parent.append(run)
 
     def _append_nodes(self, parent: etree._Element, nodes: Sequence[etree._Element | RunChild]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from nmt.errors import NMTError, UsageError
+from nmt.paths import write_bytes
 from nmt.runtime import require_package
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
@@ -40,7 +42,9 @@ def save(figure: Any, output: Path) -> None:
         NMTError: the file cannot be written.
     """
     try:
+        image = BytesIO()
+        figure.savefig(image, dpi=120, format=output.suffix[1:].lower())
         output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, dpi=120)
+        write_bytes(output, image.getvalue())
     except OSError as error:
         raise NMTError(f"cannot write {output}: {error.strerror}", "choose another file with --output") from None

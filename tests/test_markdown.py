@@ -91,6 +91,8 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("a \\\\\\[^1] b", "B A \\\\\\[^1]"),
         ("open **C:\\\\T\\\\** now", "NOW **C:\\T\\\\** OPEN"),
         ("a \\[^1] b", "B A \\[^1]"),
+        ("a[^1] b c\n\n[^1]: https://a.de", "C B A[^1]\n\n[^1]: https://a.de"),  # both a footnote and a definition
+        ("![a *b* `c`\n[d](e)](x)", "![D C B A](x)"),
     ],
 )  # fmt: skip
 def test_markup_follows_its_words(source: str, expected: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
 
 from nmt.console import log
 from nmt.documents.document import RichText
@@ -155,7 +156,7 @@ class _Reader:
                 end = tokens[i + 1].meta["range"][1]
             if token.type in ("code_inline", "autolink", "reference"):
                 text = raw.strip("`") if token.type == "code_inline" else raw[1:].removesuffix("[]")[:-1]
-                text = " ".join(text.split())
+                text = "" if raw.startswith("[^") else " ".join(text.split())  # a footnote that is a link definition
                 pieces.append(Piece(start, end, Kind.FIXED if text else Kind.POINT, text))
             elif token.nesting:
                 pieces.append(Piece(start, end, Kind.OPEN if token.nesting > 0 else Kind.CLOSE, name=name))
@@ -165,16 +166,26 @@ class _Reader:
                 pieces.append(_html_piece(raw, start, end))
             label_end = token.meta.get("label_end", 0)
             if token.type == "image" and block.content[label_end:end] not in REFERENCES:
-                self._add_value(block, start + 2, label_end, _escape)
+                self._add_value(block, start + 2, label_end, _escape, _text_of_marked_label(token))
             if token.type in ("image", "link_close") and (title := _TITLE.search(block.content[:end], start)):
                 self._add_value(block, *title.span(title.lastindex or 0), _escape_title)
         return _with_fixed_elements(sorted(pieces, key=lambda piece: piece.start), block.content)
 
-    def _add_value(self, block: _Block, start: int, end: int, encode: Callable[[str], str]) -> None:
-        if text := _decode(block.content[start:end].strip()):
+    def _add_value(
+        self, block: _Block, start: int, end: int, encode: Callable[[str], str], text: str | None = None
+    ) -> None:
+        if text := _decode(block.content[start:end].strip()) if text is None else text:
             is_cell = block.kind in ("th_open", "td_open")
             written = (lambda text: encode(text).replace("|", "\\|")) if is_cell else encode
             self.values.append(Value(block.offset(start), block.offset(end), RichText(text), written))
+
+
+def _text_of_marked_label(image: Token) -> str | None:
+    """Return the text of a label with markup, as browsers show it; None if the label has no markup."""
+    children = image.children or []
+    if all(child.type in ("text", "softbreak") for child in children):
+        return None
+    return " ".join("".join("\n" if child.type == "softbreak" else child.content for child in children).split())
 
 
 class _Block:

@@ -266,6 +266,13 @@ def test_output_may_be_a_file_a_directory_or_standard_output(site: CommandLine) 
     assert (site.directory / "many/page.html").read_text() == printed.out
 
 
+def test_a_slash_at_the_end_of_the_output_makes_a_directory(site: CommandLine) -> None:
+    assert site("translate", "docs/page.html", "--output", "new/dir/").out == "new/dir/page.html\n"
+    assert (site.directory / "new/dir/page.html").is_file()
+    site("translate", "docs/page.html", "--output", "new/dir/page.html/").assert_fails(2, "page.html is a file")
+    assert "out/docs/sub/notes.md\n" in site("translate", ".", "--output", "out").out
+
+
 def test_a_folder_is_mirrored(site: CommandLine) -> None:
     done = site("translate", "docs/", "-o", "docs/de")
     assert (done.code, done.out) == (0, "docs/de/page.html\ndocs/de/sub/notes.md\n"), done.err

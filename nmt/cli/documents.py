@@ -154,7 +154,7 @@ def _is_document(argument: str) -> bool:
     try:
         path = Path(argument)
         if path.is_dir():
-            return "/" in argument or os.sep in argument
+            return "/" in argument or os.sep in argument or argument in (".", "..")
         if path.suffix.lower() not in FORMATS:
             if path.is_file():
                 raise UsageError(
@@ -183,7 +183,12 @@ def parser_of_format(name: str) -> Parser:
 
 
 def plan_documents(
-    paths: Sequence[Path], output: Path | None, format: str | None, options: DocumentOptions
+    paths: Sequence[Path],
+    output: Path | None,
+    format: str | None,
+    options: DocumentOptions,
+    *,
+    is_directory: bool = False,
 ) -> list[DocumentFile]:
     """Return the documents to translate, those of folders too, and the paths of their translations.
 
@@ -194,6 +199,7 @@ def plan_documents(
         format: --document; None uses the suffix of each file.
         options: its target language code becomes a part of the name of a translation next to its document. Documents
             of a folder that need an option that is not set are skipped.
+        is_directory: whether `output` is a directory, even if it does not exist.
 
     Raises:
         UsageError: a folder has no documents, the documents have equal outputs, or an output is an input.
@@ -215,14 +221,15 @@ def plan_documents(
     is_single = len(paths) == 1 and not paths[0].is_dir()
     if output == STANDARD_STREAM and not is_single:
         raise UsageError("only one document can be written to standard output", "--output must be a directory")
-    if output and output.is_file() and not is_single:
+    if output and output.is_file() and (is_directory or not is_single):
         raise UsageError(f"--output {output} is a file", "several documents need a directory")
     files, inputs_of = list[DocumentFile](), dict[Path, Path]()
     for path, relative in found:
         if output is None:
             target = path.with_name(f"{path.stem}.{options.tgt}{path.suffix}")
         else:
-            target = output if is_single and not output.is_dir() else output / relative
+            is_file = is_single and not (is_directory or output.is_dir())
+            target = output if is_file else output / relative
         if target in inputs_of:
             raise UsageError(
                 f"{path} and {inputs_of[target]} have the same output: {target}", "translate them separately"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt.cli.documents import STANDARD_STREAM, DocumentJob, document_arguments, parser_of_format, plan_documents
+from nmt.cli.documents import DocumentJob, document_arguments, parser_of_format, plan_documents
 from nmt.cli.options import (
     MODELS_HELP,
     BeamSizeOption,
@@ -45,13 +46,14 @@ def translate(
         typer.Option("--model", "-m", help=MODELS_HELP, show_default="the newest run, else a pretrained model"),
     ] = None,
     input: Annotated[Path | None, typer.Option("--input", "-i", help="Input file with one sentence per line.")] = None,
-    output: Annotated[
-        Path | None,
+    output_: Annotated[
+        str | None,
         typer.Option(
             "--output",
             "-o",
-            help="Output file; for several documents, a directory. Existing files are overwritten, translations of "
-            "documents only with --force.",
+            metavar="PATH",
+            help="Output file; for several documents, or with a slash at the end, a directory. Existing files are "
+            "overwritten, translations of documents only with --force.",
             show_default="standard output; for a document, NAME.de.html next to it",
         ),
     ] = None,
@@ -178,7 +180,8 @@ def translate(
     _check_document_options(is_document, not_for if is_document else only_for)
     if not guard and (protect or localize_numbers or glossary):
         raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
-    output = None if output == STANDARD_STREAM and not is_document else output
+    output = None if output_ is None or (output_ == "-" and not is_document) else Path(output_)
+    is_directory = output_ is not None and output_.endswith(("/", os.sep))
     if resume and not ((input and output) or documents):
         raise UsageError("--resume requires --input and --output, or documents")
     if resume and force:
@@ -213,7 +216,7 @@ def translate(
             translator.config.data.src, translator.config.data.tgt, tuple(column or ()), tuple(key or ()), retranslate,
             encoding_errors,
         )  # fmt: skip
-        files = plan_documents(documents, output, document, options)
+        files = plan_documents(documents, output, document, options, is_directory=is_directory)
         known = TranslationMemory.load(memory, options.src, options.tgt, encoding_errors) if memory else None
         DocumentJob(DocumentTranslator(guarded, spec, known), options, resume, force).run(files)
         log_terms(guarded)

@@ -320,6 +320,8 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
         ("docs/page.html --top-beams 2", "documents do not support --top-beams"),
         ("docs/page.html --format jsonl", "documents do not support --format"),
         ("docs/page.html --input docs/page.html", "documents do not support --input"),
+        ("docs/page.html --key title", "--key applies only to .json, .jsonl"),
+        ("docs/ --retranslate", "--retranslate applies only to .po"),
         ("docs/page.html hi", "'docs/page.html' is a document and 'hi' a sentence"),
         ("docs/pgae.html", "no such file: docs/pgae.html"),
         ("docs/page.html -o docs/page.html", "docs/page.html would be overwritten"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,14 @@ import typer
 
 from nmt.cli.output import write_file
 from nmt.data.language_codes import NAMES, base_language
-from nmt.documents.formats import FORMATS, DocumentOptions, Parser, missing_option
+from nmt.documents.formats import (
+    FORMATS,
+    SUFFIXES_OF_OPTIONS,
+    DocumentOptions,
+    Parser,
+    ignored_option,
+    missing_option,
+)  # fmt: skip
 from nmt.errors import NMTError, UsageError, suggest
 
 if TYPE_CHECKING:
@@ -202,12 +209,14 @@ def plan_documents(
         is_directory: whether `output` is a directory, even if it does not exist.
 
     Raises:
-        UsageError: a folder has no documents, the documents have equal outputs, or an output is an input.
+        UsageError: a folder has no documents, the documents have equal outputs, an output is an input, or none of the
+            documents has an option that is set.
     """
     from nmt.console import log
     from nmt.paths import check_not_overwriting
 
     if not paths:
+        _check_options([f".{format}"], options)
         return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
     if output is None:  # *.html includes the translations of an earlier command
         named, all_paths, paths = set(paths), paths, []
@@ -237,7 +246,13 @@ def plan_documents(
         inputs_of[target] = path
         files.append(DocumentFile(path, target, parser_of_format(format or path.suffix)))
     check_not_overwriting(inputs_of, inputs_of.values())
+    _check_options([f".{format}" if format else path.suffix for path, _ in found], options)
     return files
+
+
+def _check_options(suffixes: Iterable[str], options: DocumentOptions) -> None:
+    if option := ignored_option(suffixes, options):
+        raise UsageError(f"{option} applies only to {', '.join(SUFFIXES_OF_OPTIONS[option])}", "leave it out")
 
 
 def _find(path: Path, output: Path | None, options: DocumentOptions) -> Iterator[tuple[Path, Path]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -66,11 +66,22 @@ FORMATS: dict[str, Parser] = {
     ".xliff": _parser("xliff"),
 }
 """The parser of each suffix."""
+SUFFIXES_OF_OPTIONS = {
+    "--column": (".csv", ".tsv"), "--key": (".json", ".jsonl"), "--retranslate": (".po", ".pot", ".xlf", ".xliff"),
+}  # fmt: skip
+"""The formats that have an option."""
 
 
 def missing_option(path: Path, options: DocumentOptions) -> str:
     """Return the option that selects the text of a document if it has to be set, otherwise an empty string."""
     suffix = path.suffix.lower()
-    if suffix in (".json", ".jsonl") and not options.keys:
+    if suffix in SUFFIXES_OF_OPTIONS["--key"] and not options.keys:
         return "--key"
-    return "--column" if suffix in (".csv", ".tsv") and not options.columns else ""
+    return "--column" if suffix in SUFFIXES_OF_OPTIONS["--column"] and not options.columns else ""
+
+
+def ignored_option(suffixes: Iterable[str], options: DocumentOptions) -> str:
+    """Return an option that is set, but that none of the formats has, otherwise an empty string."""
+    is_set = {"--column": options.columns, "--key": options.keys, "--retranslate": options.retranslate}
+    present = {suffix.lower() for suffix in suffixes}
+    return next((name for name, value in is_set.items() if value and present.isdisjoint(SUFFIXES_OF_OPTIONS[name])), "")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,7 @@ class StubTranslator:
     """Writes the words of a line in capitals and in reverse order, with their alignment."""
 
     config = config_io.load(None, [])
+    tokenizer = SimpleNamespace(language_token=lambda text: ">>deu<< " if text.startswith(">>deu<< ") else "")
 
     def __init__(self, has_alignment: bool = True) -> None:
         self.has_alignment = has_alignment
@@ -197,6 +199,14 @@ def test_sentences_are_translated_with_their_block() -> None:
     assert result.blocks[0].text == "SLEEPS. DOG ONE SINGS. BIRD A"
     assert [each.text for each in result.blocks[2:]] == ["...", ""]
     assert result.num_sentences == 4
+
+
+def test_every_sentence_of_a_block_has_its_target_language() -> None:
+    stub = StubTranslator()
+    document_translator(stub).translate([RichText(">>deu<< One dog. Two dogs."), RichText("A cat.")])
+    assert [(line.text, line.language) for line in stub.lines] == [
+        (">>deu<< One dog.", ">>deu<< "), ("Two dogs.", ">>deu<< "), ("A cat.", ""),
+    ]  # fmt: skip
 
 
 def test_code_with_a_period_does_not_end_a_sentence() -> None:

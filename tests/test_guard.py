@@ -466,6 +466,9 @@ def test_a_lost_span_is_replaced_by_a_name(translator: Translator) -> None:
         return ["Schreib Tom!"] if line.text == "Write to Tom!" else ["Schreib bald!"]
 
     assert scripted(translator, translate).translate(["Write to a@b.de!"]) == ["Schreib a@b.de!"]
+    for line in (Line("Write to a@b.de, c@d.de!", prefix="Schreib"), Line("Write to a@b.de, c@d.de!")):
+        inflected = scripted(translator, lambda line, search: ["Schreib Toms Peter!" if "Tom" in line.text else "Ja."])
+        assert "Toms" not in inflected.translate([line])[0]
 
 
 def test_a_lost_number_becomes_a_constraint(translator: Translator) -> None:

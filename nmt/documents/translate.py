@@ -89,7 +89,8 @@ class DocumentTranslator:
         if self.memory and self.memory.find(block.text):
             spans = [(spans[0][0], spans[-1][1])]
         spans = list(_without_split_spans(spans, block))
-        return _Block(block, spans, [_line(block, *span) for span in spans])
+        language = self.translator.tokenizer.language_token(block.text)
+        return _Block(block, spans, [_line(block, *span, language) for span in spans])
 
     def _recall(self, blocks: Iterable[_Block]) -> dict[Line, Translation]:
         """Return the translations that the memory has."""
@@ -119,10 +120,10 @@ def _without_split_spans(spans: Iterable[tuple[int, int]], block: RichText) -> I
     return joined
 
 
-def _line(block: RichText, start: int, end: int) -> Line:
+def _line(block: RichText, start: int, end: int, language: str) -> Line:
     inside = (span for span in block.fixed if start <= span.start < end)
     fixed = tuple(replace(span, start=span.start - start, end=span.end - start) for span in inside)
-    return Line(block.text[start:end], fixed=fixed)
+    return Line(block.text[start:end], fixed=fixed, language=language)
 
 
 def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:

@@ -76,7 +76,7 @@ class Guard:
         Raises:
             UsageError: the number format of a language is unknown.
         """
-        self.translator, self.config = translator, translator.config
+        self.translator, self.config, self.tokenizer = translator, translator.config, translator.tokenizer
         self.protect, self.glossary = tuple(protect), glossary
         self.languages = (self.config.data.src, self.config.data.tgt)
         self.term_counts: Counter[tuple[str, bool]] = Counter()
@@ -204,7 +204,9 @@ class _GuardedChunk:
             requests.append(request)
         search = self._search_constrained if constrained else lambda lines: list(self._search(lines, self.spec))
         for substitution, n_best in zip(substitutions, _search_where(requests, search), strict=True):
-            yield [substitution.restore(each) for each in n_best] if substitution else []
+            restored = [substitution.restore(each) for each in n_best] if substitution else []
+            stand_ins = substitution.spans if substitution else {}
+            yield [each for each in restored if not any(name in each.text for name in stand_ins)]  # inflected: Toms
 
     def _constrain(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with the missing numbers and terms as constraints, but without adding sentences that contain them."""

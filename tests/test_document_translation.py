@@ -189,6 +189,11 @@ def test_note_markers_are_not_translated() -> None:
     [block] = document_translator(stub).translate([source]).blocks
     assert [line.text for line in stub.lines] == ["the dog sleeps.", "ok"]
     assert (block.text, tagged(block)) == ("SLEEPS. DOG[1] THE* OK", ["DOG[1]", "[1]", "1", "*"])
+    html = FORMATS[".html"](b"see <b>the small dog<sup>[1]</sup></b> now", DocumentOptions(src="en", tgt="de"))
+    [block] = document_translator(stub).translate(html.blocks).blocks
+    assert html.render([block]) == b"NOW <b>DOG<sup>[1]</sup> SMALL THE</b> SEE"  # a marker stays in its parent
+    memory = TranslationMemory([(source.text, "der Hund[1] schl\u00e4ft.*")])
+    assert document_translator(stub, memory).translate([source]).blocks[0].text == "der Hund[1] schl\u00e4ft.*"
 
 
 def test_sentences_are_translated_with_their_block() -> None:
@@ -330,6 +335,8 @@ def test_a_translation_memory_is_used(site: CommandLine) -> None:
         ("docs/page.html --top-beams 2", "documents do not support --top-beams"),
         ("docs/page.html --format jsonl", "documents do not support --format"),
         ("docs/page.html --input docs/page.html", "documents do not support --input"),
+        ("--document .html --retranslate", "--retranslate applies only to .po"),
+        ("--document html --output new/", "--output new/ is a directory"),
         ("docs/page.html --key title", "--key applies only to .json, .jsonl"),
         ("docs/ --retranslate", "--retranslate applies only to .po"),
         ("docs/page.html hi", "'docs/page.html' is a document and 'hi' a sentence"),

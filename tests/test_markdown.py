@@ -93,6 +93,7 @@ def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]
         ("a \\[^1] b", "B A \\[^1]"),
         ("a[^1] b c\n\n[^1]: https://a.de", "C B A[^1]\n\n[^1]: https://a.de"),  # both a footnote and a definition
         ("![a *b* `c`\n[d](e)](x)", "![D C B A](x)"),
+        ("![a *b* [c]](x)\n\n[c]: d", "![[C] \\*B\\* A](x)\n\n[c]: d"),
     ],
 )  # fmt: skip
 def test_markup_follows_its_words(source: str, expected: str) -> None:

@@ -115,6 +115,8 @@ BOLD, ITALIC, UNDERLINED = "<w:b/>", "<w:i/>", '<w:u w:val="single"/>'
         (run("a") + '<w:r><w:rPr><w:b/></w:rPr><w:footnoteReference w:id="2"/></w:r>' + run("b"), "ab", ""),
         (spaced("one ") + "<w:r><w:drawing/></w:r><w:r><w:drawing/></w:r>" + spaced(" two"), "one two",
          spaced("ONE ") + "<w:r><w:drawing/></w:r><w:r><w:drawing/></w:r>" + spaced(" ") + run("TWO")),
+        (f'{spaced("one ")}<w:r><w:drawing/></w:r><w:hyperlink r:id="1">{spaced(" two")}</w:hyperlink>', "one two",
+         f'{spaced("ONE ")}<w:r><w:drawing/></w:r>{spaced(" ")}<w:hyperlink r:id="1">{run("TWO")}</w:hyperlink>'),
         (f'{run("a")}<w:ins w:id="1">{spaced(" ")}</w:ins>{run("b")}', "a b", run("A B")),
         (spaced("to ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>', "to a b c d e",
          spaced("TO ") + f'<w:fldSimple w:instr=" REF ">{run("a b c d e")}</w:fldSimple>'),

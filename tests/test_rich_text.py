@@ -159,10 +159,20 @@ def test_markers_are_taken_out_and_inserted(tree: object) -> None:
 def test_markers_follow_a_word() -> None:
     for text, tagged, is_marker in (
         ("a[1] b", "[1]", True), ("a12 b", "12", True), ("a* b", "*", True), ("a.[ab] b", "[ab]", True),
+        ("a,1 b", "1", True), ("m2.", "2", True), ("a(3) b", "(3)", True),
         ("a [1]", "[1]", False), ("H2O", "2", False), ("dogs", "s", False), ("a-19", "-19", False),
+        ("a-19", "19", False), ("CO2 b", "2", False), ("$50", "50", False), ("3.2 b", "2", False),
+        ("(5) b", "5", False), ("10:30", "30", False), ("价50。", "50", False), ("a2024", "2024", False),
     ):  # fmt: skip
-        start = text.index(tagged)
+        start = text.rindex(tagged)
         rich = RichText(text, (Tag(start, start + len(tagged), 0),))
         assert bool(without_markers(rich)[1]) == is_marker
         fixed = RichText(text, rich.tags, (FixedSpan(0, len(text), text),))
         assert without_markers(fixed) == (fixed, {})
+
+
+def test_adjacent_markers_are_taken_out() -> None:
+    rich = RichText("a1,2[3] b", tuple(Tag(*span, i) for i, span in enumerate([(1, 2), (2, 3), (3, 4), (4, 7)])))
+    without, markers = without_markers(rich)
+    assert (without.text, [marker.text for marker in markers.values()]) == ("a b", ["1", ",", "2", "[3]"])
+    assert with_markers(without, markers) == rich

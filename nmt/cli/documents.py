@@ -142,7 +142,7 @@ def _named(error: NMTError, name: str) -> NMTError:
 def document_arguments(arguments: Sequence[str]) -> list[Path]:
     """Return the arguments of `nmt translate` as paths if they are documents or folders; none if they are sentences.
 
-    A document is a file with the suffix of a format. A folder is written with a separator, such as `docs/`, because
+    A document is a file with the suffix of a format. A folder is `.`, or written with a separator (`docs/`), because
     its name may also be a word.
 
     Raises:
@@ -183,10 +183,13 @@ def parser_of_format(name: str) -> Parser:
     Raises:
         UsageError: there is no such format.
     """
-    suffix = f".{name.lower().removeprefix('.')}"
-    if suffix not in FORMATS:
+    if _suffix(name) not in FORMATS:
         raise UsageError(f"unknown document format '{name}'", suggest(name, (each[1:] for each in FORMATS)))
-    return FORMATS[suffix]
+    return FORMATS[_suffix(name)]
+
+
+def _suffix(format: str) -> str:
+    return f".{format.lower().removeprefix('.')}"
 
 
 def plan_documents(
@@ -216,7 +219,7 @@ def plan_documents(
     from nmt.paths import check_not_overwriting
 
     if not paths:
-        _check_options([f".{format}"], options)
+        _check_options([_suffix(format or "")], options)
         return [DocumentFile(STANDARD_STREAM, output or STANDARD_STREAM, parser_of_format(format or ""))]
     if output is None:  # *.html includes the translations of an earlier command
         named, all_paths, paths = set(paths), paths, []
@@ -246,7 +249,7 @@ def plan_documents(
         inputs_of[target] = path
         files.append(DocumentFile(path, target, parser_of_format(format or path.suffix)))
     check_not_overwriting(inputs_of, inputs_of.values())
-    _check_options([f".{format}" if format else path.suffix for path, _ in found], options)
+    _check_options([_suffix(format) if format else path.suffix for path, _ in found], options)
     return files
 
 

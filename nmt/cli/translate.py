@@ -182,6 +182,8 @@ def translate(
         raise UsageError("--protect, --localize-numbers and --glossary need the guard", "leave out --no-guard")
     output = None if output_ is None or (output_ == "-" and not is_document) else Path(output_)
     is_directory = output_ is not None and output_.endswith(("/", os.sep))
+    if is_directory and not documents:
+        raise UsageError(f"--output {output_} is a directory", "name a file")
     if resume and not ((input and output) or documents):
         raise UsageError("--resume requires --input and --output, or documents")
     if resume and force:

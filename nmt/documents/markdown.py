@@ -34,8 +34,8 @@ _UNTRANSLATED = re.compile(
 )
 """Starts of paragraphs that belong to extensions of Markdown, such as admonitions, and to templates."""
 _EXTENSION = re.compile(
-    r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]{1,200}\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)|\{[:#.][^}\n]{0,200}\}"
-    r"|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w))"
+    r"(?:(?<!\\)(?:\\\\)*\\)?(?:\[\^[^\]\s]{1,200}\]:?|\[![A-Z]+\]|(?:\A|(?<=\n))\[[ xX]\](?=\s)"
+    r"|\{[:#.][^}\n]{0,1000}\}|\{\{[^{}\n]{0,200}\}\}|\{%[^%\n]{0,200}%\}|(?<![\w$])\$\$?[^\s$](?:[^$\n]*[^\s$])?\$\$?(?!\w))"
 )
 """Markup of widespread extensions: footnotes, alerts, check boxes, attributes, templates and formulas."""
 _TEMPLATE_LINES = re.compile(rf"^[ \t]*{TEMPLATE_BLOCK}(?=[ \t]*(?:[\r\n]|\Z))", re.DOTALL | re.MULTILINE)
@@ -181,11 +181,13 @@ class _Reader:
 
 
 def _text_of_marked_label(image: Token) -> str | None:
-    """Return the text of a label with markup, as browsers show it; None if the label has no markup."""
+    """Return the text of a label with markup, as browsers show it; None if it has no markup, or has references."""
     children = image.children or []
-    if all(child.type in ("text", "softbreak") for child in children):
+    types = {child.type for child in children}
+    if types <= {"text", "softbreak"} or types & {"reference", "autolink"}:
         return None
-    return " ".join("".join("\n" if child.type == "softbreak" else child.content for child in children).split())
+    breaks = ("softbreak", "hardbreak")
+    return " ".join("".join("\n" if child.type in breaks else child.content for child in children).split())
 
 
 class _Block:

@@ -160,9 +160,9 @@ class Paragraph:
             self._add_tag(Markup([node]))
 
     def _add_text(self, text: str, properties: etree._Element | None) -> None:
-        if text.startswith(" ") and self._text.endswith(" ") and self._ends_with_point():
+        if text.startswith(" ") and self._text.endswith(" ") and (point := self._point_at_end()):
             # The translation has one space for the two, and the element keeps the other one.
-            self._markup[self._tags[-1].id].nodes.append(RunChild(self._text_element(" "), properties))
+            point.nodes.append(RunChild(self._text_element(" "), properties))
             text = text[1:]
         if not text:
             return
@@ -172,11 +172,15 @@ class Paragraph:
         self._breaks += [None] * len(re.findall(r"[\t\n]", text))
         self._text += text
 
-    def _ends_with_point(self) -> bool:
-        """Return whether an element without text is at the end of the text."""
-        last = len(self._tags) - 1
-        is_closed = last >= 0 and all(index != last for _, index in self._open)
-        return is_closed and self._tags[last].start == len(self._text) and bool(self._markup[self._tags[last].id].nodes)
+    def _point_at_end(self) -> Markup | None:
+        """Return the last element without text, if it is at the end of the text."""
+        open_indices = {index for _, index in self._open}
+        for i in reversed(range(len(self._tags))):
+            if self._tags[i].start < len(self._text):
+                break
+            if i not in open_indices and (markup := self._markup[self._tags[i].id]).nodes:
+                return markup
+        return None
 
     def _text_element(self, text: str) -> etree._Element:
         element = self.element.makeelement(f"{self._namespace}t")

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from nmt.data.placeholders import occurrence_pattern
 from nmt.documents.document import RichText, Tag, parents
@@ -51,12 +52,21 @@ class _Unit:
     weight: float
 
 
-def project(block: RichText, translation: str, sentences: Sequence[AlignedSentence]) -> tuple[Tag, ...]:
+def project(
+    block: RichText,
+    translation: str,
+    sentences: Sequence[AlignedSentence],
+    parent_of_points: Mapping[int, int] = MappingProxyType({}),
+) -> tuple[Tag, ...]:
     """Return the tags of a block in its translation, in the same order.
 
-    `sentences` are those of the block, in order, at least one. Fixed spans are within a sentence.
+    Args:
+        block: the block. Fixed spans are within a sentence.
+        translation: its translation.
+        sentences: those of the block, in order, at least one.
+        parent_of_points: by the ids of points at the end of a tag, the id of the tag if they are inside of it.
     """
-    return _Projection(block, translation, sentences).tags() if block.tags else ()
+    return _Projection(block, translation, sentences).tags(parent_of_points) if block.tags else ()
 
 
 class _Projection:
@@ -67,10 +77,10 @@ class _Projection:
         self._units = [self._units_of(sentence) for sentence in sentences]
         self._source_starts = [sentence.source[0] for sentence in sentences]
 
-    def tags(self) -> tuple[Tag, ...]:
+    def tags(self, parent_of_points: Mapping[int, int]) -> tuple[Tag, ...]:
         children: dict[int | None, list[Tag]] = defaultdict(list)
         for tag, parent in zip(self._block.tags, parents(self._block.tags), strict=True):
-            children[parent].append(tag)
+            children[parent_of_points.get(tag.id, parent)].append(tag)
         placed: dict[int, Span] = {}
         waiting: list[tuple[int | None, Span]] = [(None, (0, len(self._target)))]
         while waiting:

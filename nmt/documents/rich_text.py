@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import repeat
+from itertools import accumulate, repeat
 
 from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText, Tag, parents
 
 Span = tuple[int, int]
-_MARKER = re.compile(r"\[(?:\d[\d,;–-]*|[a-z]{1,2})\]|\(?\d[\d,;–-]*\)?|[*†‡§¶]+")
-"""Text of a note marker, or a number such as the exponent in m²."""
+_MARKER = re.compile(r"\[(?:\d[\d,;–-]*|[a-z]{1,2})\]|[*†‡§¶]+")
+"""Text of a note marker."""
+_NUMBER = re.compile(r"\(?\d{1,3}(?:[,;–-]\d{1,3})*\)?")
+"""Text of a note marker after a lower-case word, or of an exponent, as in m²."""
+_WORD_END = re.compile(r"(\w)[.,;:!?'\"”’)\]]*\Z")
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,10 @@ class Marker:
     """Markup with a text that is not translated, next to a word: a note marker or an exponent."""
 
     text: str
-    inside: tuple[Tag, ...]
+    inside: list[Tag]
     """The tags in it; their positions are relative to its start."""
-    around: frozenset[int]
-    """Ids of the tags around it."""
+    around: list[int]
+    """Ids of the tags around it, the innermost one first."""
 
 
 class Event(Enum):
@@ -141,57 +145,81 @@ def without_markers(rich: RichText) -> tuple[RichText, dict[int, Marker]]:
         the text without the markers, and the markers by the ids of their tags.
     """
     parent_of = dict(zip((tag.id for tag in rich.tags), parents(rich.tags), strict=True))
-    by_id = {tag.id: tag for tag in rich.tags}
+    starts = {tag.start for tag in rich.tags}
     markers: dict[int, Marker] = {}
+    marker_of: dict[int | None, Tag] = {}  # of the tags in it
     spans, kept = list[Span](), list[Tag]()
+    chain = 0  # start of the markers that end at `spans[-1][1]`
     for tag in rich.tags:
-        around, outer = set[int](), parent_of[tag.id]
-        while outer is not None and outer not in markers:
-            around.add(outer)
-            outer = parent_of[outer]
-        if outer is not None:
-            start = by_id[outer].start
-            inside = (*markers[outer].inside, Tag(tag.start - start, tag.end - start, tag.id))
-            markers[outer] = replace(markers[outer], inside=inside)
+        if outer := marker_of.get(parent_of[tag.id]):
+            marker_of[tag.id] = outer
+            markers[outer.id].inside.append(Tag(tag.start - outer.start, tag.end - outer.start, tag.id))
             continue
         kept.append(tag)
-        if _is_marker(rich, tag):
-            markers[tag.id] = Marker(rich.text[tag.start : tag.end], (), frozenset(around))
+        is_in_chain = bool(spans) and spans[-1][1] == tag.start
+        if _is_marker(rich, tag, chain if is_in_chain else tag.start, starts):
+            chain = chain if is_in_chain else tag.start
+            around, outer_id = list[int](), parent_of[tag.id]
+            while outer_id is not None:
+                around.append(outer_id)
+                outer_id = parent_of[outer_id]
+            markers[tag.id], marker_of[tag.id] = Marker(rich.text[tag.start : tag.end], [], around), tag
             spans.append((tag.start, tag.end))
+    ends, removed = [end for _, end in spans], [0, *accumulate(end - start for start, end in spans)]
 
     def moved(position: int) -> int:
-        return position - sum(min(end, position) - start for start, end in spans if start < position)
+        i = bisect_left(ends, position)  # the spans before it end before the position
+        return position - removed[i] - max(0, position - spans[i][0] if i < len(spans) else 0)
 
     fixed = tuple(replace(each, start=moved(each.start), end=moved(each.end)) for each in rich.fixed)
     tags = tuple(Tag(moved(tag.start), moved(tag.end), tag.id) for tag in kept)
     return RichText(apply_edits(rich.text, ((*span, "") for span in spans)), tags, fixed), markers
 
 
-def _is_marker(rich: RichText, tag: Tag) -> bool:
-    """Return whether a tag is a marker after a word."""
-    before, after = rich.text[: tag.start][-1:], rich.text[tag.end : tag.end + 1]
-    return (
-        _MARKER.fullmatch(rich.text, tag.start, tag.end) is not None
-        and before.strip() != ""
-        and not after.isalnum()  # H2O
-        and not any(max(span.start, tag.start) < min(span.end, tag.end) for span in rich.fixed)
-    )
+def _is_marker(rich: RichText, tag: Tag, start: int, starts: Container[int]) -> bool:
+    """Return whether a tag is a marker.
+
+    Args:
+        rich: the text.
+        tag: the tag.
+        start: its start, or that of the adjacent markers before it.
+        starts: the positions where tags start.
+    """
+    text = rich.text[tag.start : tag.end]
+    is_separator = start < tag.start and text in (",", ";")
+    if not (is_separator or _MARKER.fullmatch(text)):
+        word_end = _WORD_END.search(rich.text[max(0, start - 5) : start])
+        if not (word_end and word_end[1].islower() and _NUMBER.fullmatch(text)):  # not CO2 or $50
+            return False
+    is_word_end = tag.end in starts or not rich.text[tag.end : tag.end + 1].isalnum()
+    is_fixed = any(max(span.start, tag.start) < min(span.end, tag.end) for span in rich.fixed)
+    return rich.text[:start][-1:].strip() != "" and is_word_end and not is_fixed
 
 
 def with_markers(rich: RichText, markers: Mapping[int, Marker]) -> RichText:
-    """Insert the text of markers, whose tags are points, in the order of the tags."""
-    text, tags = rich.text, list(rich.tags)
-    for tag_id, marker in markers.items():
-        i = next(i for i, tag in enumerate(tags) if tag.id == tag_id)
-        at, length = tags[i].start, len(marker.text)
-        text = text[:at] + marker.text + text[at:]
-        for j, tag in enumerate(tags):
-            is_around = tag.id in marker.around
-            starts_after = tag.start > at or (tag.start == at and not is_around and (j > i or tag.end > at))
-            ends_after = tag.end > at or (tag.end == at and (is_around or j >= i))
-            tags[j] = Tag(tag.start + length * (starts_after and j != i), tag.end + length * ends_after, tag.id)
-        tags[i + 1 : i + 1] = (Tag(at + tag.start, at + tag.end, tag.id) for tag in marker.inside)
-    return replace(rich, text=text, tags=tuple(tags))
+    """Insert the text of markers, whose tags are points."""
+    placed = [(tag.start, i, markers[tag.id]) for i, tag in enumerate(rich.tags) if tag.id in markers]
+    placed.sort(key=lambda each: each[:2])
+    positions, added = [at for at, _, _ in placed], [0, *accumulate(len(marker.text) for _, _, marker in placed)]
+    order = {i: k for k, (_, i, _) in enumerate(placed)}
+    tags: list[Tag] = []
+    for i, tag in enumerate(rich.tags):
+        if i in order:
+            at, _, marker = placed[order[i]]
+            start = at + added[order[i]]
+            tags.append(Tag(start, start + len(marker.text), tag.id))
+            tags += [Tag(start + each.start, start + each.end, each.id) for each in marker.inside]
+            continue
+        start, end = (position + added[bisect_left(positions, position)] for position in (tag.start, tag.end))
+        for at, j, marker in placed[bisect_left(positions, tag.start) : bisect_right(positions, tag.start)]:
+            start += len(marker.text) * (tag.id not in marker.around and (i > j or tag.end > at))
+        for _, j, marker in placed[bisect_left(positions, tag.end) : bisect_right(positions, tag.end)]:
+            end += len(marker.text) * (tag.id in marker.around or i > j)
+        tags.append(Tag(start, end, tag.id))
+    text, end = "", 0
+    for at, _, marker in placed:
+        text, end = text + rich.text[end:at] + marker.text, at
+    return replace(rich, text=text + rich.text[end:], tags=tuple(tags))
 
 
 def with_fixed_tags(rich: RichText, fixed: Mapping[int, str]) -> RichText:

@@ -10,7 +10,7 @@ from nmt.data.spans import apply_edits
 from nmt.documents.document import RichText
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.projection import AlignedSentence, project
-from nmt.documents.rich_text import with_markers, without_markers
+from nmt.documents.rich_text import Marker, with_markers, without_markers
 from nmt.inference.chunking import chunked
 from nmt.inference.guard import Guard, without_added_period
 from nmt.inference.segments import Line
@@ -61,7 +61,7 @@ class DocumentTranslator:
             progress: called with the number of sentences to translate; returns a function that is called with the
                 number of sentences translated since the previous call.
         """
-        taken = [without_markers(block) for block in blocks]
+        taken = [(block, {}) if self._remembers(block.text) else without_markers(block) for block in blocks]
         split = [self._split(block) for block, _ in taken]
         known = self._recall(split)
         lines = list(dict.fromkeys(line for block in split for line in block.lines if line not in known))
@@ -73,7 +73,7 @@ class DocumentTranslator:
         translations = known | translated
         return TranslatedBlocks(
             [
-                with_markers(_assemble(block, translations), markers)
+                with_markers(_assemble(block, translations, markers), markers)
                 for block, (_, markers) in zip(split, taken, strict=True)
             ],
             [(line.text, translations[line].warnings) for line in lines if translations[line].warnings],
@@ -91,6 +91,13 @@ class DocumentTranslator:
         spans = list(_without_split_spans(spans, block))
         language = self.translator.tokenizer.language_token(block.text)
         return _Block(block, spans, [_line(block, *span, language) for span in spans])
+
+    def _remembers(self, text: str) -> bool:
+        """Return whether the memory has a text or one of its sentences."""
+        if self.memory is None:
+            return False
+        spans = split_sentences(text, self.translator.config.data.src)
+        return any(self.memory.find(each) is not None for each in (text, *(text[slice(*span)] for span in spans)))
 
     def _recall(self, blocks: Iterable[_Block]) -> dict[Line, Translation]:
         """Return the translations that the memory has."""
@@ -126,7 +133,7 @@ def _line(block: RichText, start: int, end: int, language: str) -> Line:
     return Line(block.text[start:end], fixed=fixed, language=language)
 
 
-def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
+def _assemble(block: _Block, translations: dict[Line, Translation], markers: dict[int, Marker]) -> RichText:
     """Return the translation of a block from those of its sentences."""
     if not block.spans:
         return block.source
@@ -139,4 +146,5 @@ def _assemble(block: _Block, translations: dict[Line, Translation]) -> RichText:
         start, text, previous_end = len(text), text + translation.text, span[1]
         sentences.append(AlignedSentence(span, (start, len(text)), translation.alignment))
     text += source[previous_end:]
-    return RichText(text, project(block.source, text, sentences))
+    parents = {tag_id: marker.around[0] for tag_id, marker in markers.items() if marker.around}
+    return RichText(text, project(block.source, text, sentences, parents))

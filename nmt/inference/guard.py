@@ -205,8 +205,12 @@ class _GuardedChunk:
         search = self._search_constrained if constrained else lambda lines: list(self._search(lines, self.spec))
         for substitution, n_best in zip(substitutions, _search_where(requests, search), strict=True):
             restored = [substitution.restore(each) for each in n_best] if substitution else []
-            stand_ins = substitution.spans if substitution else {}
-            yield [each for each in restored if not any(name in each.text for name in stand_ins)]  # inflected: Toms
+            stand_ins = substitution.spans.items() if substitution else ()
+            yield [
+                each
+                for each in restored
+                if not any(name in each.text and is_missing(span, each.text) for name, span in stand_ins)
+            ]  # without inflected names, such as Toms
 
     def _constrain(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with the missing numbers and terms as constraints, but without adding sentences that contain them."""
@@ -237,8 +241,8 @@ class _GuardedChunk:
             return []
         edits = _edits_of_aligned(source, translation.text, missing, alignment)
         result = _edit(translation, edits)
-        required = (line.prefix, *line.constraints)
-        return [result] if all(each in result.text for each in required if each in translation.text) else []
+        keeps_prefix = result.text.lstrip().startswith(line.prefix)
+        return [result] if keeps_prefix and all(each in result.text for each in line.constraints) else []
 
     def _widen_beam(self, lines: Lines, results: list[NBest]) -> list[NBest]:
         """Search with a wider beam and without repetitions, and consider all of its hypotheses."""

@@ -20,7 +20,7 @@ _SEPARATOR = r"[.,:'’\s]"
 _QUANTITY = re.compile(r"[-+−]?[^\w\s]?\s?\d(?:[\d.,:'’\s]*\d)?(?:\s?[^\d\s]{1,6})?")
 """A number with an optional sign, currency and unit."""
 _NUMBER = re.compile(r"\d(?:[\d.,'’\s]*\d)?")
-_PHONE_NUMBER = re.compile(r"\+\d{1,3}(?:\s\d{3}){2,}")
+_PHONE_NUMBER = re.compile(r"\+(?:\d{2,3}(?:\s\d{3}){2,}|\d(?:\s\d{3}){3,})")
 _PART = re.compile(r"\d+|[^\d.,:'’\s]+")
 
 

@@ -30,7 +30,7 @@ from nmt.paths import locked, write_text
 RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
-MAX_NAME_BYTES = 200
+MAX_NAME_BYTES = 255
 CHOOSE_RUN = "choose another directory with --run"
 Options = Mapping[str, str]
 

@@ -57,6 +57,7 @@ def structure(source: str) -> list[str]:
         ("one\n{% highlight c %}\nno\n\nno\n{% endhighlight %}\ntwo\n\n{% comment %}\n\nno\n{% endcomment %}",
          ["one", "two"]),
         ("- [ ] one\n\n[^1]: two dogs\n\n!!! note\n\n> [!NOTE]\n> three\n", ["one", "two dogs", "three"]),
+        ("one[^1] two\n\n[^1]: https://a.de\n", ["one two"]),
     ],
 )  # fmt: skip
 def test_only_what_a_person_reads_is_translated(source: str, expected: list[str]) -> None:

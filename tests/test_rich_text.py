@@ -21,7 +21,7 @@ from nmt.documents.rich_text import (
     with_fixed_tags,
     with_markers,
     without_markers,
-)  # fmt: skip
+)
 from nmt.inference.segments import FixedSpan
 
 TREES = st.recursive(

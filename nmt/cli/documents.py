@@ -21,7 +21,7 @@ from nmt.documents.formats import (
     Parser,
     ignored_option,
     missing_option,
-)  # fmt: skip
+)
 from nmt.errors import NMTError, UsageError, suggest
 
 if TYPE_CHECKING:

@@ -234,7 +234,8 @@ def plan_documents(
     if output == STANDARD_STREAM and not is_single:
         raise UsageError("only one document can be written to standard output", "--output must be a directory")
     if output and output.is_file() and (is_directory or not is_single):
-        raise UsageError(f"--output {output} is a file", "several documents need a directory")
+        hint = "leave out the slash at the end" if is_single else "several documents need a directory"
+        raise UsageError(f"--output {output} is a file", hint)
     files, inputs_of = list[DocumentFile](), dict[Path, Path]()
     for path, relative in found:
         if output is None:

@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import IO
 
 import pytest
 from commandline import TINY, CommandLine, wait_until
@@ -15,7 +17,7 @@ from commandline import TINY, CommandLine, wait_until
 from nmt.errors import UsageError
 from nmt.paths import locked
 from nmt.train import sweep
-from nmt.train.sweep import LOCK, RESULTS, RunResult, _name, _remaining_seconds, parse_grid, summarize
+from nmt.train.sweep import LOCK, RESULTS, RunResult, Sweep, _name, _remaining_seconds, parse_grid, summarize
 
 OPTIONS = [f"{key}={value}" for key, value in (TINY | {"train.steps": "6", "train.valid_every": "3"}).items()]
 COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTIONS for word in ("--set", option))]
@@ -25,12 +27,12 @@ COMMON = ["--set", "data.train=files(train='text')", *(word for option in OPTION
 def in_process(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a sweep run its commands in this process instead of subprocesses."""
 
-    def run(arguments: Sequence[str]) -> tuple[int, str]:
+    def start(arguments: Sequence[str], *_: object) -> SimpleNamespace:
         done = nmt(*arguments)
         sys.stderr.write(done.err)
-        return done.code, done.out
+        return SimpleNamespace(poll=lambda: done.code)
 
-    monkeypatch.setattr("nmt.train.sweep._run_nmt", run)
+    monkeypatch.setattr(sweep, "start_nmt", start)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,8 @@ def test_summary_has_mean_and_deviation_over_successful_seeds() -> None:
         RunResult("a1", {"k": "1"}, 1, 9, 1.0, {"BLEU": 10.0}), RunResult("a2", {"k": "1"}, 2, 9, 2.0, {"BLEU": 14.0}),
         RunResult("a3", {"k": "1"}, 3, exit_code=1), RunResult("b1", {"k": "2"}, 1, 9, 1.0, {"BLEU": 7.0}),
     ]  # fmt: skip
-    first, second = summarize(results)
+    plan = Sweep("quickstart", (), {"k": ["1", "2"]}, (1, 2, 3))
+    first, second = summarize(plan, results[::-1])  # in the order in which they were completed
     assert (first.num_finished, first.num_failed, first.hours) == (2, 1, 1.5)
     assert first.scores["BLEU"] == (12.0, pytest.approx(8**0.5))
     assert second.scores["BLEU"] == (7.0, None)
@@ -195,11 +198,12 @@ def test_two_combinations_cannot_have_one_directory(trained: CommandLine) -> Non
 def test_training_is_not_repeated_after_a_failed_evaluation(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON, "--time-limit", "1s",
                "--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]  # fmt: skip
-    run_nmt = sweep._run_nmt
-    monkeypatch.setattr(sweep, "_run_nmt", lambda words: (7, "") if words[0] == "evaluate" else run_nmt(words))
+    start = sweep.start_nmt
+    failed = SimpleNamespace(poll=lambda: 7)
+    monkeypatch.setattr(sweep, "start_nmt", lambda words, *a: failed if words[0] == "evaluate" else start(words, *a))
     assert nmt(*command).code == 1
     progress = (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text()
-    monkeypatch.setattr(sweep, "_run_nmt", run_nmt)
+    monkeypatch.setattr(sweep, "start_nmt", start)
     done = nmt(*command)
     assert done.code == 0, done.err
     assert (nmt.directory / "runs/sweep/label_smoothing=0_seed=1/metrics.jsonl").read_text() == progress
@@ -214,34 +218,68 @@ def test_runs_with_long_options_have_short_names() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("send", "signal_number"), [(os.kill, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)]
+    ("send", "signal_number", "jobs"),
+    [(os.kill, signal.SIGINT, 1), (os.kill, signal.SIGTERM, 2), (os.killpg, signal.SIGTERM, 1)],
 )
-def test_interrupted_sweep_saves_a_checkpoint(
-    nmt: CommandLine, send: Callable[[int, int], None], signal_number: int
+def test_interrupted_sweep_saves_checkpoints(
+    nmt: CommandLine, send: Callable[[int, int], None], signal_number: int, jobs: int
 ) -> None:
-    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON]
-    command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000"]
+    command = ["sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON, "--seeds", "3"]
+    command += ["--set", "train.steps=1000000", "--set", "train.valid_every=1000000", "--jobs", str(jobs)]
     process = nmt.start(*command, start_new_session=True)
-    run = nmt.directory / "runs/sweep/label_smoothing=0_seed=1"
-    wait_until(process, (run / "metrics.jsonl").exists)
+    runs = [nmt.directory / f"runs/sweep/label_smoothing=0_seed={seed}" for seed in range(1, jobs + 1)]
+    wait_until(process, lambda: all((run / "metrics.jsonl").exists() for run in runs))
     send(process.pid, signal_number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert b"run the same command again to continue the sweep" in err
-    assert len(list(run.glob("step-*"))) == 1
+    assert [len(list(run.glob("step-*"))) for run in runs] == [1] * jobs
+    assert len(list(nmt.directory.glob("runs/sweep/label*"))) == jobs
+
+
+@pytest.mark.slow
+def test_runs_at_the_same_time_share_the_cores(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.runtime.num_threads", lambda: 4)
+    environments, start = [], sweep.start_nmt
+
+    def record(words: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]) -> object:
+        environments.append((words[0], environment["OMP_NUM_THREADS"]))
+        return start(words, stderr, environment)
+
+    monkeypatch.setattr(sweep, "start_nmt", record)
+    # The first cleaning step drops all pairs, which fails only in training.
+    grid = ["--grid", "data.clean=[length(min=90)],[normalize]"]
+    done = nmt("sweep", *grid, "--run", "runs/sweep", *COMMON, "--jobs", "9")
+    assert done.code == 1
+    failed = "clean=-length-min=90-_seed=1"
+    assert f"{failed} failed; its messages are in runs/sweep/{failed}/log.txt" in done.err
+    assert "no training pair is left" in (nmt.directory / f"runs/sweep/{failed}/log.txt").read_text()
+    assert "training:" not in done.err
+    lines = done.out.splitlines()
+    assert sorted(line.partition(":")[0] for line in lines[:2]) == [failed, "clean=-normalize-_seed=1"]
+    assert [line.split()[0] for line in lines[4:]] == ["clean=[length(min=90)]", "clean=[normalize]"]
+    assert environments[:2] == [("train", "2"), ("train", "2")]
+    assert environments[2:] == [("evaluate", "2")]
+
+
+def test_gpus_have_equal_numbers_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert sweep._devices("auto", 3) == ["cuda:0", "cuda:1", "cuda:0"]
+    assert sweep._devices("cuda:1", 2) == ["cuda:1", "cuda:1"]
+    assert sweep._devices("auto", 1) == ["auto"]
 
 
 @pytest.mark.slow
 def test_a_run_whose_training_is_stopped_has_failed(nmt: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(arguments: Sequence[str]) -> tuple[int, str]:
+    def stop(arguments: Sequence[str], *_: object) -> SimpleNamespace:
         shutil.copytree(nmt.directory / "runs/tiny", nmt.directory / arguments[2])
         meta = sorted((nmt.directory / arguments[2]).glob("step-*/meta.json"))[-1]
         content = json.loads(meta.read_text())
         content["progress"]["scores"] = {}  # as after SIGTERM
         meta.write_text(json.dumps(content))
-        return 0, ""
+        return SimpleNamespace(poll=lambda: 0)
 
-    monkeypatch.setattr("nmt.train.sweep._run_nmt", stop)
+    monkeypatch.setattr(sweep, "start_nmt", stop)
     assert nmt("sweep", "--grid", "train.label_smoothing=0", "--run", "runs/sweep", *COMMON).code == 1
     assert not list(nmt.directory.glob("runs/sweep/*/.trained"))
 

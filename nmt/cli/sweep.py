@@ -34,6 +34,7 @@ def sweep(
     time_limit: Annotated[
         str | None, typer.Option(help="Wall-clock limit of each run: 90s, 30m, 2h.", show_default=False)
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs at the same time.")] = 1,
     device: DeviceOption = "auto",
     json_: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -41,6 +42,8 @@ def sweep(
 
     Prints one line after each run, then a table with the mean and standard deviation over the seeds of each
     combination. Run the command again to resume a sweep. Values and seeds can be added later.
+
+    With --jobs, runs at the same time share the CPU cores and the GPUs. Small models leave most of a GPU idle.
 
     Examples:
       nmt sweep --config multi30k --grid train.label_smoothing=0,0.1,0.2 --seeds 3 --time-limit 10m
@@ -60,11 +63,11 @@ def sweep(
     if any(change.partition("=")[0].strip() in (*plan.grid, "seed") for change in plan.common):
         raise UsageError("--set changes an option of --grid or the seed", "use --grid and --seeds instead")
     results = []
-    for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep"):
+    for result in sweeping.run_sweep(plan, run or runs_dir() / f"{Path(config).stem}-sweep", jobs):
         results.append(result)
         if not json_:
             show(_line(result))
-    rows = sweeping.summarize(results)
+    rows = sweeping.summarize(plan, results)
     if json_:
         show(json.dumps([asdict(row) for row in rows], indent=2))
     else:

@@ -15,21 +15,28 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+import time
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import IO
 
+from nmt import runtime
 from nmt.config import FINE_TUNING, config_io
-from nmt.console import log
+from nmt.console import log, progress
 from nmt.data.sources import open_split
 from nmt.errors import UsageError
 from nmt.paths import locked, write_text
+from nmt.train.stopping import handle_stop_signals
 
 RESULTS, SWEEP_FILE, LOCK = "results.jsonl", "sweep.json", ".lock"
 TRAINED = ".trained"
 """File in a run whose training is complete; its evaluation may have failed."""
+LOG = "log.txt"
+"""File in a run with its messages, if several run at the same time."""
+POLL_SECONDS = 0.1
 MAX_NAME_BYTES = 255
 CHOOSE_RUN = "choose another directory with --run"
 Options = Mapping[str, str]
@@ -49,11 +56,14 @@ class Sweep:
     """Training time of each run in seconds."""
     device: str = "auto"
 
+    def combinations(self) -> Iterator[dict[str, str]]:
+        """Yield the options of each combination."""
+        for values in itertools.product(*self.grid.values()):
+            yield dict(zip(self.grid, values, strict=True))
+
     def runs(self) -> Iterator[tuple[Options, int]]:
         """Yield the options and the seed of each run; the seeds of a combination are consecutive."""
-        for values in itertools.product(*self.grid.values()):
-            for seed in self.seeds:
-                yield dict(zip(self.grid, values, strict=True)), seed
+        return itertools.product(self.combinations(), self.seeds)
 
 
 @dataclass(frozen=True)
@@ -126,14 +136,14 @@ def _split(values: str) -> list[str] | None:
     return None if depth or quote else [part.strip() for part in parts]
 
 
-def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
-    """Run all unfinished runs, and yield the results of all runs in order.
+def run_sweep(sweep: Sweep, directory: Path, jobs: int = 1) -> Iterator[RunResult]:
+    """Run all unfinished runs, `jobs` at the same time. Yield the saved results, then each new one when it is complete.
 
     Raises:
         ConfigError: a combination is not a valid config; nothing is trained.
         DataError: a combination has no test set; nothing is trained.
         UsageError: the directory contains another sweep, another process runs it, or two runs would have one directory.
-        KeyboardInterrupt: the sweep was interrupted; the current run is saved.
+        KeyboardInterrupt: the sweep was interrupted; the current runs are saved.
     """
     names = Counter(_name(options, seed) for options, seed in sweep.runs())
     for name, count in names.items():
@@ -162,15 +172,13 @@ def run_sweep(sweep: Sweep, directory: Path) -> Iterator[RunResult]:
         _check_and_save(sweep, directory)
         finished = {result.name: result for result in read_results(directory) if not result.exit_code}
         write_text(directory / RESULTS, "".join(map(_to_json, finished.values())))  # failed runs are repeated
-        num_remaining = sum(_name(options, seed) not in finished for options, seed in sweep.runs())
-        log(f"{num_remaining} of {len(list(sweep.runs()))} runs remaining in {directory}")
-        for options, seed in sweep.runs():
-            name = _name(options, seed)
-            if name not in finished:
-                finished[name] = _run(sweep, directory / name, options, seed)
-                with open(directory / RESULTS, "a", encoding="utf-8") as file:
-                    file.write(_to_json(finished[name]))
-            yield finished[name]
+        yield from (finished[name] for name in names if name in finished)
+        remaining = [(options, seed) for options, seed in sweep.runs() if _name(options, seed) not in finished]
+        log(f"{len(remaining)} of {len(names)} runs remaining in {directory}")
+        for result in _run_all(sweep, directory, remaining, min(jobs, len(remaining))):
+            with open(directory / RESULTS, "a", encoding="utf-8") as file:
+                file.write(_to_json(result))
+            yield result
 
 
 def _to_json(result: RunResult) -> str:
@@ -186,11 +194,11 @@ def read_results(directory: Path) -> list[RunResult]:
     return results
 
 
-def summarize(results: Sequence[RunResult]) -> list[SummaryRow]:
-    """Summarize the results of each combination over its seeds."""
+def summarize(sweep: Sweep, results: Sequence[RunResult]) -> list[SummaryRow]:
+    """Summarize the results of each combination over its seeds, in the order of the sweep."""
     rows = []
-    for _, group in itertools.groupby(results, key=lambda result: result.options):
-        runs = list(group)
+    for options in sweep.combinations():
+        runs = [result for result in results if result.options == options]
         scored = [run for run in runs if run.scores]
         names = [*scored[0].scores] if scored and scored[0].scores else []
         scores = {}
@@ -198,7 +206,7 @@ def summarize(results: Sequence[RunResult]) -> list[SummaryRow]:
             values = [run.scores[name] for run in scored if run.scores and name in run.scores]
             scores[name] = (statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)
         hours = statistics.mean([run.hours for run in scored]) if scored else 0.0
-        rows.append(SummaryRow(runs[0].options, len(scored), len(runs) - len(scored), scores, hours))
+        rows.append(SummaryRow(options, len(scored), len(runs) - len(scored), scores, hours))
     return rows
 
 
@@ -245,12 +253,97 @@ def _check_and_save(sweep: Sweep, directory: Path) -> None:
     write_text(path, json.dumps(current, indent=2) + "\n")
 
 
-def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
+def _run_all(sweep: Sweep, directory: Path, waiting: Iterable[tuple[Options, int]], jobs: int) -> Iterator[RunResult]:
+    """Yield the result of each run when it is complete; `jobs` run at the same time.
+
+    Raises:
+        KeyboardInterrupt: the sweep was interrupted; the current runs are saved.
+    """
+    waiting, devices, running = deque(waiting), _devices(sweep.device, jobs), list[_Run]()
+    with (
+        handle_stop_signals() as stop,
+        progress(len(waiting), "sweep", " runs", disable=jobs == 1) as bar,  # a single run shows its own
+    ):
+        try:
+            while waiting or running:
+                while waiting and devices:
+                    options, seed = waiting.popleft()
+                    running.append(_Run(sweep, directory / _name(options, seed), options, seed, devices.pop(0), jobs))
+                results = [(run, result) for run in running if (result := run.poll())]
+                for run, result in results:
+                    running.remove(run)
+                    devices.append(run.device)
+                    bar.update()
+                    yield result
+                if stop.requested:
+                    raise KeyboardInterrupt
+                if not results:
+                    time.sleep(POLL_SECONDS)
+        finally:
+            if not (stop.is_interrupted and _gets_terminal_signals()):
+                for run in running:
+                    run.process.send_signal(signal.SIGINT)
+            for run in running:
+                run.process.wait()  # it saves a checkpoint
+            if running:
+                log("run the same command again to continue the sweep")
+
+
+def _devices(device: str, jobs: int) -> list[str]:
+    """Return the device of each of the runs at the same time; GPUs have equal numbers of runs."""
+    import torch
+
+    if jobs > 1 and device in ("auto", "cuda") and (num_gpus := torch.cuda.device_count()) > 1:
+        return [f"cuda:{i % num_gpus}" for i in range(jobs)]
+    return [device] * jobs
+
+
+class _Run:
+    """A run of a sweep: commands of nmt in subprocesses, one after the other.
+
+    Runs at the same time share the CPU cores evenly, and each writes its messages to `LOG` in its directory.
+    """
+
+    def __init__(self, sweep: Sweep, run: Path, options: Options, seed: int, device: str, jobs: int) -> None:
+        """Start the first command."""
+        self.device = device
+        self._log = run / LOG if jobs > 1 else None
+        self._environment = dict(os.environ)
+        if jobs > 1:
+            run.mkdir(exist_ok=True)
+            self._environment["OMP_NUM_THREADS"] = str(max(1, runtime.num_threads() // jobs))
+        else:
+            log(f"training {run.name}")
+        self._commands = _commands(sweep, run, options, seed, device)
+        self._start(next(self._commands))
+
+    def _start(self, arguments: Sequence[str]) -> None:
+        with open(self._log, "a", encoding="utf-8") if self._log else nullcontext() as stderr:
+            self.process = start_nmt(arguments, stderr, self._environment)
+
+    def poll(self) -> RunResult | None:
+        """Start the next command if the last one has ended. Return the result of the run when it is complete."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        if code and self._log:
+            log(f"{self._log.parent.name} failed; its messages are in {self._log}")
+        try:
+            self._start(self._commands.send(code))
+        except StopIteration as end:
+            result: RunResult = end.value
+            return result
+        return None
+
+
+def _commands(
+    sweep: Sweep, run: Path, options: Options, seed: int, device: str
+) -> Generator[list[str], int, RunResult]:
+    """Yield the commands of a run, receive the exit code of each, and return the result."""
     from nmt.runs import run_info
 
-    name = _name(options, seed)
-    log(f"training {name}")
-    command = ["train", "--run", str(run), "--device", sweep.device]
+    failure = RunResult(run.name, dict(options), seed, exit_code=1)
+    command = ["train", "--run", str(run), "--device", device]
     if (run / "config.yaml").exists():
         command += ["--resume"]
     else:
@@ -259,19 +352,19 @@ def _run(sweep: Sweep, run: Path, options: Options, seed: int) -> RunResult:
     if sweep.time_limit is not None:
         command += ["--time-limit", f"{_remaining_seconds(sweep.time_limit, run)}s"]
     if not (run / TRAINED).exists():
-        if code := _run_nmt(command)[0]:
-            return RunResult(name, dict(options), seed, exit_code=code)
+        if code := (yield command):
+            return replace(failure, exit_code=code)
         if not ((last := run_info.last_progress(run)) and last.scores):  # a signal stopped only the training
-            return RunResult(name, dict(options), seed, exit_code=1)
+            return failure
         (run / TRAINED).touch()
-    code, out = _run_nmt(["evaluate", "--model", str(run), "--bleu", "--chrf", "--json", "--device", sweep.device])
-    if code:
-        return RunResult(name, dict(options), seed, exit_code=code)
+    if code := (yield ["evaluate", "--model", str(run), "--bleu", "--chrf", "--device", device]):
+        return replace(failure, exit_code=code)
+    report = max((run / "eval").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     info = run_info.collect(run)
     scores = dict(info["best"]["validation"])
     scores.pop("best_metric_value", None)
-    scores |= {score["name"]: score["value"] for score in json.loads(out)[0]["scores"]}
-    return RunResult(name, dict(options), seed, info["training"]["updates"], info["training"]["hours"], scores)
+    scores |= {score["name"]: score["value"] for score in json.loads(report.read_text("utf-8"))["scores"]}
+    return RunResult(run.name, dict(options), seed, info["training"]["updates"], info["training"]["hours"], scores)
 
 
 def _remaining_seconds(time_limit: float, run: Path) -> int:
@@ -282,27 +375,12 @@ def _remaining_seconds(time_limit: float, run: Path) -> int:
     return max(1, round(time_limit - (last.seconds if last else 0.0)))
 
 
-def _run_nmt(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run nmt in a subprocess and return its exit code and stdout; its stderr is inherited."""
-
-    def terminate(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # until the training is saved
-        raise KeyboardInterrupt("SIGTERM")
-
-    previous = signal.signal(signal.SIGTERM, terminate)
+def start_nmt(
+    arguments: Sequence[str], stderr: IO[str] | None, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a command of nmt in a subprocess without stdout; with `stderr` None, it inherits that of this process."""
     command = [sys.executable, "-m", "nmt", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as process:
-        try:
-            out, _ = process.communicate()
-        except KeyboardInterrupt as interrupt:
-            if interrupt.args or not _gets_terminal_signals():
-                process.send_signal(signal.SIGINT)
-            process.wait()  # it saves a checkpoint
-            log("run the same command again to continue the sweep")
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, previous)
-    return process.returncode, out
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
 
 
 def _gets_terminal_signals() -> bool:

@@ -237,6 +237,28 @@ def test_identical_systems_do_not_differ() -> None:
     assert (metric.bootstrap_p, metric.randomization_p, metric.better) == (1.0, 1.0, -1)
 
 
+@pytest.mark.parametrize(("count", "limit"), [(1, 1.0), (3, 0.25), (5, 0.0625)])
+def test_few_different_sentences_are_not_significant(count: int, limit: float) -> None:
+    better = ONE.references[0]
+    worse = ["kaputt"] * count + list(better[count:])
+    (metric,) = compare_systems(worse, better, metrics=("chrf",), resamples=100).metrics
+    assert metric.randomization_p >= limit  # exchanging all or none gives the same difference
+    assert metric.better == -1
+
+
+def test_punctuation_is_not_part_of_a_word_for_its_frequency() -> None:
+    test = TestSet("made", ["«The dogs» — run."], [["a"]])
+    counts = Counter({"The": 5000, "dogs": 2000, "run": 50})
+    comparison = compare(System("a", ["a"]), System("b", ["b"]), test, resamples=100, counts=counts)
+    assert [bucket.name for bucket in comparison.by_rarity] == ["11 to 100 times"]
+
+
+def test_invalid_seed_is_reported_before_translating(trained: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    for command in (["compare", "runs/tiny", "runs/tiny"], ["evaluate"]):
+        trained(*command).assert_fails(2, "SACREBLEU_SEED must be a number or none, got 'abc'")
+
+
 def test_too_many_resamples_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmt.evaluate.comparison.MAX_RESAMPLED_LINES", 2 * 200 * 500)
     with pytest.raises(UsageError, match="1,000 resamples of 200 lines") as caught:

@@ -183,6 +183,7 @@ def test_pretrained_models_know_wrong_translations() -> None:
     right = [each.confidence or 0.0 for each in n_best]
     pairs = zip(SENTENCES, [each.text for each in (*n_best[3:], *n_best[:3])], strict=True)
     wrong = [each.confidence or 0.0 for each in translator.score(pairs)]
+    assert [each.confidence for each in translator.score([("", ""), ("", "Hund")])] == [None, None]
     assert min(right) > 0.6
     assert max(wrong) < 0.2
     rng = random.Random(1)

@@ -46,6 +46,13 @@ def test_invalid_values_are_ignored(tmp_path: Path) -> None:
     draw([run], tmp_path / "a.png", AXES["updates"])
 
 
+def test_a_dollar_sign_in_a_name_is_not_mathematics(tmp_path: Path) -> None:
+    runs = [log(tmp_path / name, '{"step": 5, "loss": 4.0}') for name in ("$x_$", "$y_$")]
+    draw(runs[:1], tmp_path / "one.svg", AXES["updates"])
+    draw(runs, tmp_path / "two.svg", AXES["updates"])
+    assert "$y_$" in (tmp_path / "two.svg").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by", AXES)
 def test_several_runs_in_one_figure(by: str, nmt: CommandLine) -> None:

@@ -28,6 +28,7 @@ from nmt.search import SEARCHES, Hypothesis, SearchRequest, StepModel, parse_sea
 from nmt.search import beam as beam_module
 from nmt.search.beam import best_candidates
 from nmt.search.constrained import Constraints, _allocate_banks
+from nmt.search.mbr import expected_chrf
 from nmt.search.request import Floats, Ints, StepRequest, StepResult, best_tokens
 from nmt.search.sample import draw
 
@@ -313,6 +314,14 @@ def test_fractional_length_limits_are_rounded_down_and_up(spec: str) -> None:
         assert [len(best.ids) for best, *_ in run(make_model(0, end_bias=end_bias), ratios, [20, 20, 20])] == lengths
 
 
+def test_length_limits_ignore_rounding_errors() -> None:
+    model, sources = TorchModel([make_model(0, end_bias=-99.0)]), [[5] * 50, [5] * 100]
+    for ratio, lengths in ((1.1, [55, 110]), (0.29, [15, 29])):
+        search = parse_search(f"greedy(min_length_ratio={ratio}, max_length_ratio={ratio})")
+        results = search(model, SearchRequest(sources, np.full(2, 200), BOS, EOS))
+        assert [len(best.ids) for best, *_ in results] == lengths
+
+
 @pytest.mark.parametrize("spec", WITH_OPTIONS)
 def test_length_ratios_do_not_exceed_the_limit_of_the_request(spec: str) -> None:
     model = make_model(1)
@@ -526,6 +535,11 @@ def test_impossible_tokens_are_not_drawn(logits: list[float], uniform: float) ->
     assert 1 <= token <= len(logits)
 
 
+def test_mbr_may_select_an_empty_translation() -> None:
+    utility = expected_chrf(["", "", "", "Haus"])
+    assert utility == {"": 75.0, "Haus": 25.0}
+
+
 def test_mbr_selects_the_highest_expected_chrf() -> None:
     import sacrebleu
 
@@ -542,7 +556,10 @@ def test_mbr_selects_the_highest_expected_chrf() -> None:
     )
     for candidates, best in zip(samples, results, strict=True):
         texts = [text(h.ids) for h in candidates]
-        utility = {t: sum(sacrebleu.sentence_chrf(t, [o]).score for o in texts) / len(texts) for t in texts}
+        utility = {
+            t: sum(100.0 if t == o else sacrebleu.sentence_chrf(t, [o]).score for o in texts) / len(texts)
+            for t in texts
+        }
         expected = sorted(utility.values(), reverse=True)[: len(best)]
         assert [h.score for h in best] == pytest.approx(expected)
         assert [utility[text(h.ids)] for h in best] == pytest.approx(expected)

@@ -20,6 +20,7 @@ from nmt.cli.options import (
     TerOption,
     TestsOption,
     check_file_names,
+    check_seed,
     check_test_options,
     load_test_sets,
 )
@@ -45,7 +46,13 @@ def compare(
     chrf: ChrfOption = False,
     ter: TerOption = False,
     resamples: Annotated[
-        int, typer.Option(min=100, max=100_000, help="Bootstrap resamples (randomization: ten times as many trials).")
+        int,
+        typer.Option(
+            min=100,
+            max=100_000,
+            callback=check_seed,
+            help="Bootstrap resamples (randomization: ten times as many trials).",
+        ),
     ] = 1000,
     train: Annotated[
         Path | None,
@@ -140,7 +147,7 @@ def _training_counts(
 ) -> Counter[str] | None:
     """Count the test sets' words in --train, or in the prepared training data of the model if it still exists."""
     from nmt.console import log, progress, with_progress
-    from nmt.data.normalization import words
+    from nmt.data.normalization import words_without_punctuation as words
     from nmt.data.pairs import read_lines
     from nmt.data.prepare import find_prepared_text
 

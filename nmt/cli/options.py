@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,8 +68,24 @@ TestsOption = Annotated[
     typer.Option("--test", show_default="the model's",
                  help="sacreBLEU test set (wmt14, ...) or corpus (tatoeba, ...); may be repeated."),
 ]  # fmt: skip
+
+
+def check_seed(resamples: int) -> int:
+    """Check the seed that sacreBLEU reads after all sentences are translated."""
+    seed = os.environ.get("SACREBLEU_SEED", "none")
+    if seed.lower() != "none" and not seed.isdecimal():
+        raise UsageError(f"SACREBLEU_SEED must be a number or none, got '{seed}'", "unset it")
+    return resamples
+
+
 ResamplesOption = Annotated[
-    int, typer.Option(min=0, max=1_000_000, help="Bootstrap resamples for confidence intervals; 0 disables them.")
+    int,
+    typer.Option(
+        min=0,
+        max=1_000_000,
+        callback=check_seed,
+        help="Bootstrap resamples for confidence intervals; 0 disables them.",
+    ),
 ]
 
 

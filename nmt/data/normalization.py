@@ -50,6 +50,15 @@ def words(text: str) -> list[str]:
     return text.split() if text.isascii() else _WORD_OR_LETTER.findall(text)
 
 
+def words_without_punctuation(text: str) -> list[str]:
+    """Return the words without punctuation and symbols at their edges."""
+    return [bare for word in words(text) if (bare := word if word.isalnum() else _strip_punctuation(word))]
+
+
+def _strip_punctuation(word: str) -> str:
+    return word.strip("".join(c for c in set(word) if unicodedata.category(c)[0] in "PS"))
+
+
 def estimate_num_words(words: Sequence[str]) -> int:
     """Estimate the number of words of a tokenized sentence. In text without spaces, twice as many are counted."""
     return max(len(words), sum(map(count_words, words)) // 2)

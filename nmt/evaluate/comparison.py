@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nmt.console import progress
-from nmt.data.normalization import words
+from nmt.data.normalization import words, words_without_punctuation
 from nmt.errors import DataError, UsageError
 from nmt.evaluate.metrics import LOWER_IS_BETTER, MAX_RESAMPLED_LINES, SACREBLEU_METRICS, chrf, sentence_chrf
 from nmt.evaluate.test_sets import TestSet
@@ -155,7 +155,9 @@ def compare(
     by_length = _group(map(len, sources), LENGTH_LIMITS, "words")
     by_rarity: dict[str, list[int]] = {}
     if counts is not None:
-        rarest = (min((counts[word] for word in source), default=0) for source in sources)
+        rarest = (
+            min((counts[word] for word in words_without_punctuation(source)), default=0) for source in test.sources
+        )
         by_rarity = _group(rarest, COUNT_LIMITS, "times")
     order = sorted(range(len(sources)), key=lambda i: scores[0][i] - scores[1][i])
     examples = [i for i in order[:num_examples] if scores[1][i] > scores[0][i]]
@@ -209,6 +211,7 @@ def significance(
 
     references = [list(stream) for stream in test.references]
     systems: list[tuple[str, Sequence[str]]] = [("A", list(first.hypotheses)), ("B", list(second.hypotheses))]
+    num_different = sum(a != b for a, b in zip(first.hypotheses, second.hypotheses, strict=True))
     results = []
     with progress(2 * len(names), "testing significance", " tests") as bar:
         for name in names:
@@ -219,8 +222,10 @@ def significance(
                 bar.update()
             ((label, signature),) = tests[0][0].items()
             (a, b), (_, randomized) = (scores[label] for _, scores in tests)
-            # For equal statistics of each sentence sacreBLEU returns a p-value near 0.
-            p_values = (1.0, 1.0) if a.score == b.score else (float(b.p_value), float(randomized.p_value))
+            # Exchanging all or none of the differing sentences gives the observed difference again. sacreBLEU counts
+            # only larger ones, so its p-value approaches 0 if few sentences differ.
+            p_values = (float(b.p_value), min(1.0, float(randomized.p_value) + 2.0 ** (1 - num_different)))
+            p_values = (1.0, 1.0) if a.score == b.score else p_values
             scores = (float(a.score), float(b.score), float(a.ci), float(b.ci))
             results.append(MetricResult(label, *scores, *p_values, str(signature)))
     return results

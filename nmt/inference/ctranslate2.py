@@ -16,6 +16,7 @@ from nmt.runs import discovery, pretrained
 from nmt.search import Hypothesis, Search
 from nmt.search.beam import Beam
 from nmt.search.greedy import Greedy
+from nmt.search.partial import ROUNDING
 
 MODEL = "model.bin"
 TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "int8": "int8"}
@@ -150,5 +151,7 @@ def _length_limits(source: Source, search: Beam) -> tuple[int, int]:
     length = len(source.ids)
     max_length = max_target_length(length)
     if search.max_length_ratio:
-        max_length = math.ceil(min(max_length, search.max_length_ratio * length))
-    return math.floor(min(max_length, search.min_length_ratio * length)), max(1, max_length, len(source.prefix))
+        max_length = math.ceil(min(max_length, search.max_length_ratio * length - ROUNDING))
+    return math.floor(min(max_length, search.min_length_ratio * length + ROUNDING)), max(
+        1, max_length, len(source.prefix)
+    )

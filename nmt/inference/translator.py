@@ -174,7 +174,8 @@ class Translator:
             for (_, text), src, tgt, token_scores in zip(chunk, sources, targets, scores, strict=True):
                 hypothesis = Hypothesis(tgt, 0.0, 0.0)
                 segment = Segment(Source(src))
-                yield of_segment(segment, hypothesis, text, token_scores, self.tokenizer, self.calibration)
+                calibration = self.calibration if src else None  # a blank line has no confidence
+                yield of_segment(segment, hypothesis, text, token_scores, self.tokenizer, calibration)
 
     def _check_lengths(self, sources: list[list[int]], targets: list[list[int]], first_line: int) -> None:
         max_positions = self.engine.max_positions or math.inf

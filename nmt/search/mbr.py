@@ -72,7 +72,8 @@ def expected_chrf(texts: list[str]) -> dict[str, float]:
     from sacrebleu.metrics.chrf import CHRF
 
     metric, counts = CHRF(), Counter(texts)
-    return {
-        text: sum(count * metric.sentence_score(text, [other]).score for other, count in counts.items()) / len(texts)
-        for text in counts
-    }
+
+    def utility(text: str, other: str) -> float:
+        return 100.0 if text == other else float(metric.sentence_score(text, [other]).score)  # also for empty texts
+
+    return {text: sum(count * utility(text, other) for other, count in counts.items()) / len(texts) for text in counts}

@@ -17,6 +17,8 @@ from nmt.search.request import Bools, Ints, SearchRequest, StepModel, StepReques
 
 NOT_FORCED = -1
 """Marks a row whose next token is not forced."""
+ROUNDING = 1e-9
+"""More than the rounding error of a length times a ratio: 1.1 · 50 is 55.00000000000001."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +74,11 @@ class PartialHypotheses:
         self.max_length_B = request.max_length_B.astype(np.int64)
         if options.max_length_ratio:
             self.max_length_B = np.minimum(
-                self.max_length_B, np.ceil(float(options.max_length_ratio) * length_B)
+                self.max_length_B, np.ceil(float(options.max_length_ratio) * length_B - ROUNDING)
             ).astype(np.int64)
-        self.min_length_B = np.minimum(self.max_length_B, np.floor(float(options.min_length_ratio) * length_B)).astype(
-            np.int64
-        )
+        self.min_length_B = np.minimum(
+            self.max_length_B, np.floor(float(options.min_length_ratio) * length_B + ROUNDING)
+        ).astype(np.int64)
         max_prefix_length = max(map(len, request.prefixes), default=0)
         self.prefix_BT = np.full((len(length_B), max_prefix_length), NOT_FORCED)
         for prefix_T, prefix in zip(self.prefix_BT, request.prefixes, strict=False):

@@ -83,7 +83,10 @@ def draw(runs: Sequence[Path], output: Path, axis: Axis) -> None:
     panels = figure.axes
     panels[0].legend(*(each[:2] for each in panels[0].get_legend_handles_labels()))
     if len(runs) > 1:
-        figure.legend(panels[2].lines, [str(run) for run in runs], loc="outside upper center", ncols=min(4, len(runs)))
+        labels = [str(run) for run in runs]
+        legend = figure.legend(panels[2].lines, labels, loc="outside upper center", ncols=min(4, len(runs)))
+        for text in legend.get_texts():
+            text.set_parse_math(False)
     else:
-        figure.suptitle(str(runs[0]))
+        figure.suptitle(str(runs[0]), parse_math=False)
     figures.save(figure, output)

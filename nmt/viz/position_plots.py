@@ -71,7 +71,8 @@ def _heat_map(page: Any, panel: Any, name: str, table: EncodingTable) -> None:
         extent=extent,
         interpolation="nearest",
     )
-    panel.set(title=name, xlabel=table.column, ylabel=table.by)
+    panel.set(xlabel=table.column, ylabel=table.by)
+    panel.set_title(name, parse_math=False)
     page.colorbar(image, ax=panel)
 
 

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from nmt.data.check.duplicates import find_duplicates
 from nmt.data.check.encoding import encoding_problems, repair_encoding
 from nmt.data.check.features import RECORD
 from nmt.data.check.languages import LANGUAGES
+from nmt.data.check.overlap_index import OverlapIndex
 from nmt.data.pairs import Pair, read_pairs
 from nmt.data.sources import Split, open_split
 from nmt.errors import NMTError
@@ -386,6 +388,13 @@ def test_test_sets_from_files_corpora_and_config(nmt: CommandLine) -> None:
     train = "data.train=[\"files(train='leaky', test='test')\"]"
     done = nmt("data", "check", "--config", "quickstart", "--json", "--set", train)
     assert {test["name"] for test in json.loads(done.out)["test_sets"]} == {"leaky/valid", "test/test"}
+    replay = ("--set", "data.replay=files(train='bad')")
+    assert (
+        "leaky/train, bad/train"
+        in nmt("data", "check", "--config", "quickstart", "--set", train, *replay).out.split("\n")[0]
+    )
+    typo = "data.train=[\"files(train='leaky', test='tset')\"]"
+    nmt("data", "check", "--config", "quickstart", "--set", typo).assert_fails(1, "no such file: tset.en")
 
 
 def test_repaired_corpus_and_html_report_are_written(nmt: CommandLine) -> None:
@@ -545,6 +554,27 @@ def test_test_overlap_note_has_line_in_its_test_set() -> None:
     test_sets = [("one", TEST_PAIRS[:10]), ("two", TEST_PAIRS[10:])]
     report = run_checks([as_corpus([*CLEAN[:100], TEST_PAIRS[13]])], test_sets, ("en", "de"))
     assert finding(report, "test-overlap").examples[0].detail == "line 4 of two"
+
+
+def test_test_overlap_in_other_normalizations_and_scripts() -> None:
+    def overlaps(train: Pair, test: Pair) -> bool:
+        report = run_checks([as_corpus([*CLEAN[:100], train])], [("test", [test])], ("en", "de"))
+        return any(each.check.name == "test-overlap" for each in report.findings)
+
+    test = ("the café près de l'école était fermé", "das Café neben der Schule hatte geschlossen")
+    decomposed = tuple(unicodedata.normalize("NFD", side) for side in test)
+    assert overlaps((decomposed[0], decomposed[1]), test)
+    assert overlaps(("वह पीता है यहाँ", "x"), ("वह पीता है यहाँ!", "y"))
+    assert not overlaps(("वह पोता है यहाँ", "x"), ("वह पीता है यहाँ", "y"))  # they differ in a vowel sign
+
+
+def test_test_sentences_that_differ_in_numbers_are_compared_once() -> None:
+    pairs = [(f"row {i} of the long table has {i} cells", f"Zeile {i} der langen Tabelle hat {i} Zellen")
+             for i in range(400)]  # fmt: skip
+    index = OverlapIndex([("test", pairs)])
+    assert max(len(indices) for side in index.bands for _, indices in side) == 1
+    report = run_checks([as_corpus([*CLEAN[:100], *pairs[:50]])], [("test", pairs)], ("en", "de"))
+    assert finding(report, "test-overlap").count == 50
 
 
 def test_very_long_line_is_accepted() -> None:

@@ -141,6 +141,16 @@ def test_write_and_read_pairs(suffix: str, tmp_path: Path) -> None:
     assert left.read_bytes() == first  # reproducible: no time stamp
 
 
+def test_no_file_is_replaced_if_the_other_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    write(tmp_path / "b", b"eins\n")
+    for left, right in (("a", "b"), ("b", "a")):
+        with pytest.raises(IsADirectoryError):
+            write_pairs(tmp_path / left, tmp_path / right, [("one", "zwei")])
+    assert (tmp_path / "b").read_bytes() == b"eins\n"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_written_files_stay_aligned(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> None:
     directory = tmp_path_factory.mktemp("pairs")

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import random
 import shutil
 import subprocess
@@ -142,6 +143,9 @@ def test_sentence_key_ignores_case_and_punctuation() -> None:
     assert sentence_key("one") != sentence_key("two")
     assert sentence_key("ﬁve ６") == sentence_key("five 6")
     assert sentence_key("?!") == "?!"
+    assert sentence_key("यह «हिन्दी» है।") == "यह हिन्दी है"
+    assert sentence_key("वह पीता है") != sentence_key("वह पोता है")  # they differ in a vowel sign
+    assert sentence_key("I ❤️ you") == sentence_key("I ❤ you") == "i you"
     assert sentence_key(" \t") == ""
 
 
@@ -384,6 +388,7 @@ def test_corpus_json(tmp_path: Path) -> None:
     assert meta["files"]["train.en"] == {
         "sha256": hashlib.sha256((directory / "train.en").read_bytes()).hexdigest(),
         "lines": 180,
+        "mtime_ns": (directory / "train.en").stat().st_mtime_ns,
     }
     assert "CC BY" in meta["license"]
     assert meta["nmt"]
@@ -468,6 +473,7 @@ EN, DE = lines(TEXT, 0), lines(TEXT, 1)
         ({"train.en.gz": gzip.compress(EN), "train.de.gz": gzip.compress(DE)[:-20]}, "corrupted or truncated"),
         ({"train.en": b"", "train.de": b""}, "train split of corpus 'wmt14' is empty"),
         ({"readme.md": b""}, "does not have corpus 'wmt14'"),
+        ({"test.en": EN, "test.de": DE}, "does not have corpus 'wmt14'"),
         ({}, "no such file or directory"),
     ],
 )
@@ -653,6 +659,16 @@ def test_wmt_installs_from_parquet_files(server: Loopback, tmp_path: Path) -> No
     assert not server.requests
 
 
+def test_a_missing_parquet_file_is_an_error(server: Loopback, tmp_path: Path, data: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for name, content in serve_hub(server).items():
+        (tmp_path / "mine" / name).write_bytes(content)
+    (tmp_path / "mine" / "train-00000-of-00002.parquet").rename(tmp_path / "mine" / "._train-00000-of-00002.parquet")
+    with pytest.raises(DataError, match=r"train-00000-of-00002\.parquet is missing"):
+        install("wmt14", tmp_path / "mine")
+    assert contents(data) == []
+
+
 @pytest.mark.parametrize("content", [b"PAR1 nonsense PAR1", b""])
 def test_corrupted_parquet_file_is_an_error(content: bytes, tmp_path: Path, data: Path) -> None:
     (tmp_path / "mine").mkdir()
@@ -702,6 +718,8 @@ def test_edited_files_of_an_installed_corpus_change_its_checksum(tmp_path: Path)
     both = "\n".join(recorded[path.name]["sha256"] for path in split.files)
     assert split.checksum == hashlib.sha256(both.encode()).hexdigest()  # prepared data of earlier versions is reused
     write(directory / "train", TEXT[1:])
+    for path in split.files:
+        os.utime(path, (1e9, 1e9))  # an older file was moved here
     assert open_split("multi30k", "train", "de", "en").checksum != split.checksum
 
 

@@ -178,15 +178,17 @@ def _config_corpora(
     """Return the languages, the training corpora, the held-out sets with `with_tests`, and the files of these sets."""
     from nmt.config import config_io
     from nmt.data.sources import get_corpus, open_split
+    from nmt.data.sources.files import Files
 
     data = config_io.load(config_io.find(name), overrides).data
-    splits = [open_split(spec, "train", data.src, data.tgt) for spec in data.train]
+    splits = [open_split(spec, "train", data.src, data.tgt) for spec in (*data.train, *data.replay)]
     tests: list[tuple[str, list[Pair]]] = []
     files: list[Path] = []
     missing: dict[str, list[str]] = {}
     for split, spec in (("valid", data.valid), ("test", data.test)):
         spec_or_default = spec or data.train[0]
-        if not with_tests and not get_corpus(spec_or_default).is_installed:
+        corpus = get_corpus(spec_or_default)
+        if not with_tests and not corpus.is_installed:
             continue
         try:
             held_out = open_split(spec_or_default, split, data.src, data.tgt)
@@ -194,7 +196,8 @@ def _config_corpora(
             if with_tests:
                 tests.append((held_out.name, list(held_out.pairs())))
         except DataError as error:
-            if spec and with_tests:  # the config requires it
+            is_specified = spec or (isinstance(corpus, Files) and split in corpus.splits)
+            if is_specified and with_tests:
                 raise
             missing.setdefault(error.message, []).append(split)
     for message, names in missing.items() if with_tests else ():

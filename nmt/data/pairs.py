@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -217,12 +218,19 @@ def write_pairs(src: Path, tgt: Path, pairs: Iterable[Pair]) -> int:
     Line breaks inside sentences become spaces, so that the files stay aligned. Existing files are replaced only after
     everything is written, so `pairs` may be read from them.
     """
-    count = 0
-    with _atomic_writer(src) as sources, _atomic_writer(tgt) as targets:
-        for source, target in pairs:
-            sources.write(_encode_line(source))
-            targets.write(_encode_line(target))
-            count += 1
+    count, paths = 0, (src, tgt)
+    temporaries = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
+    try:
+        with _writer(temporaries[0], src) as sources, _writer(temporaries[1], tgt) as targets:
+            for source, target in pairs:
+                sources.write(_encode_line(source))
+                targets.write(_encode_line(target))
+                count += 1
+        for temporary, path in zip(temporaries, paths, strict=True):
+            os.replace(temporary, path)
+    finally:
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
     return count
 
 
@@ -233,15 +241,13 @@ def _encode_line(text: str) -> bytes:
 
 
 @contextlib.contextmanager
-def _atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            if path.suffix != ".gz":
-                yield file
-            else:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:  # reproducible
-                    yield cast(BinaryIO, compressed)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _writer(temporary: Path, path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that will replace `path`."""
+    if path.is_dir():  # the other file must not be replaced, either
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with temporary.open("wb") as file:
+        if path.suffix != ".gz":
+            yield file
+        else:
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:  # reproducible
+                yield cast(BinaryIO, compressed)

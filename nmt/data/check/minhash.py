@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -22,7 +23,8 @@ _DIGITS = re.compile(r"\d+")
 
 
 def normalized_words(text: str) -> list[str]:
-    """Return the case-folded words of a text without punctuation."""
+    """Return the case-folded words of a text in Unicode NFC without punctuation."""
+    text = text if text.isascii() else unicodedata.normalize("NFC", text)
     return list(filter(None, map(_alphanumeric, text.casefold().split())))
 
 
@@ -31,7 +33,8 @@ def _alphanumeric(word: str) -> str:
 
 
 def _without_punctuation(word: str) -> str:
-    return word if word.isalnum() else "".join(filter(str.isalnum, word))
+    """Remove all characters but letters, digits and marks, such as the vowel signs of Hindi."""
+    return word if word.isalnum() else "".join(c for c in word if c.isalnum() or unicodedata.category(c)[0] == "M")
 
 
 _cached_alphanumeric = functools.lru_cache(maxsize=1 << 16)(_without_punctuation)

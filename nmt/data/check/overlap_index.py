@@ -53,11 +53,13 @@ class OverlapIndex:
         """For each side, a map from the hash of a sentence to its index."""
         self.bands: list[list[_Band]] = [[], []]
         """For each side and band, the sorted keys and the indices of their sentences."""
+        # Sentences that differ only in numbers have equal digests; one of them represents all.
+        _, distinct = np.unique(np.hstack((*self.digests, self.is_long_2T.T)), axis=0, return_index=True)
         for side, sentences in enumerate(sides):
             for i, words in enumerate(sentences):
                 if words:
                     self.hashes[side].setdefault(hash_words(words), i)
-            indices = np.flatnonzero(self.is_long_2T[side])
+            indices = np.sort(distinct[self.is_long_2T[side][distinct]])
             for band in BANDS:
                 keys = band_keys(self.digests[side], band)[indices]
                 order = np.argsort(keys, kind="stable")

@@ -85,7 +85,14 @@ def write_record(directory: Path, name: str, origin: object, lines: Mapping[str,
         "name": name,
         "origin": origin,
         **entries,
-        "files": {file: {"sha256": sha256(directory / file), "lines": count} for file, count in lines.items()},
+        "files": {
+            file: {
+                "sha256": sha256(directory / file),
+                "lines": count,
+                "mtime_ns": (directory / file).stat().st_mtime_ns,
+            }
+            for file, count in lines.items()
+        },
         "nmt": __version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

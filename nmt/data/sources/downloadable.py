@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nmt.console import log, progress, with_progress
 from nmt.data import download
@@ -86,29 +87,32 @@ class DownloadableCorpus:
         if {src, tgt} != set(self.languages):
             raise DataError(f"corpus '{self.name}' is {'-'.join(self.languages)}, not {src}-{tgt}")
         self.install()
-        checksums = self._checksums()
-        if f"{split}.{src}" not in checksums:
-            available = [name for name in SPLITS if f"{name}.{src}" in checksums]
+        entries = self._entries()
+        if f"{split}.{src}" not in entries:
+            available = [name for name in SPLITS if f"{name}.{src}" in entries]
             raise DataError(f"corpus '{self.name}' has no {split} split", f"it has {', '.join(available)}")
         paths = (self.directory / f"{split}.{src}", self.directory / f"{split}.{tgt}")
-        # Hash the files only if the user may have changed them: they are installed before the record.
-        installed = (self.directory / RECORD).stat().st_mtime_ns
-        is_changed = any(not path.exists() or path.stat().st_mtime_ns > installed for path in paths)
-        checksum = hash_strings(*(hash_files(paths) if is_changed else (checksums[path.name] for path in paths)))
+        # Hash the files only if the user may have changed them.
+        is_changed = any(
+            not path.exists() or path.stat().st_mtime_ns != entries[path.name].get("mtime_ns") for path in paths
+        )
+        checksum = hash_strings(*(hash_files(paths) if is_changed else (entries[p.name]["sha256"] for p in paths)))
         return Split(
             f"{self.name}/{split}", checksum, partial(read_pairs, *paths), partial(count_lines, paths[0]), paths
         )
 
-    def _checksums(self) -> dict[str, str]:
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        """Return the entry of each file in the record."""
         command = f"nmt data download {self.spec or self.name} --force"
         try:
             meta = json.loads((self.directory / RECORD).read_text(encoding="utf-8"))
-            checksums = {name: entry["sha256"] for name, entry in meta["files"].items()}
+            entries: dict[str, dict[str, Any]] = meta["files"]
+            _ = [entry["sha256"] for entry in entries.values()]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{self.directory / RECORD} is corrupted", command) from None
         if self.needs_holdout and meta.get("held_out") not in ("", holdout.VERSION):
             log(f"the test set in {self.directory} was held out by another version of nmt; to update it: {command}")
-        return checksums
+        return entries
 
     @property
     def is_installed(self) -> bool:
@@ -187,7 +191,7 @@ class DownloadableCorpus:
         """Return the readers of the splits, and whether splits are held out from train."""
         readers = find_standard_splits(files, self.languages, self.split_stems or {}, errors)
         readers = readers or self.find_splits(files, errors)
-        if not readers:
+        if "train" not in readers:
             raise DataError(
                 f"{origin} does not have corpus '{self.name}'",
                 f"expected {self.expected_files}; or train.en and train.de (also valid, test), plain or compressed",

@@ -41,7 +41,16 @@ _WORD_OR_LETTER = re.compile(rf"[{UNSPACED}]|\S+")
 def sentence_key(sentence: str) -> str:
     """Return the words of a sentence: NFKC-normalized and case-folded, without punctuation."""
     text = unicodedata.normalize("NFKC", sentence).casefold()
-    return _NON_WORD.sub(" ", _APOSTROPHES.sub("", text)).strip() or " ".join(text.split())
+    return " ".join(_NON_WORD.sub(_remove_punctuation, _APOSTROPHES.sub("", text)).split()) or " ".join(text.split())
+
+
+def _remove_punctuation(match: re.Match[str]) -> str:
+    """Replace characters other than letters and digits by spaces, except vowel signs and other marks of letters."""
+    run = match[0]
+    if run.isascii():
+        return " "
+    is_mark = (unicodedata.category(c)[0] == "M" and not "\ufe00" <= c <= "\ufe0f" for c in run)  # emoji variants
+    return "".join(c if keep else " " for c, keep in zip(run, is_mark, strict=True))
 
 
 def sides(first: str, second: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from nmt.paths import data_dir
 
 DIRECTORY = "de-en"
 _SPLIT_PATTERN = re.compile(r"(?:^|[-_])(train|validation|test)\b")
+_NUMBER_PATTERN = re.compile(r"-(\d+)-of-(\d+)\.")
 _SPLIT_NAMES = {"train": "train", "validation": "valid", "test": "test"}
 
 
@@ -64,7 +65,7 @@ def _remote_file(entry: dict[str, object], base: str) -> RemoteFile:
 
 def _split_of(name: str) -> str:
     """Return the split of a parquet file, or "" for other files."""
-    match = _SPLIT_PATTERN.search(name) if name.endswith(".parquet") else None
+    match = _SPLIT_PATTERN.search(name) if name.endswith(".parquet") and not name.startswith(".") else None
     return _SPLIT_NAMES[match[1]] if match else ""
 
 
@@ -73,7 +74,18 @@ def _find_splits(files: Sequence[Path], errors: str) -> SplitReaders:
     for path in sorted(files):
         if split := _split_of(path.name):
             paths_by_split.setdefault(split, []).append(path)
+    for paths in paths_by_split.values():
+        _check_complete(paths)
     return {split: partial(_read_parquet, paths) for split, paths in paths_by_split.items()}
+
+
+def _check_complete(paths: Sequence[Path]) -> None:
+    """Raise a DataError if a file NAME-00001-of-00003.parquet is missing."""
+    numbers = [(int(match[1]), int(match[2])) for path in paths if (match := _NUMBER_PATTERN.search(path.name))]
+    for number in range(max((count for _, count in numbers), default=0)):
+        if number not in dict(numbers):
+            name = _NUMBER_PATTERN.sub(f"-{number:05}-of-{numbers[0][1]:05}.", paths[0].name)
+            raise DataError(f"{paths[0].parent / name} is missing", "a split is read from all of its files")
 
 
 def _read_parquet(files: Sequence[Path]) -> Iterator[Pair]:
